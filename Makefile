@@ -1,0 +1,45 @@
+# `make demo` and `make test` do everything on a fresh machine with Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CHECKED := fedcal clients strategies experiments tests
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(VENV)/.run
+	$(BIN)/python -m experiments.demo --out demo-out
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m experiments.benchmarks --out bench-out
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "fedcal needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.run
+	$(PIP) install -c constraints.txt -e '.[bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build demo-out bench-out *.egg-info

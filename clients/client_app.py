@@ -1,0 +1,61 @@
+"""The Flower client: a batch of one through the same `answer` as everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from clients.answers import answer
+from fedcal.query import Query
+from fedcal.secure_aggregation import mask, reveal
+from fedcal.shards import Shards
+
+
+def site_of(context: Context) -> int:
+    """The site that this node is, from its own configuration."""
+    return int(context.node_config["partition-id"])
+
+
+def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
+    """A ClientApp whose rows come from `shard_of`, a `Shards` of one client.
+
+    It answers three messages: `query.who` (its site), `query.answer` (its contribution, masked
+    if the server names a cohort) and `query.reveal` (the seeds of this round that it shares with
+    clients that dropped out). An error reaches the server as Flower's error reply.
+    """
+    app = ClientApp()
+
+    @app.query("who")
+    def who(message: Message, context: Context) -> Message:
+        record = ConfigRecord({"site": site_of(context)})
+        return Message(RecordDict({"who": record}), reply_to=message)
+
+    @app.query("answer")
+    def contribute(message: Message, context: Context) -> Message:
+        records = message.content.config_records
+        query = Query.from_fields(records["query"])
+        words = answer(shard_of(context), query)[0]
+        if "masking" in records:
+            seed, cohort = _masking(records["masking"])
+            words = words + mask(site_of(context), cohort, seed, query.round, len(words))
+        record = ArrayRecord({"words": Array(words)})
+        return Message(RecordDict({"answer": record}), reply_to=message)
+
+    @app.query("reveal")
+    def tell_seeds(message: Message, context: Context) -> Message:
+        asked = message.content.config_records["masking"]
+        seed, cohort = _masking(asked)
+        dropped: list[int] = asked["dropped"]  # type: ignore[assignment]
+        round_number = int(asked["round"])  # type: ignore[arg-type]
+        seeds = reveal(site_of(context), dropped, cohort, seed, round_number)
+        record = ConfigRecord({str(site): value for site, value in seeds.items()})
+        return Message(RecordDict({"seeds": record}), reply_to=message)
+
+    return app
+
+
+def _masking(record: ConfigRecord) -> tuple[int, list[int]]:
+    cohort: list[int] = record["cohort"]  # type: ignore[assignment]
+    return int(record["seed"]), cohort  # type: ignore[arg-type]

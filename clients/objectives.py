@@ -1,0 +1,70 @@
+"""Sums over a client's rows of the temperature objective's derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedcal.numerics import label_entries, shifted, tempered_moments
+from fedcal.shards import Shards
+from fedcal.types import Floats
+
+
+def shifted_logits(shards: Shards) -> Floats:
+    """The rows' logits minus their maximum, computed once a run, (n, c)."""
+    return shards.derived("shifted", lambda s: shifted(s.logits))
+
+
+def label_logits(shards: Shards) -> Floats:
+    """The shifted logit of each row's label, computed once a run, (n,)."""
+    return shards.derived("label", lambda s: label_entries(shifted_logits(s), s.labels))
+
+
+def temperature_newton(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """Gradient and curvature of the negative log-likelihood in log a, a = 1/T.
+
+    G = sum_i a (E_p[z_i] - z_i[y_i]) and H = sum_i a^2 Var_p[z_i], p = softmax(a z).
+
+    Parameters
+    ----------
+    params : `log_a`
+
+    Returns
+    -------
+    (clients, 2): G, H in nats
+    """
+    a = math.exp(float(params["log_a"]))
+    mean, var = tempered_moments(shifted_logits(shards), a)
+    g = a * (mean - label_logits(shards))
+    return np.stack([shards.sum_rows(g), shards.sum_rows(a * a * var)], axis=1)
+
+
+def temperature_grid(params: Mapping[str, Any]) -> Floats:
+    """The public log grid of temperatures, (points,)."""
+    low, high = math.log(float(params["low"])), math.log(float(params["high"]))
+    return np.exp(np.linspace(low, high, int(params["points"])))
+
+
+def temperature_scores(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """S_k(T) = sum_i a (E_p[z_i] - z_i[y_i]), a = 1/T, on a public grid of temperatures.
+
+    The root in T of the federation's sum is the pooled optimum: the score is a times the
+    derivative of the negative log-likelihood in a, which is monotone.
+
+    Parameters
+    ----------
+    params : `low`, `high`, `points` of the log grid
+
+    Returns
+    -------
+    (clients, points) in nats
+    """
+    z, of_label = shifted_logits(shards), label_logits(shards)
+    out = np.empty((shards.clients, int(params["points"])))
+    for t, a in enumerate(1.0 / temperature_grid(params)):
+        mean, _ = tempered_moments(z, a)
+        out[:, t] = shards.sum_rows(a * (mean - of_label))
+    return out

@@ -1,0 +1,85 @@
+"""Local optima of scaling calibrators, solved for all clients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from clients.objectives import label_logits, shifted_logits
+from fedcal.calibrators.scaling import LOG_A_LIMIT
+from fedcal.numerics import tempered_moments
+from fedcal.shards import Shards
+from fedcal.types import Floats
+
+_TOLERANCE = 1e-9
+_STEPS = 80
+_FLAT = 1e-300  # a curvature of 0 asks for the largest step
+
+
+def local_log_a(shards: Shards, start: float) -> Floats:
+    """Each client's best log(1/T), bounded to [-log 20, log 20], shape (clients,).
+
+    A shard without errors has its optimum at T = 0: the score has one sign all the way and the
+    bound is returned. Otherwise Newton inside a bracket of the monotone score, for all clients
+    together; a client is frozen at *its own* convergence, so that its answer does not depend on
+    who shares the block. A client without rows stays at `start`.
+    """
+    shifted_logits(shards), label_logits(shards)  # computed once, carried along by `take`
+    log_a = np.full(shards.clients, start)
+    active = np.flatnonzero(shards.rows > 0)
+    for bound, sign in ((LOG_A_LIMIT, -1.0), (-LOG_A_LIMIT, 1.0)):
+        g, _ = _derivatives(shards.take(active), np.full(len(active), bound))
+        at_bound = sign * g >= 0
+        log_a[active[at_bound]] = bound
+        active = active[~at_bound]
+    part = shards.take(active)
+    now = np.full(len(active), min(max(start, -LOG_A_LIMIT), LOG_A_LIMIT))
+    low, high = np.full(len(active), -LOG_A_LIMIT), np.full(len(active), LOG_A_LIMIT)
+    for _ in range(_STEPS):
+        if not len(active):
+            break
+        g, h = _derivatives(part, now)
+        low, high = np.where(g < 0, now, low), np.where(g < 0, high, now)
+        step = -g / np.maximum(h, _FLAT)
+        moved = now + np.clip(step, -1.0, 1.0)
+        moved = np.where((moved > low) & (moved < high), moved, (low + high) / 2)
+        log_a[active] = moved
+        going = np.flatnonzero(np.abs(moved - now) > _TOLERANCE)
+        if len(going) < len(active):
+            active, part = active[going], part.take(going)
+            low, high = low[going], high[going]
+        now = moved[going]
+    return log_a
+
+
+def _derivatives(part: Shards, log_a: Floats) -> tuple[Floats, Floats]:
+    """First and Gauss-Newton second derivative of each client's loss at its own log(1/T)."""
+    a = np.exp(log_a)[part.owner]
+    mean, var = tempered_moments(shifted_logits(part), a[:, None])
+    return part.sum_rows(a * (mean - label_logits(part))), part.sum_rows(a * a * var)
+
+
+def temperature_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """u_k = w - w_k, how far the client's own optimum is from the global parameter w.
+
+    (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros.
+
+    Parameters
+    ----------
+    params : `average`: w is 1/T ("inverse") or T ("temperature"); `w`; `count`: send also 1 if
+        the client has rows (without privacy, where the mean is over those)
+
+    Returns
+    -------
+    (clients, 1) or, with `count`, (clients, 2)
+    """
+    w = float(params["w"])
+    inverse = params["average"] == "inverse"
+    log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w))
+    has_rows = shards.rows > 0
+    update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
+    if not params["count"]:
+        return update[:, None]
+    return np.stack([update, has_rows.astype(np.float64)], axis=1)

@@ -1,0 +1,11 @@
+"""Running and showing: simulations, engines, the command line."""
+
+from __future__ import annotations
+
+from fedcal._neighbours import require_neighbours
+
+require_neighbours()
+
+from experiments.simulation import SimulationResult, simulate  # noqa: E402
+
+__all__ = ["SimulationResult", "simulate"]

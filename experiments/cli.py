@@ -1,0 +1,171 @@
+"""The command `fedcal`. One clear line on stderr and exit code 2 for anything not allowed."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+
+from fedcal import __version__
+from fedcal.errors import FedcalError, InputError, NotBuiltYet
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Private, federated calibration of classifiers.",
+)
+
+LATER = {
+    "compare": "Many methods, budgets and seeds in one table.",
+    "evaluate": "Federated metrics of a model.",
+    "plan": "What budget, rounds and clients buy, before anything runs.",
+    "train": "Train a base model federatedly.",
+    "reproduce": "The papers' tables and figures.",
+    "report": "A report of a finished run.",
+    "site": "One site of a deployment.",
+}
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedcal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Private, federated calibration of classifiers."""
+
+
+@app.command()
+def simulate(
+    data: Annotated[str | None, typer.Option(help="A shipped name or a file.")] = None,
+    method: Annotated[str | None, typer.Option(help="See the README's table.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="iid | dirichlet:BETA | natural (dirichlet:0.1).")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of queries (the method's).")] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(help="A client takes part with this probability (1).")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="User-level budget (inf).")] = None,
+    delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user | example (user).")] = None,
+    trust: Annotated[str | None, typer.Option(help="secagg | central (what fits epsilon).")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline | ray | grpc (inline).")] = None,
+    secure_aggregation: Annotated[
+        str | None, typer.Option(help="none | masks | protocol (none).")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(help="A sampled client fails with this probability (0).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of partition, sampling, noise (0).")] = None,
+    ledger: Annotated[str | None, typer.Option(help="SQLite file that is charged.")] = None,
+    cap: Annotated[float | None, typer.Option(help="The ledger's total epsilon.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Not built yet.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Not built yet.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for result files.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE, a method's own parameter.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Calibrate a model over simulated clients: one method, one run."""
+    if ray_address is not None or resume:
+        raise NotBuiltYet("--resume" if resume else "--ray-address")
+    options: dict[str, Any] = {
+        "data": data,
+        "method": method,
+        "clients": clients,
+        "partition": partition,
+        "rounds": rounds,
+        "sampling_rate": sampling_rate,
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": unit,
+        "trust": trust,
+        "engine": engine,
+        "secure_aggregation": secure_aggregation,
+        "dropout": dropout,
+        "seed": seed,
+        "ledger": ledger,
+        "cap": cap,
+    }
+    from experiments.commands import run_simulate
+
+    run_simulate(options, settings or [], config, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def apply(
+    calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
+    data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
+    out: Annotated[Path, typer.Option(help="Probabilities: .npy, .npz or .csv.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Apply a calibrator to a file of logits or probabilities."""
+    from experiments.commands import run_apply
+
+    run_apply(calibrator, data, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def datasets(quiet: Quiet = False, json: Json = False) -> None:
+    """List the data sets that ship with fedcal."""
+    from experiments.commands import run_datasets
+
+    run_datasets(quiet=quiet, as_json=json)
+
+
+def _later(name: str, text: str) -> None:
+    def command() -> None:
+        raise NotBuiltYet(f"the command '{name}'")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    app.command(name, help=f"{text} Not built yet.", context_settings=anything)(command)
+
+
+for _name, _text in LATER.items():
+    _later(_name, _text)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    warnings.showwarning = lambda message, *_: errors.print(f"fedcal: warning: {message}")
+    warnings.simplefilter("always", UserWarning)
+    try:
+        code = app(arguments, standalone_mode=False)
+    except FedcalError as e:
+        errors.print(f"fedcal: error: {' '.join(str(e).split())}")
+        return e.exit_code
+    except click.ClickException as e:
+        errors.print(f"fedcal: error: {' '.join(e.format_message().split())}")
+        return InputError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        errors.print("fedcal: interrupted; nothing was written")
+        return 130
+    except BrokenPipeError:
+        return 0
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,184 @@
+"""What the commands do once their options are parsed: run, show, write."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from experiments.config import load_config, merge, parse_setting
+from experiments.files import check_out, to_json
+from experiments.simulation import SimulationResult, simulate
+from fedcal import calibrators, datasets
+from fedcal.errors import InputError
+from fedcal.metrics import summary
+from fedcal.types import Floats, Integers
+
+SHOWN = {
+    "accuracy": "accuracy %",
+    "ece": "ECE %",
+    "classwise_ece": "cwECE %",
+    "nll": "NLL",
+    "brier": "Brier",
+    "mce": "MCE %",
+}
+"""Metric -> heading; percentages are for people, files hold fractions."""
+
+
+def shown(metric: str, value: float) -> str:
+    """A metric as people read it."""
+    return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
+
+
+def progress_bar() -> Progress:
+    """The one look of progress bars, on stderr; silent where stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def run_simulate(
+    options: Mapping[str, Any],
+    settings: list[str],
+    config_file: Path | None,
+    out: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal simulate`."""
+    given = {**options, "set": dict(parse_setting(text) for text in settings)}
+    config = merge(given) if config_file is None else load_config(config_file, given)
+    if out is not None:
+        check_out(out)
+    with progress_bar() as bar:
+        task = bar.add_task(config.method, total=None, visible=not quiet)
+
+        def moved(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        result = simulate(config.data, config=config, out=out, progress=moved)
+    if as_json:
+        print(to_json(result.to_json()), end="")
+    elif not quiet:
+        _show(result, out)
+
+
+def _show(result: SimulationResult, out: Path | None) -> None:
+    console = Console()
+    c, privacy = result.config, result.privacy
+    rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
+    table = Table(
+        title=f"{c.method} on {c.data}: {c.clients} clients, {c.partition}{rows}",
+        title_justify="left",
+    )
+    table.add_column("test rows")
+    for heading in SHOWN.values():
+        table.add_column(heading, justify="right")
+    for name, metrics in (("before", result.before), ("after", result.after)):
+        table.add_row(name, *(shown(k, metrics[k]) for k in SHOWN))
+    console.print(table)
+    for line in privacy["statement"]:
+        console.print(f"- {line}", soft_wrap=True, highlight=False)
+    sent = result.communication
+    console.print(
+        f"{sent['bytes_up_per_client']} bytes up and {sent['bytes_down_per_client']} down per "
+        f"client, {result.seconds:.3f} s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if out is not None:
+        console.print(f"written to {out}", highlight=False, soft_wrap=True)
+
+
+def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: bool) -> None:
+    """`fedcal apply`."""
+    if out.suffix not in (".npy", ".npz", ".csv"):
+        raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
+    fitted = calibrators.load(calibrator)
+    rows = datasets.load(data, labels_required=False)
+    if rows.input != fitted.input:
+        raise InputError(
+            f"{data} holds {rows.input}, but {calibrator} was fitted on {fitted.input}"
+        )
+    if rows.classes != fitted.classes:
+        raise InputError(
+            f"{data} has {rows.classes} classes, but {calibrator} was fitted on {fitted.classes}"
+        )
+    logits, before, labels = rows.logits, rows.probs, rows.labels
+    if rows.test_logits is not None and rows.test_probs is not None:
+        # a set with a test part is one model's rows: all of them are calibrated, in file order
+        logits = np.concatenate([logits, rows.test_logits])
+        before = np.concatenate([before, rows.test_probs])
+        if rows.test_labels is not None:
+            labels = np.concatenate([labels, rows.test_labels])
+    probs = fitted.predict_proba(logits)
+    labelled = len(labels) == len(probs)
+    _write_probs(out, probs, labels if labelled else None)
+    metrics = {}
+    if labelled:
+        metrics = {"before": summary(before, labels), "after": summary(probs, labels)}
+    if as_json:
+        print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
+    elif not quiet:
+        console = Console(highlight=False, soft_wrap=True)
+        console.print(f"{len(probs)} rows calibrated by {fitted.kind}, written to {out}")
+        for name, values in metrics.items():
+            console.print(
+                f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)
+            )
+
+
+def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
+    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        if out.suffix == ".csv":
+            with draft.open("w", newline="") as f:
+                writer = csv.writer(f)
+                names = [f"prob_{j}" for j in range(probs.shape[1])]
+                writer.writerow(names if labels is None else ["label", *names])
+                for i, row in enumerate(probs.tolist()):
+                    writer.writerow(row if labels is None else [int(labels[i]), *row])
+        else:
+            with draft.open("wb") as f:
+                if out.suffix == ".npy":
+                    np.save(f, probs, allow_pickle=False)
+                elif labels is None:
+                    np.savez_compressed(f, probs=probs)
+                else:
+                    np.savez_compressed(f, probs=probs, labels=labels)
+        os.replace(draft, out)
+    except OSError as e:
+        raise InputError(f"cannot write {out}: {e.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def run_datasets(*, quiet: bool, as_json: bool) -> None:
+    """`fedcal datasets`."""
+    entries = [dataclasses.asdict(entry) for entry in datasets.catalogue()]
+    if as_json:
+        print(to_json(entries), end="")
+        return
+    if quiet:
+        return
+    table = Table(title="Data sets that ship with fedcal", title_justify="left")
+    headings = [k for k in entries[0] if not isinstance(entries[0][k], (list, tuple, dict))]
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for entry in entries:
+        table.add_row(*(str(entry[k]) for k in headings))
+    Console().print(table)

@@ -1,0 +1,231 @@
+"""The resolved configuration of a run: one set of names for command line, TOML and Python."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedcal import partition
+from fedcal.checks import one_of, positive, whole
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError, NotBuiltYet
+from fedcal.privacy.accounting import check_epsilon, check_rate
+from fedcal.shards import Shards
+from fedcal.streams import Purpose, check_seed, stream
+from strategies import STRATEGIES
+
+POOLED = ("none", "pooled-temperature", "pooled-bbq")
+LATER = (
+    *("fedvector", "fedmatrix", "fedopvector", "fedcal", "acct", "nllt", "ecet"),
+    *("dp-histogram", "one-source", "auto"),
+)
+METHODS = (*STRATEGIES, *POOLED, *LATER)
+
+Setting = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Config:
+    """What to run. `None` stands for "the method's (or the data's) own default"."""
+
+    data: str = "resnet110-cifar10"
+    method: str = "fednewton"
+    clients: int | None = None
+    partition: str = "dirichlet:0.1"
+    rounds: int | None = None
+    sampling_rate: float = 1.0
+    epsilon: float = math.inf
+    delta: float = 1e-5
+    unit: str = "user"
+    trust: str | None = None
+    engine: str = "inline"
+    secure_aggregation: str = "none"
+    dropout: float = 0.0
+    seed: int = 0
+    ledger: str | None = None
+    cap: float | None = None
+    set: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, METHODS)
+        if self.method in LATER:
+            raise NotBuiltYet(f"method '{self.method}'")
+        one_of("engine", self.engine, ("inline", "ray", "grpc"))
+        if self.engine != "inline":
+            raise NotBuiltYet(f"engine '{self.engine}'")
+        one_of(
+            "secure aggregation",
+            self.secure_aggregation,
+            ("none", "masks", "protocol"),
+        )
+        if self.secure_aggregation == "protocol":
+            raise NotBuiltYet("secure aggregation 'protocol'")
+        if self.clients is not None:
+            whole("clients", self.clients, 1)
+        check_rate(self.sampling_rate)
+        check_epsilon(self.epsilon, allow_infinite=True)
+        check_seed(self.seed)
+        if not _number(self.dropout) or not 0 <= self.dropout <= 1:
+            raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
+        parse_partition(self.partition)
+        if self.cap is not None:
+            positive("cap", self.cap)
+            if self.ledger is None:
+                raise InputError("cap needs a ledger: give --ledger FILE")
+        if self.ledger is not None and math.isinf(self.epsilon):
+            raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
+        if self.method in POOLED and math.isfinite(self.epsilon):
+            raise InputError(
+                f"method '{self.method}' reads the rows themselves and has no private form; "
+                "leave epsilon at inf"
+            )
+        check_settings(self.method, self.set)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values without the unset ones; infinity stays a float."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+    def to_toml(self) -> str:
+        """The file that `--config` reads."""
+        return tomli_w.dumps(self.to_dict())
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def settings_of(method: str) -> dict[str, inspect.Parameter]:
+    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
+    found: dict[str, inspect.Parameter] = {}
+    strategy = STRATEGIES.get(method)
+    for cls in strategy.__mro__ if strategy else ():
+        for p in inspect.signature(cls).parameters.values():
+            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
+                found.setdefault(p.name, p)
+    return found
+
+
+def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse keys that the method does not have; values are checked by the method."""
+    known = settings_of(method)
+    for key in settings:
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
+
+
+def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
+    """A Config from a TOML file (or from nothing, if `path` is None) and overriding values."""
+    return merge(_read_toml(Path(path)), overrides)
+
+
+def merge(*layers: Mapping[str, Any]) -> Config:
+    """A Config from several layers, later ones winning; `set` tables are joined."""
+    values: dict[str, Any] = {"set": {}}
+    known = {f.name: f for f in fields(Config)}
+    for layer in layers:
+        for raw, value in layer.items():
+            key = raw.replace("-", "_")
+            if key not in known:
+                raise InputError(f"unknown option {raw!r}; allowed: {', '.join(known)}")
+            if key == "set":
+                if not isinstance(value, Mapping):
+                    raise InputError("option 'set' must be a table of key = value")
+                values["set"] = values["set"] | dict(value)
+            elif value is not None:
+                values[key] = _typed(key, value)
+    return Config(**values)
+
+
+_TEXT = ("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation", "ledger")
+_REAL = ("sampling_rate", "epsilon", "delta", "dropout", "cap")
+
+
+def _typed(key: str, value: Any) -> Any:
+    if key in _TEXT and not isinstance(value, str):
+        raise InputError(f"option {key!r} must be text, got {value!r}")
+    if key in _REAL:
+        if not _number(value):
+            raise InputError(f"option {key!r} must be a number, got {value!r}")
+        return float(value)
+    return value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        raise InputError(f"cannot read the config {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise InputError(f"{path} is not TOML: {' '.join(str(e).split())}") from None
+
+
+def parse_setting(text: str) -> tuple[str, Setting]:
+    """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true) or plain text."""
+    key, sign, raw = text.partition("=")
+    if not sign or not key.strip():
+        raise InputError(f"--set takes KEY=VALUE, got {text!r}")
+    try:
+        value = tomllib.loads(f"v = {raw.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    if not isinstance(value, (bool, int, float, str)):
+        raise InputError(f"--set {key}: a value must be a number, true, false or text")
+    return key.strip(), value
+
+
+Partitioner = Callable[[Dataset, int, int], Shards]
+"""(data, clients, seed) -> shards."""
+
+
+def parse_partition(spec: str) -> tuple[str, float]:
+    """`iid`, `dirichlet:BETA` or `natural` -> kind and parameter."""
+    kind, _, raw = spec.partition(":")
+    kinds = ("iid", "dirichlet", "quantity", "shards", "natural", "flwr")
+    one_of("partition", kind, kinds)
+    if kind in ("quantity", "shards", "flwr"):
+        raise NotBuiltYet(f"partition '{kind}'")
+    if kind != "dirichlet":
+        if raw:
+            raise InputError(f"partition '{kind}' takes no parameter, got {spec!r}")
+        return kind, 0.0
+    try:
+        beta = float(raw)
+    except ValueError:
+        raise InputError(f"partition 'dirichlet' needs dirichlet:BETA, got {spec!r}") from None
+    if not math.isfinite(beta) or beta <= 0:
+        raise InputError(f"beta of partition 'dirichlet' must be finite and > 0, got {raw}")
+    return kind, beta
+
+
+def make_shards(data: Dataset, config: Config) -> Shards:
+    """Deal the fit rows of a data set to clients, as the configuration says."""
+    kind, beta = parse_partition(config.partition)
+    if kind == "natural":
+        if data.client is None or data.client_names is None:
+            raise InputError(f"{data.name} names no clients of its own; use another --partition")
+        clients = len(data.client_names)
+        if config.clients not in (None, clients):
+            raise InputError(
+                f"{data.name} has {clients} natural clients, but clients = {config.clients}"
+            )
+        return Shards.from_owner(data.logits, data.labels, partition.natural(data.client), clients)
+    clients = config.clients or 100
+    rng = stream(config.seed, Purpose.PARTITION)
+    if kind == "iid":
+        owner = partition.iid(data.labels, clients, rng)
+    else:
+        owner = partition.dirichlet(data.labels, clients, beta, rng)
+    return Shards.from_owner(data.logits, data.labels, owner, clients)
+
+
+def resolved(config: Config, **known: Any) -> Config:
+    """The same configuration with defaults made explicit."""
+    return replace(config, **known)

@@ -1,0 +1,154 @@
+"""Flower's own loop over real messages, all in this process: no Ray, no SuperLink."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+
+from clients.client_app import client_app, site_of
+from experiments.engines.inline import Unavailable
+from fedcal.calibrators import Calibrator
+from fedcal.errors import InputError
+from fedcal.shards import Shards
+from strategies import CalibrationStrategy
+from strategies.base import ANSWER
+
+if TYPE_CHECKING:
+    from flwr.supercore.run import Run
+
+
+class InProcessGrid(Grid):
+    """A Flower grid whose nodes live in this process, each with its own persistent context.
+
+    Parameters
+    ----------
+    app : what every node runs
+    node_ids : one per site, in the order of the sites; the strategy never learns that order
+        other than by asking
+    unavailable : (site, message) -> whether the node is gone when the message arrives
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        node_ids: Sequence[int],
+        unavailable: Callable[[int, Message], bool] | None = None,
+    ) -> None:
+        if len(set(node_ids)) != len(node_ids):
+            raise InputError("node ids must differ")
+        self._app = app
+        self._unavailable = unavailable or (lambda site, message: False)
+        self._replies: dict[str, Message] = {}
+        self._contexts = {
+            node: Context(
+                run_id=1,
+                node_id=node,
+                node_config={"partition-id": site, "num-partitions": len(node_ids)},
+                state=RecordDict(),
+                run_config={},
+            )
+            for site, node in enumerate(node_ids)
+        }
+        _allow_messages()
+
+    def set_run(self, run: Run) -> None:
+        """There is no run to set."""
+
+    @property
+    def run(self) -> Run:
+        """There is no run."""
+        raise InputError("an in-process grid has no run")
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message to one node."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes; sorted, so the order tells nothing about sites."""
+        return sorted(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver each message at once and keep the reply."""
+        ids = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            self._replies[message.metadata.message_id] = self._deliver(message)
+            ids.append(message.metadata.message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Replies to the messages with these ids."""
+        return [self._replies.pop(m) for m in message_ids if m in self._replies]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Push, then pull."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _deliver(self, message: Message) -> Message:
+        context = self._contexts.get(message.metadata.dst_node_id)
+        if context is None or self._unavailable(site_of(context), message):
+            error = Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable")
+            return Message(error, reply_to=message)
+        try:
+            return self._app(message, context)
+        except Exception as e:  # noqa: BLE001  Flower's runtime turns any error into a reply
+            error = Error(
+                code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"{type(e).__name__}: {e}"
+            )
+            return Message(error, reply_to=message)
+
+
+def _allow_messages() -> None:
+    """Flower creates messages only inside a task; this is the one place that says we are one."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+
+def run_in_process(
+    strategy: CalibrationStrategy,
+    shards: Shards,
+    *,
+    node_ids: Sequence[int] | None = None,
+    unavailable: Unavailable | None = None,
+) -> Calibrator:
+    """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
+
+    Parameters
+    ----------
+    strategy : fresh
+    shards : one shard for each of the plan's clients
+    node_ids : Flower node of each site; None = random ones
+    unavailable : dropouts, by round
+
+    Returns
+    -------
+    Calibrator
+        `strategy.result()` after the last round; same bits as `run_inline`.
+    """
+    ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
+
+    def gone(site: int, message: Message) -> bool:
+        if unavailable is None or message.metadata.message_type != ANSWER:
+            return False
+        return site in unavailable(int(message.metadata.group_id))
+
+    single = [shards.block(k, k + 1) for k in range(shards.clients)]
+    app = client_app(lambda context: single[site_of(context)])
+    strategy.start(InProcessGrid(app, ids, gone))
+    return strategy.result()

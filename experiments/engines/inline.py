@@ -1,0 +1,93 @@
+"""The loop without messages: vectorised over clients, in blocks that bound the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from clients.answers import answer
+from fedcal.calibrators import Calibrator
+from fedcal.checks import whole
+from fedcal.release import Asked
+from fedcal.secure_aggregation import masks, owed, reveal, unmask
+from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
+from fedcal.types import Integers, Words
+from strategies import CalibrationStrategy
+
+BLOCK_NUMBERS = 1 << 16
+"""Numbers that a block of clients answers with at most (0.5 MiB: it stays in the cache)."""
+
+Unavailable = Callable[[int], Integers]
+"""Round -> clients that do not answer in it."""
+
+
+def run_inline(
+    strategy: CalibrationStrategy,
+    shards: Shards,
+    *,
+    unavailable: Unavailable | None = None,
+    block: int | None = None,
+) -> Calibrator:
+    """Drive a strategy over shards in this process.
+
+    Parameters
+    ----------
+    strategy : fresh; its `secure_aggregation` says whether blocks are masked before they are
+        summed (same bits either way)
+    shards : one shard for each of the plan's clients
+    unavailable : dropouts, by round
+    block : clients per block; None = as many as fit `BLOCK_NUMBERS`
+
+    Returns
+    -------
+    Calibrator
+        `strategy.result()` after the last round.
+    """
+    if block is not None:
+        whole("block", block, 1)
+    try:
+        for round_number in range(1, strategy.plan.rounds + 1):
+            asked = strategy.open_round(round_number)
+            if asked is None:
+                break
+            alive = asked.clients
+            if unavailable is not None:
+                alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
+            total = _secure_sum(strategy, shards, asked, alive, block)
+            strategy.close_round(asked, total, len(alive))
+    except BaseException:
+        strategy.abandon()
+        raise
+    return strategy.result()
+
+
+def _secure_sum(
+    strategy: CalibrationStrategy,
+    shards: Shards,
+    asked: Asked,
+    alive: Integers,
+    block: int | None,
+) -> Words:
+    length = asked.query.bound.length
+    total = np.zeros(length, np.uint64)
+    masked = strategy.secure_aggregation == "masks"
+    cohort, seed = asked.clients.tolist(), strategy.plan.seed
+    for ids, part in shards.blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
+        words = answer(part, asked.query)
+        if masked:
+            words = words + masks(ids.tolist(), cohort, seed, asked.round, length)
+        total += words.sum(axis=0, dtype=np.uint64)
+    if not masked or not len(alive):
+        return total
+    debts = owed(set(cohort) - set(alive.tolist()), cohort, seed, asked.round)
+    revealed = {site: reveal(site, gone, cohort, seed, asked.round) for site, gone in debts.items()}
+    return unmask(total, revealed, length, debts)
+
+
+def random_dropouts(seed: int, clients: int, rate: float) -> Unavailable:
+    """Each client misses each round with probability `rate`, independently."""
+    return lambda round_number: np.flatnonzero(
+        stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate
+    )

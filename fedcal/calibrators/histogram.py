@@ -1,0 +1,276 @@
+"""Binning calibrators: histogram binning, BBQ, and their weighted form.
+
+Each of them ends as a table: for each class (for two classes: for class 1 only) and each of
+2**M fine bins of the predicted probability, the calibrated one. Rows are then normalised over
+classes; a row whose entries are all 0 keeps the model's own probabilities.
+
+Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 and B.3 to B.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.checks import one_of, whole
+from fedcal.errors import InputError
+from fedcal.metrics.binning import bin_index
+from fedcal.numerics import row_sum, softmax
+from fedcal.types import Floats, Integers
+
+Rows = Literal["all", "changed"]
+
+
+def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
+    """The columns that need a histogram: all, or only class 1 of two (the other mirrors it)."""
+    return probs[:, 1:] if probs.shape[1] == 2 else probs
+
+
+def tables(classes: int) -> int:
+    """How many one-vs-rest tables a model with so many classes has."""
+    return 1 if classes == 2 else classes
+
+
+def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
+    """Where each predicted probability is counted in a (2, tables, bins) array, positives first.
+
+    Parameters
+    ----------
+    logits : (n, c)
+    labels : (n,)
+
+    Returns
+    -------
+    (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
+    """
+    probs = one_vs_rest(softmax(logits))
+    m = probs.shape[1]
+    classes = np.arange(m) if logits.shape[1] > 2 else np.array([1])
+    negative = labels[:, None] != classes
+    return np.asarray(bin_index(probs, bins) + np.arange(m) * bins + negative * (m * bins))
+
+
+def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
+    """Class-positive and class-negative histograms of each client (Algorithm 1).
+
+    P_j(b) = #{y = j, p_j in b} and N_j(b) = #{y != j, p_j in b}.
+
+    Parameters
+    ----------
+    cells : (n, tables) from `cells_of`
+    owner : (n,)
+
+    Returns
+    -------
+    (clients, 2, tables, bins) int64, positives first
+    """
+    m = cells.shape[1]
+    size = 2 * m * bins
+    counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
+    return counts.reshape(clients, 2, m, bins)
+
+
+class _Binning(Calibrator):
+    """A table over 2**M bins, made from two histograms per class."""
+
+    default_bins: ClassVar[int] = 2**7
+
+    def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
+        self.table: Floats = np.zeros((0, 0))
+        if table is not None:
+            self.table = np.ascontiguousarray(table, np.float64)
+            self.classes = whole("classes", classes, 2)
+            bad = self.table.ndim != 2 or len(self.table) != tables(classes)
+            if bad or not np.isfinite(self.table).all() or (self.table < 0).any():
+                raise InputError(f"a table for {classes} classes must be finite, >= 0 and 2-d")
+
+    @classmethod
+    def from_histograms(cls, positive: Floats, negative: Floats, classes: int) -> Self:
+        """From (tables, bins) counts; noisy, fractional and negative ones are legal."""
+        return cls(cls.table_of(positive, negative), classes)
+
+    @staticmethod
+    def table_of(positive: Floats, negative: Floats) -> Floats:
+        """Histograms -> table, (tables, bins) each."""
+        raise InputError("choose HistogramBinning or BBQ")
+
+    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+        """Count the pooled rows and make the table."""
+        z, y = check_rows(logits, labels)
+        c = z.shape[1]
+        bins, pooled = self.default_bins, np.zeros(len(z), np.int64)
+        positive, negative = count_cells(cells_of(z, y, bins), bins, pooled, 1)[0]
+        self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
+        self.classes = c
+        return self
+
+    def scores(self, probs: Floats) -> Floats:
+        """The table's entry for each predicted probability, not normalised, (n, c)."""
+        columns = one_vs_rest(probs)
+        bins = self.table.shape[1]
+        g = self.table[np.arange(len(self.table)), bin_index(columns, bins)]
+        return np.asarray(np.concatenate([1.0 - g, g], axis=1) if self.classes == 2 else g)
+
+    def _predict(self, logits: Floats) -> Floats:
+        probs = softmax(logits)
+        return normalised(self.scores(probs), probs)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """`table` (tables, bins) and `classes` ()."""
+        return {"table": self.table, "classes": np.array(self.classes)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """From what `arrays` wrote."""
+        return cls(arrays["table"], int(arrays["classes"]))
+
+
+class HistogramBinning(_Binning):
+    """P / (P + N) in each bin; an empty bin returns its midpoint (FedBin's calibrator)."""
+
+    kind = "histogram-binning"
+
+    @staticmethod
+    def table_of(positive: Floats, negative: Floats) -> Floats:
+        """Negative (noisy) counts are cut to 0 first."""
+        p, n = np.maximum(positive, 0.0), np.maximum(negative, 0.0)
+        midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
+        return np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0)
+
+
+class BBQ(_Binning):
+    """Bayesian binning: histograms of 2, 4, ..., 2**M bins, averaged by their evidence.
+
+    Model e merges the fine bins to B = 2**e, has prior counts alpha_b = (2/B) p_b and
+    beta_b = (2/B)(1 - p_b) with p_b the bin's midpoint, predicts its posterior mean
+    (P_b + alpha_b) / (P_b + N_b + 2/B), and weighs with its marginal likelihood (Naeini et al.
+    2015; Maddock et al., B.4, with N' = 2 and a uniform prior over models).
+    """
+
+    kind = "bbq"
+
+    @staticmethod
+    def table_of(positive: Floats, negative: Floats) -> Floats:
+        """Counts are merged first and cut to 0 then: noise averages out before it is cut."""
+        from scipy.special import gammaln
+
+        m, fine = positive.shape
+        exponents = range(1, fine.bit_length())
+        if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
+            raise InputError(f"BBQ needs a power of two of bins, got {fine}")
+        scores, means = [], []
+        for e in exponents:
+            bins = 2**e
+            p = np.maximum(positive.reshape(m, bins, -1).sum(axis=2), 0.0)
+            n = np.maximum(negative.reshape(m, bins, -1).sum(axis=2), 0.0)
+            midpoint = (np.arange(bins) + 0.5) / bins
+            prior = 2.0 / bins
+            alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
+            evidence = (
+                (gammaln(prior) - gammaln(p + n + prior))
+                + (gammaln(p + alpha) - gammaln(alpha))
+                + (gammaln(n + beta) - gammaln(beta))
+            )
+            scores.append(evidence.sum(axis=1))
+            means.append(np.repeat((p + alpha) / (p + n + prior), fine // bins, axis=1))
+        score = np.stack(scores)
+        weight = np.exp(score - score.max(axis=0))
+        weight /= weight.sum(axis=0)
+        table: Floats = (weight[:, :, None] * np.stack(means)).sum(axis=0)
+        return table
+
+
+class WeightedBinning(Calibrator):
+    """A binning calibrator mixed with the model's own probabilities, class by class.
+
+    g~_j = a_j g_j + (1 - a_j) p_j, then normalised (Maddock et al., section 4.1 and B.5).
+
+    Parameters
+    ----------
+    base : a fitted HistogramBinning or BBQ
+    weights : (tables,) a_j in [0, 1]
+    rows : mix in "all" rows, or only where the base calibrator has "changed" the prediction
+    """
+
+    kind = "weighted-binning"
+
+    def __init__(
+        self,
+        base: HistogramBinning | BBQ | None = None,
+        weights: ArrayLike | None = None,
+        rows: Rows = "all",
+    ) -> None:
+        self.base: HistogramBinning | BBQ = BBQ() if base is None else base
+        one_of("rows", rows, get_args(Rows))
+        self.rows = rows
+        self.classes = self.base.classes
+        self.weights: Floats = np.ones(len(self.base.table))
+        if weights is not None:
+            self.weights = np.asarray(weights, np.float64)
+            if self.weights.shape != (len(self.base.table),):
+                raise InputError(
+                    f"{len(self.base.table)} tables need as many weights, got {self.weights.shape}"
+                )
+            if not ((self.weights >= 0) & (self.weights <= 1)).all():
+                raise InputError("weights of a binning calibrator must lie in [0, 1]")
+
+    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+        """Pooled: every row is in the histograms, so each weight is 1."""
+        self.base.fit(logits, labels)
+        self.classes, self.weights = self.base.classes, np.ones(len(self.base.table))
+        return self
+
+    def _predict(self, logits: Floats) -> Floats:
+        probs = softmax(logits)
+        g = self.base.scores(probs)
+        mixed = normalised(self.weights * g + (1.0 - self.weights) * probs, probs)
+        if self.rows == "all":
+            return mixed
+        plain = normalised(g, probs)
+        changed = plain.argmax(axis=1) != probs.argmax(axis=1)
+        return np.where(changed[:, None], mixed, plain)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
+        own = {
+            "weights": self.weights,
+            "rows": np.array(self.rows),
+            "base": np.array(self.base.kind),
+        }
+        return self.base.arrays() | own
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """From what `arrays` wrote."""
+        bases = {k.kind: k for k in (HistogramBinning, BBQ)}
+        base = bases[one_of("base", str(arrays["base"]), bases)]
+        rows = one_of("rows", str(arrays["rows"]), get_args(Rows))
+        return cls(base.from_arrays(arrays), arrays["weights"], rows)  # type: ignore[arg-type]
+
+
+def normalised(g: Floats, probs: Floats) -> Floats:
+    """Rows of g divided by their sum; a row that sums to 0 falls back to `probs`."""
+    total = row_sum(g)
+    empty = total <= 0
+    out: Floats = g / np.where(empty, 1.0, total)[:, None]
+    if empty.any():
+        out[empty] = probs[empty]
+    return out
+
+
+def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
+    """a_j under DP: signal over the noise expected in a histogram (B.5).
+
+    Parameters
+    ----------
+    positive_total : (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
+        the weight of pure noise about 1/2
+    std : (tables,) of the accumulated noise in one bin
+    """
+    weight: Floats = np.clip(positive_total / (math.sqrt(2 / math.pi) * std * bins), 0.0, 1.0)
+    return weight

@@ -1,0 +1,36 @@
+"""Checks of single values, with one wording for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from fedcal.errors import InputError
+
+
+def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """`value` as an int in [low, high], or InputError."""
+    allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InputError(f"{name} must be {allowed}, got {value!r}")
+    if high is not None and value > high:
+        raise InputError(f"{name} must be {allowed}, got {value!r}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a finite float > 0, or InputError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} must be a number > 0, got {value!r}")
+    if not math.isfinite(value) or value <= 0:
+        raise InputError(f"{name} must be a finite number > 0, got {value!r}")
+    return float(value)
+
+
+def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """`value` if it is among `allowed`, or InputError that lists them."""
+    names = list(allowed)
+    if value not in names:
+        raise InputError(f"unknown {name} {value!r}; allowed: {', '.join(names)}")
+    return str(value)

@@ -1,0 +1,305 @@
+"""The `Dataset` itself and every check that scores, labels and clients must pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.errors import InputError
+from fedcal.numerics import logits_from_probs, softmax
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers
+
+Kind: TypeAlias = Literal["logits", "probs"]
+
+RANGE_TOLERANCE = 1e-3
+"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
+
+SUM_TOLERANCE = 1e-2
+"""How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
+float16 with 1000 classes about 1e-3."""
+
+LARGEST_LOGIT = 1e100
+"""Beyond this, differences and squares of logits would overflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Scores of a classifier on labelled rows; made by `load` or `from_arrays`, which check.
+
+    Attributes
+    ----------
+    name
+        What the set is called in reports.
+    input
+        What `scores` hold, "logits" or "probs", as declared by whoever gave them.
+    scores
+        (n, c) float64, C-contiguous, as given (negative rounding of probabilities is cut at 0;
+        rows are not renormalised).
+    labels
+        (n,) int64 in [0, c); of length 0 where the rows are unlabelled.
+    client
+        (n,) int64 in [0, K): the natural client that owns the row, or None. After a split a
+        client may own no row of the fit part; the numbering stays.
+    client_names
+        The K names of the natural clients in the order of their numbers, or None.
+    test_scores, test_labels
+        The test part, (m, c) and (m,), or None for both.
+    """
+
+    name: str
+    input: Kind
+    scores: Floats = field(repr=False)
+    labels: Integers = field(repr=False)
+    client: Integers | None = field(default=None, repr=False)
+    client_names: tuple[str, ...] | None = field(default=None, repr=False)
+    test_scores: Floats | None = field(default=None, repr=False)
+    test_labels: Integers | None = field(default=None, repr=False)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, c."""
+        return int(self.scores.shape[1])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the rows have labels."""
+        return len(self.labels) == len(self.scores)
+
+    @cached_property
+    def logits(self) -> Floats:
+        """(n, c): the scores themselves, or log(max(p, 1e-12))."""
+        return self.scores if self.input == "logits" else logits_from_probs(self.scores)
+
+    @cached_property
+    def test_logits(self) -> Floats | None:
+        """(m, c): `logits` of the test part, or None."""
+        if self.test_scores is None or self.input == "logits":
+            return self.test_scores
+        return logits_from_probs(self.test_scores)
+
+    @cached_property
+    def probs(self) -> Floats:
+        """(n, c): the probabilities before any calibration, as given or softmax(logits)."""
+        return self.scores if self.input == "probs" else softmax(self.scores)
+
+    @cached_property
+    def test_probs(self) -> Floats | None:
+        """(m, c): `probs` of the test part, or None."""
+        if self.test_scores is None or self.input == "probs":
+            return self.test_scores
+        return softmax(self.test_scores)
+
+    def split(self, seed: int) -> Dataset:
+        """A data set that has a test part.
+
+        Itself if there is one; otherwise floor(n/2) rows, drawn without replacement by `seed`,
+        become the test part. Both parts keep the order of the rows.
+
+        Raises
+        ------
+        InputError
+            Unlabelled rows, fewer than two rows, or a seed out of range.
+        """
+        if self.test_scores is not None:
+            return self
+        rows = len(self.scores)
+        if not self.labelled:
+            raise InputError(f"{self.name}: rows without labels cannot be split for a test part")
+        if rows < 2:
+            raise InputError(f"{self.name}: 1 row cannot be split; at least 2 are needed")
+        held_out = np.zeros(rows, np.bool_)
+        held_out[stream(seed, Purpose.SPLIT).permutation(rows)[: rows // 2]] = True
+        return replace(
+            self,
+            scores=self.scores[~held_out],
+            labels=self.labels[~held_out],
+            client=None if self.client is None else self.client[~held_out],
+            test_scores=self.scores[held_out],
+            test_labels=self.labels[held_out],
+        )
+
+
+def from_arrays(
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    labels: ArrayLike | None,
+    client: ArrayLike | None = None,
+    test_logits: ArrayLike | None = None,
+    test_probs: ArrayLike | None = None,
+    test_labels: ArrayLike | None = None,
+    name: str = "arrays",
+    labels_required: bool = True,
+) -> Dataset:
+    """Check arrays and make a `Dataset` of them.
+
+    Parameters
+    ----------
+    logits, probs
+        (n, c), exactly one of the two; n >= 1, c >= 2, finite. Probabilities lie in [0, 1] up to
+        1e-3 and each row sums to 1 up to 1e-2; they are kept as given, except that negative
+        rounding becomes 0.
+    labels
+        (n,) or (n, 1): whole numbers in [0, c), of any numeric type. None only where
+        `labels_required` is False (rows that are to be calibrated, not learnt from).
+    client
+        (n,) or (n, 1): whole numbers or strings, numbered in sorted order.
+    test_logits, test_probs, test_labels
+        An optional test part of the same kind and number of classes.
+
+    Returns
+    -------
+    Dataset
+        Float64 C-contiguous input is not copied.
+
+    Raises
+    ------
+    InputError
+        One line that names the array and the first offending row; rows and columns count from 0.
+    """
+    kind = _kind(logits, probs, "logits", "probs")
+    if kind is None:
+        raise InputError("scores are missing: give logits or probs")
+    scores = _scores(kind, kind, logits if kind == "logits" else probs)
+    rows, classes = scores.shape
+    if labels is not None:
+        checked = _labels("labels", labels, kind, rows, classes)
+    elif labels_required:
+        raise InputError("labels are missing")
+    else:
+        checked = np.empty(0, np.int64)
+    owner, names = (None, None) if client is None else _clients(client, kind, rows)
+
+    test_kind = _kind(test_logits, test_probs, "test_logits", "test_probs")
+    if (test_kind is None) != (test_labels is None):
+        given, lacking = ("test_labels", f"test_{kind}")
+        if test_kind is not None:
+            given, lacking = f"test_{test_kind}", "test_labels"
+        raise InputError(f"{given} without {lacking}: a test part needs both")
+    test_scores = test_checked = None
+    if test_kind is not None and test_labels is not None:
+        if test_kind != kind:
+            raise InputError(f"test_{test_kind} beside {kind}: give test_{kind}")
+        test_name = f"test_{kind}"
+        test_scores = _scores(test_name, kind, test_logits if kind == "logits" else test_probs)
+        if test_scores.shape[1] != classes:
+            raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {classes}")
+        test_checked = _labels("test_labels", test_labels, test_name, len(test_scores), classes)
+    return Dataset(name, kind, scores, checked, owner, names, test_scores, test_checked)
+
+
+def _kind(logits: Any, probs: Any, logits_name: str, probs_name: str) -> Kind | None:
+    if logits is not None and probs is not None:
+        raise InputError(f"both {logits_name} and {probs_name} are given; give one of them")
+    if logits is not None:
+        return "logits"
+    return None if probs is None else "probs"
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
+        raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
+
+
+def _numbers(name: str, value: Any) -> NDArray[Any]:
+    array = _array(name, value)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name}: must hold numbers, got type {array.dtype}")
+    return array
+
+
+def _scores(name: str, kind: Kind, value: Any) -> Floats:
+    array = _numbers(name, value)
+    if array.ndim != 2:
+        raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
+    if array.shape[0] < 1:
+        raise InputError(f"{name}: no rows; at least 1 is needed")
+    if array.shape[1] < 2:
+        raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
+    with np.errstate(over="ignore"):  # from wider floats: inf, refused below
+        x = np.ascontiguousarray(array, np.float64)
+    low, high = float(x.min()), float(x.max())
+    if not (np.isfinite(low) and np.isfinite(high)):  # min and max pass a nan on
+        raise InputError(f"{name}: {_first(x, ~np.isfinite(x))}; all must be finite")
+    if kind == "logits":
+        if max(-low, high) > LARGEST_LOGIT:
+            bad = np.abs(x) > LARGEST_LOGIT
+            raise InputError(f"{name}: {_first(x, bad)}; allowed up to +-{LARGEST_LOGIT:g}")
+        return x
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
+        raise InputError(f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]")
+    totals = x.sum(axis=1)
+    off = np.abs(totals - 1) > SUM_TOLERANCE
+    if off.any():
+        row = int(np.argmax(off))
+        raise InputError(
+            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
+        )
+    return np.maximum(x, 0.0) if low < 0 else x
+
+
+def _first(x: Floats, bad: NDArray[np.bool_]) -> str:
+    row, column = (int(k) for k in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return f"{x[row, column]:g} at row {row}, column {column}"
+
+
+def _per_row(name: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(f"{name}: must have shape (rows,), got {array.shape}")
+    if len(array) != rows:
+        raise InputError(f"{name}: {len(array)} entries for {rows} rows of {of}")
+    return array
+
+
+def _whole(name: str, array: NDArray[Any]) -> None:
+    """Refuse floats that are not whole numbers."""
+    if array.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(array)
+    bad |= array != np.rint(np.where(bad, 0, array))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"{name}: {array[row]:g} at row {row}; must be whole numbers")
+
+
+def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers:
+    array = _per_row(name, _numbers(name, value), of, rows)
+    _whole(name, array)
+    bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{name}: {array[row]:g} at row {row}; must be a class in [0, {classes - 1}]"
+        )
+    return array.astype(np.int64)
+
+
+def _clients(value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
+    array = _array("client", value)
+    if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.flat):
+        array = array.astype(np.str_)
+    if array.dtype.kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            raise InputError("client: byte strings must be UTF-8") from None
+    if array.dtype.kind not in "fiuU":
+        raise InputError(f"client: must hold whole numbers or strings, got type {array.dtype}")
+    array = _per_row("client", array, of, rows)
+    _whole("client", array)
+    if array.dtype.kind == "f":
+        if np.abs(array).max() > 2**53:
+            raise InputError("client: numbers beyond 2**53 must be given as integers")
+        array = array.astype(np.int64)
+    names, owner = np.unique(array, return_inverse=True)
+    return owner.astype(np.int64), tuple(str(entry) for entry in names)

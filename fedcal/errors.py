@@ -1,0 +1,49 @@
+"""Everything fedcal raises on purpose.
+
+    FedcalError                   exit code 1
+    |-- InputError                exit code 2: something the user gave is not allowed
+    |   |-- NotBuiltYet           ... or is named in the design, but not built yet
+    |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
+    |   `-- ContributionRefused   ... or a client's data do not fit the bound or the ring
+    |-- PrivacyError              exit code 1: a release that its plan does not cover
+    `-- RoundFailed               exit code 1: sampled clients did not answer
+
+Each message is one line: what is wrong, where, and what is allowed.
+"""
+
+from __future__ import annotations
+
+
+class FedcalError(Exception):
+    """Root of the tree; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InputError(FedcalError, ValueError):
+    """A value, a file or an option that is not allowed."""
+
+    exit_code = 2
+
+
+class NotBuiltYet(InputError):
+    """Part of the design, but not of this version."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not built yet in this version of fedcal")
+
+
+class BudgetExceeded(InputError):
+    """The ledger refuses a charge; nothing was released."""
+
+
+class ContributionRefused(InputError):
+    """A client's contribution is not finite, or leaves the ring's range."""
+
+
+class PrivacyError(FedcalError):
+    """A release was attempted that its privacy plan does not cover."""
+
+
+class RoundFailed(FedcalError):
+    """Clients were asked and none of them (or too few) answered."""

@@ -1,0 +1,19 @@
+"""How well calibrated predicted probabilities are: scores, and the mergeable record behind them."""
+
+from __future__ import annotations
+
+from fedcal.metrics.binning import bin_index
+from fedcal.metrics.reliability import Reliability
+from fedcal.metrics.scores import accuracy, brier, classwise_ece, ece, mce, nll, summary
+
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "bin_index",
+    "brier",
+    "classwise_ece",
+    "ece",
+    "mce",
+    "nll",
+    "summary",
+]

@@ -1,0 +1,188 @@
+"""Reliability data: the sums from which calibration plots and fixed-bin scores are read.
+
+`Reliability` is a commutative monoid. `zero` holds no rows, `merge` adds, and
+
+    Reliability.of(A).merge(Reliability.of(B)) == Reliability.of(A and B together)
+
+with equal counts and sums equal up to rounding. So scores of pooled rows follow from records of
+the parts, which averages of the parts' scores would get wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.checks import whole
+from fedcal.errors import InputError
+from fedcal.metrics.binning import HIGHEST, MOST_BINS
+from fedcal.metrics.scores import (
+    BINS,
+    Cells,
+    check_scored,
+    mean_gap,
+    scan,
+    top_tables,
+    worst_gap,
+)
+from fedcal.types import Floats, Integers
+
+_MOST_ROWS = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Rows, summed confidence and correct rows of each bin.
+
+    The first three are about the predicted (top) class, binned by its probability; the others
+    about each class j, binned by p_ij, where "correct" means that j is the label. The arrays are
+    read-only copies.
+
+    Parameters
+    ----------
+    count, sum_confidence, sum_correct : (bins,) int64, float64, int64
+    class_count, class_sum_confidence, class_sum_correct : (classes, bins), likewise
+
+    Raises
+    ------
+    InputError
+        no rows could have given these numbers
+    """
+
+    count: Integers
+    sum_confidence: Floats
+    sum_correct: Integers
+    class_count: Integers
+    class_sum_confidence: Floats
+    class_sum_correct: Integers
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            values = _numbers(f.name, getattr(self, f.name), "confidence" not in f.name)
+            object.__setattr__(self, f.name, values)
+        _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
+        each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
+        _check("classes", 2, *each)
+        if len(self.class_count) < 2 or self.class_count.shape[1:] != self.count.shape:
+            raise InputError(
+                f"reliability needs >= 2 classes and the same bins for each, got "
+                f"{self.class_count.shape} for the classes and {self.count.shape} for the top label"
+            )
+        if (self.class_count.sum(axis=1) != self.rows).any() or each[2].sum() != self.rows:
+            raise InputError(f"reliability: each class must count all {self.rows} rows once")
+
+    @classmethod
+    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
+        """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.scores`."""
+        p, y = check_scored(probs, labels)
+        cells = Cells(p.shape[1], bins, full=True)
+        top = top_tables(scan(p, y, top=True, cells=cells), bins)
+        count, confidence, correct = cells.tables()
+        return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
+
+    @classmethod
+    def zero(cls, classes: int, bins: int = BINS) -> Self:
+        """The record of no rows."""
+        shape = (whole("classes", classes, 2), whole("bins", bins, 1, MOST_BINS))
+        none, each = np.zeros(bins, np.int64), np.zeros(shape, np.int64)
+        return cls(none, none.astype(float), none, each, each.astype(float), each)
+
+    def merge(self, other: Reliability) -> Reliability:
+        """The record of both's rows; InputError if classes or bins differ."""
+        if self.class_count.shape != other.class_count.shape:
+            raise InputError(
+                "only reliability records of equal (classes, bins) can be merged, got "
+                f"{self.class_count.shape} and {other.class_count.shape}"
+            )
+        return Reliability(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __add__(self, other: object) -> Reliability:
+        return self.merge(other) if isinstance(other, Reliability) else NotImplemented
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return len(self.count)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_count)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows read."""
+        return int(self.count.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of rows whose predicted class is the label; InputError without rows."""
+        return int(self.sum_correct.sum()) / self._some_rows()
+
+    @property
+    def ece(self) -> float:
+        """As `scores.ece` of all rows; InputError without rows."""
+        return mean_gap(self.sum_confidence - self.sum_correct, self._some_rows())
+
+    @property
+    def classwise_ece(self) -> float:
+        """As `scores.classwise_ece` of all rows; InputError without rows."""
+        gap = self.class_sum_confidence - self.class_sum_correct
+        return mean_gap(gap, self._some_rows() * self.classes)
+
+    @property
+    def mce(self) -> float:
+        """As `scores.mce` of all rows; InputError without rows."""
+        self._some_rows()
+        return worst_gap(self.sum_confidence - self.sum_correct, self.count)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as (nested) lists of finite numbers, which strict JSON can hold."""
+        return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """From what `to_json` wrote; InputError for anything else."""
+        names = [f.name for f in fields(cls)]
+        if not isinstance(record, Mapping) or set(record) != set(names):
+            raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
+        return cls(**record)
+
+    def _some_rows(self) -> int:
+        if not self.rows:
+            raise InputError("reliability of no rows has no scores")
+        return self.rows
+
+
+def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
+    """A read-only copy, int64 or float64; text, booleans, ragged lists are refused."""
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise InputError(f"reliability: {name} must be a rectangular array") from None
+    if array.dtype.kind not in ("iu" if counts else "iuf"):
+        kind = "whole numbers" if counts else "numbers"
+        raise InputError(f"reliability: {name} must be {kind}, got {array.dtype}")
+    array = array.astype(np.int64 if counts else np.float64, copy=False)
+    array.setflags(write=False)
+    return array
+
+
+def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
+    """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
+    if count.ndim != ndim or not count.size or not count.shape == summed.shape == correct.shape:
+        raise InputError(
+            f"reliability, {what}: count, confidence and correct must be {ndim}-d and of one "
+            f"shape, got {count.shape}, {summed.shape}, {correct.shape}"
+        )
+    if count.min() < 0 or count.sum(axis=-1, dtype=np.float64).max() > _MOST_ROWS:
+        raise InputError(f"reliability, {what}: counts must be in [0, 2**53]")
+    if correct.min() < 0 or (correct > count).any():
+        raise InputError(f"reliability, {what}: correct must be in [0, count]")
+    top = count * (HIGHEST * (1.0 + 1e-9))
+    if not ((summed >= 0.0) & (summed <= top)).all():
+        raise InputError(f"reliability, {what}: summed confidence must be in [0, count]")

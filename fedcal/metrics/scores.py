@@ -1,0 +1,326 @@
+"""Scores of predicted probabilities: accuracy, ECE, classwise ECE, NLL, Brier, MCE.
+
+All are fractions (not %), all means run over rows, and bins are those of
+`fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, and are computed
+with in double; labels have shape (n,) and are whole numbers in [0, c). Rows need not sum to 1.
+Among equal largest probabilities the first class is the predicted one (numpy's argmax).
+
+Every function raises InputError if the shapes do not fit, there are no rows, a probability is
+not finite or outside [0, 1] (up to 1 + 1e-4 is let through), or a label is out of range.
+
+The work is one pass over blocks of rows, so memory beyond the input stays small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.checks import whole
+from fedcal.errors import InputError
+from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
+from fedcal.numerics import FLOOR
+from fedcal.types import Floats, Integers
+
+BINS = 15
+"""Default number of bins (Guo et al. 2017)."""
+
+_BLOCK = 2**17  # entries of a block: 1 MiB
+_FEW = 32  # up to so many columns, a transposed copy finds row maxima faster than argmax does
+_PENDING = 2**20  # selected entries kept before they are counted
+
+
+def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Fraction of rows whose largest probability is the label's."""
+    p, y = check_scored(probs, labels)
+    return float(scan(p, y, top=True).hit.mean())
+
+
+def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
+    """Top-label expected calibration error, sum_b |sum_{i in b} (correct_i - conf_i)| / n.
+
+    Naeini et al. 2015; Guo et al. 2017, eq. (3).
+    """
+    p, y = check_scored(probs, labels)
+    seen = scan(p, y, top=True)
+    gap = np.bincount(bin_index(seen.confidence, bins), seen.confidence - seen.hit, bins)
+    return mean_gap(gap, len(p))
+
+
+def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
+    """Mean over classes j of the ECE of p_ij against 1{y_i = j}.
+
+    sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c); Kull et al. 2019, eq. (3).
+    """
+    p, y = check_scored(probs, labels)
+    cells = Cells(p.shape[1], bins)
+    scan(p, y, cells=cells)
+    return mean_gap(cells.tables()[0], p.size)
+
+
+def nll(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Mean of -ln max(p_iy, 1e-12): the floor keeps one confident error from being infinite."""
+    p, y = check_scored(probs, labels)
+    return _nll(scan(p, y, own=True))
+
+
+def brier(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Mean over rows of sum_j (p_ij - 1{y_i = j})**2, in [0, 2] (Brier 1950).
+
+    The sum runs over all classes: for two of them it is twice the form that looks at one.
+    """
+    p, y = check_scored(probs, labels)
+    return _brier(scan(p, y, own=True, squares=True))
+
+
+def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
+    """Maximum calibration error: the largest |accuracy - confidence| of a bin that has rows.
+
+    Guo et al. 2017, eq. (5).
+    """
+    p, y = check_scored(probs, labels)
+    count, confidence, correct = top_tables(scan(p, y, top=True), bins)
+    return worst_gap(confidence - correct, count)
+
+
+def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, float]:
+    """All of the scores above, from one pass over the rows.
+
+    Returns
+    -------
+    keys accuracy, ece, classwise_ece, nll, brier, mce
+    """
+    p, y = check_scored(probs, labels)
+    cells = Cells(p.shape[1], bins)
+    seen = scan(p, y, own=True, top=True, squares=True, cells=cells)
+    count, confidence, correct = top_tables(seen, bins)
+    gap = confidence - correct
+    return {
+        "accuracy": float(seen.hit.mean()),
+        "ece": mean_gap(gap, len(p)),
+        "classwise_ece": mean_gap(cells.tables()[0], p.size),
+        "nll": _nll(seen),
+        "brier": _brier(seen),
+        "mce": worst_gap(gap, count),
+    }
+
+
+def mean_gap(gap: NDArray[Any], entries: int) -> float:
+    """Sum of |gap| over bins (and classes) per entry; gap = summed confidence - correct."""
+    return float(np.abs(gap).sum() / entries)
+
+
+def worst_gap(gap: NDArray[Any], count: NDArray[Any]) -> float:
+    """Largest |gap| / count of the bins that have rows, (bins,), (bins,)."""
+    some = count > 0
+    return float((np.abs(gap[some]) / count[some]).max())
+
+
+def _nll(seen: Seen) -> float:
+    return float(-np.log(np.maximum(seen.own, FLOOR)).mean())
+
+
+def _brier(seen: Seen) -> float:
+    others = max(seen.squares - float(np.square(seen.own).sum()), 0.0)  # rounding: not below 0
+    return (others + float(np.square(1.0 - seen.own).sum())) / len(seen.own)
+
+
+# -- the pass over the rows ---------------------------------------------------------------------
+
+
+def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Integers]:
+    """Probabilities and labels as arrays that fit together; `scan` looks at the probabilities.
+
+    Returns
+    -------
+    (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
+    """
+    try:
+        p, y = np.asarray(probs), np.asarray(labels)
+    except ValueError:
+        raise InputError("probabilities and labels must be rectangular arrays") from None
+    if p.dtype.kind not in "fiub" or p.ndim != 2 or p.shape[1] < 2:
+        raise InputError(
+            f"probabilities must be numbers of shape (rows, classes >= 2), got {p.dtype} {p.shape}"
+        )
+    if not len(p):
+        raise InputError("scores need at least one row of probabilities")
+    if y.shape != (len(p),):
+        raise InputError(f"labels must have one entry per row ({len(p)}), got shape {y.shape}")
+    if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
+        raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
+    return p, y.astype(np.int64, copy=False)
+
+
+@dataclass
+class Seen:
+    """What `scan` collects; what was not asked for stays empty.
+
+    own : (n,) probability of the row's label
+    confidence, hit : (n,) largest probability, and whether it is the label's
+    squares : sum over all entries of p_ij**2
+    """
+
+    own: Floats = field(default_factory=lambda: np.empty(0))
+    confidence: Floats = field(default_factory=lambda: np.empty(0))
+    hit: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    squares: float = 0.0
+
+
+def scan(
+    probs: NDArray[Any],
+    labels: Integers,
+    *,
+    own: bool = False,
+    top: bool = False,
+    squares: bool = False,
+    cells: Cells | None = None,
+) -> Seen:
+    """One pass over checked rows; the flags choose what is collected, `cells` is filled.
+
+    Raises
+    ------
+    InputError
+        a probability is not finite or outside [0, 1]
+    """
+    n, c = probs.shape
+    seen = Seen()
+    if own:
+        seen.own = np.empty(n)
+    if top:
+        seen.confidence, seen.hit = np.empty(n), np.empty(n, np.bool_)
+    step = max(1, _BLOCK // c)
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        block, y = np.ascontiguousarray(probs[rows], np.float64), labels[rows]
+        if cells is None:
+            fine = bool(block.min() >= 0.0 and block.max() <= HIGHEST)  # a NaN fails the first
+        else:
+            fine = cells.add(block, y)
+        if not fine:
+            i, j = np.argwhere(~((block >= 0.0) & (block <= HIGHEST)))[0]
+            raise InputError(
+                "probabilities must be finite and in [0, 1]; "
+                f"row {start + i}, class {j} is {block[i, j]}"
+            )
+        if own or top:
+            mine = block.ravel().take(np.arange(0, block.size, c) + y)
+            if own:
+                seen.own[rows] = mine
+            if top:
+                seen.confidence[rows], seen.hit[rows] = _top_label(block, y, mine)
+        if squares:
+            seen.squares += float(np.einsum("ij,ij->", block, block))
+    return seen
+
+
+def top_tables(seen: Seen, bins: int) -> tuple[Integers, Floats, Integers]:
+    """Count, summed confidence and correct rows by the bin of the confidence, (bins,) each."""
+    index = bin_index(seen.confidence, bins)
+    return (
+        np.bincount(index, minlength=bins),
+        np.bincount(index, seen.confidence, bins),
+        np.bincount(index[seen.hit], minlength=bins),
+    )
+
+
+def _top_label(block: Floats, labels: Integers, own: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Each row's largest probability, and whether the first class that has it is the label."""
+    m, c = block.shape
+    if c <= _FEW:
+        columns = np.ascontiguousarray(block.T)
+        largest: Floats = columns.max(axis=0)
+        if np.count_nonzero(columns == largest) == m:  # no ties: the label has it or has not
+            return largest, own == largest
+    predicted = block.argmax(axis=1)
+    return block.ravel().take(np.arange(0, m * c, c) + predicted), predicted == labels
+
+
+class Cells:
+    """Sums over the entries p_ij of each class j and bin.
+
+    Nearly all entries of a probability matrix lie in bin 0. Only those that may lie above it
+    are looked at one by one; bin 0 gets the totals less the other bins (so its summed
+    probability is exact to about 1e-16 of the class's total, not of itself).
+
+    Parameters
+    ----------
+    full : make the tables count, probability and correct (entries of the label's class);
+        otherwise only their gap, probability - correct
+    """
+
+    def __init__(self, classes: int, bins: int, full: bool = False) -> None:
+        self.classes, self.bins, self.full = classes, whole("bins", bins, 1, MOST_BINS), full
+        # Below the smallest v whose rounded v * bins is >= 1; bin_index then decides.
+        self.edge = np.float64((1.0 - 1e-9) / bins).view(np.uint64)
+        self.filled = np.zeros((3 if full else 1, classes * bins))
+        self.rows = 0
+        self.probability = np.zeros(classes)
+        self.correct = np.zeros(classes, np.int64)
+        self.pending: list[tuple[Integers, Floats, NDArray[np.bool_]]] = []
+        self.waiting = 0
+
+    def add(self, block: Floats, labels: Integers) -> bool:
+        """Take in rows, (m, classes) contiguous, (m,); False if a probability is not allowed.
+
+        Read as unsigned integers, doubles from 0 up keep their order, and those with a minus
+        sign and NaNs come after all others: one comparison finds what is above bin 0 and what is
+        not allowed.
+        """
+        flat = block.ravel()
+        at = np.flatnonzero(flat.view(np.uint64) >= self.edge)
+        values = flat.take(at)
+        if values.size and not (values.min() >= 0.0 and values.max() <= HIGHEST):
+            return False
+        self.rows += len(block)
+        self.probability += _column_sums(block)
+        self.correct += np.bincount(labels, minlength=self.classes)
+        row = at // self.classes
+        column = at - row * self.classes  # faster than %
+        cell = column * self.bins + bin_index(values, self.bins)
+        self.pending.append((cell, values, labels.take(row) == column))
+        self.waiting += len(at)
+        if self.waiting >= _PENDING:
+            self._count()
+        return True
+
+    def _count(self) -> None:
+        """Count what is pending: bincount is slow on few entries and many cells."""
+        cell, values, correct = (
+            np.concatenate(part) if len(part) > 1 else part[0]
+            for part in zip(*self.pending, strict=True)
+        )
+        weights = (None, values, correct) if self.full else (values - correct,)
+        for table, weight in zip(self.filled, weights, strict=True):
+            table += np.bincount(cell, weight, table.size)
+        self.pending, self.waiting = [], 0
+
+    def tables(self) -> Floats:
+        """(3 if full else 1, classes, bins), of all rows taken in."""
+        if self.pending:
+            self._count()
+        tables = self.filled.reshape(-1, self.classes, self.bins)
+        totals = (
+            (self.rows, self.probability, self.correct)
+            if self.full
+            else (self.probability - self.correct,)
+        )
+        for table, total in zip(tables, totals, strict=True):
+            table[:, 0] = total - table[:, 1:].sum(axis=1)
+        if self.full:  # the subtraction may leave a rounding error where nothing is
+            count, probability = tables[0, :, 0], tables[1, :, 0]
+            probability[:] = np.where(count > 0, np.maximum(probability, 0.0), 0.0)
+        return tables
+
+
+def _column_sums(block: Floats) -> Floats:
+    """Sum over rows; several short rows are added as one long one, which is faster."""
+    m, c = block.shape
+    together = max(1, 1024 // c)
+    cut = m // together * together
+    long = block[:cut].reshape(-1, together * c).sum(axis=0)
+    total: Floats = long.reshape(together, c).sum(axis=0) + block[cut:].sum(axis=0)
+    return total

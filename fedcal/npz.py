@@ -1,0 +1,116 @@
+"""Reading `.npz` from strangers: no pickles, no surprises, headers checked before allocating."""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.errors import InputError
+
+MAX_BYTES = 2**32
+"""All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
+
+MAX_MEMBERS = 64
+_BOMB_BYTES = 2**28  # scores that unpack to more than this ...
+_BOMB_RATIO = 100  # ... and this many times their packed size are no scores
+_NOT_READABLE = (
+    zipfile.BadZipFile,  # not a zip, truncated, bad checksum
+    zlib.error,
+    EOFError,
+    ValueError,  # no npy header, an unsafe one, a pickle
+    SyntaxError,  # a header that is no literal
+    TypeError,
+    KeyError,
+    RuntimeError,  # encrypted
+    NotImplementedError,  # an unknown compression
+    RecursionError,
+    OverflowError,
+)
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz` file, numbers and strings only.
+
+    Raises
+    ------
+    InputError
+        One line (it names the member, not the file) where the file cannot be opened, is no
+        intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
+        than 4 GiB of numbers.
+    """
+    try:
+        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
+            return _members(archive)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or 'damaged'}") from None
+    except MemoryError:
+        raise InputError("does not fit into memory") from None
+    except _NOT_READABLE:
+        raise InputError("is not an intact .npz file (truncated, damaged or no zip)") from None
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
+    infos = archive.infolist()
+    if len(infos) > MAX_MEMBERS:
+        raise InputError(f"has {len(infos)} members; at most {MAX_MEMBERS} are read")
+    arrays: dict[str, NDArray[Any]] = {}
+    total = 0
+    for info in infos:
+        key = info.filename.removesuffix(".npy")
+        if key == info.filename or not key.isidentifier():
+            raise InputError(f"member {info.filename[:80]!r} is not an array (<key>.npy)")
+        if key in arrays:
+            raise InputError(f"member {key!r} is there twice")
+        total += _size(archive, info, key, MAX_BYTES - total)
+        try:
+            with archive.open(info) as member:
+                arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
+        except (*_NOT_READABLE, OSError):
+            raise InputError(_damaged(key)) from None
+    return arrays
+
+
+def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) -> int:
+    """Bytes that the member's numbers take as float64, at most `room`, from its header alone."""
+    try:
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            if version == (1, 0):
+                shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+            elif version == (2, 0):
+                shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+            else:  # 3.0 only serves records with names beyond Latin-1
+                raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
+            header = member.tell()
+    except InputError:
+        raise
+    except (*_NOT_READABLE, OSError):
+        raise InputError(_damaged(key)) from None
+    if dtype.kind not in "fiubUS":
+        kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
+        raise InputError(f"member {key!r} holds {kind}; only numbers and strings are read")
+    if any(length < 0 for length in shape):
+        raise InputError(f"member {key!r} declares a negative shape")
+    entries = math.prod(shape)
+    size = entries * dtype.itemsize
+    if max(entries * 8, size) > room:
+        raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers (at {key!r})")
+    if info.file_size != header + size:
+        raise InputError(_damaged(key))
+    if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
+        raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")
+    return max(entries * 8, size)
+
+
+def _damaged(key: str) -> str:
+    return f"member {key!r} is truncated, damaged or no .npy array"

@@ -1,0 +1,88 @@
+"""Row-wise sums, softmax and their kin, with the same bits for a row wherever it stands.
+
+A client alone and the same client inside a block of thousands must compute the same numbers to
+the last bit (that is how the engines agree). So every reduction here runs along one row only,
+in an order that depends on the number of classes and on nothing else; a matrix product over
+rows does not have that property and is not used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.types import Floats, Integers
+
+FLOOR = 1e-12
+"""Probabilities are raised to this before a logarithm is taken. It moves optima a little: the
+CIFAR-100 network's best temperature is 1.93 with a floor of 1e-7 and 2.12 with 1e-12."""
+
+_FEW = 32  # up to so many columns, adding column by column is faster than numpy's row reduction
+
+
+def row_sum(x: NDArray[Any]) -> NDArray[Any]:
+    """Sum along each row, shape (n, c) -> (n,)."""
+    if x.shape[1] > _FEW:
+        return np.asarray(np.ascontiguousarray(x).sum(axis=1))
+    total = x[:, 0].copy()
+    for j in range(1, x.shape[1]):
+        total += x[:, j]
+    return total
+
+
+def row_max(x: NDArray[Any]) -> NDArray[Any]:
+    """Largest entry of each row, shape (n, c) -> (n,)."""
+    if x.shape[1] > _FEW:
+        return np.asarray(x.max(axis=1))
+    top = x[:, 0].copy()
+    for j in range(1, x.shape[1]):
+        np.maximum(top, x[:, j], out=top)
+    return top
+
+
+def shifted(logits: Floats) -> Floats:
+    """Logits minus their row's largest, shape (n, c): softmax does not see the difference."""
+    return np.asarray(logits - row_max(logits)[:, None])
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities, shape (n, c) -> (n, c)."""
+    e = np.exp(shifted(logits))
+    e /= row_sum(e)[:, None]
+    return np.asarray(e)
+
+
+def logits_from_probs(probs: Floats) -> Floats:
+    """log(max(p, 1e-12)), shape kept: the logits of a model that only tells probabilities."""
+    return np.log(np.maximum(probs, FLOOR))
+
+
+def label_entries(x: Floats, labels: Integers) -> Floats:
+    """x[i, labels[i]], shape (n, c), (n,) -> (n,)."""
+    out: Floats = x[np.arange(len(labels)), labels]
+    return out
+
+
+def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Mean and variance of the logits under softmax(a z), row by row.
+
+    They are all that temperature scaling needs: with a = 1/T, row i's negative log-likelihood
+    has d/da = mean_i - z_i[y_i] and d2/da2 = var_i >= 0.
+
+    Parameters
+    ----------
+    shifted_logits : (n, c), each row's largest entry 0 (so that nothing overflows)
+    a : inverse temperature, a scalar or (n, 1)
+
+    Returns
+    -------
+    (n,), (n,)
+    """
+    e = np.exp(shifted_logits * a)
+    s0 = row_sum(e)
+    e *= shifted_logits
+    mean = row_sum(e) / s0
+    e *= shifted_logits
+    return mean, row_sum(e) / s0 - mean * mean

@@ -1,0 +1,591 @@
+"""How much noise a budget asks for, and how much budget a noise spends.
+
+Three steps, kept apart: *describe* a mechanism (a noise multiplier, a number of rounds, a sampling
+rate), *account* for it (``gaussian_delta``, ``gaussian_epsilon``, ``poisson_gaussian_epsilon``) and
+*invert* the accounting (``gaussian_multiplier``, ``exponential_epsilon``). Every inversion ends on
+the private side of its target: the noise it returns is accounted for, not only aimed at.
+
+Units. A *noise multiplier* is the standard deviation of the noise per unit of L2 sensitivity: the
+noise added to a sum is ``multiplier * sensitivity``, and what a method's sensitivity is stands with
+the method (``bounding``). ``epsilon`` is in nats and covers all ``rounds`` releases together.
+
+Adjacency: zero-out, one user's shard replaced by the empty one while the number K of enrolled users
+stays public. The empty shard contributes the zero vector, so sensitivities and privacy losses are
+those of adding or removing one user (dp-accounting's ``REPLACE_SPECIAL`` and ``ADD_OR_REMOVE_ONE``
+build one and the same loss distribution).
+
+| what | exact? | source |
+|---|---|---|
+| every user in every round (rate 1) | closed form | Balle & Wang 2018, Theorem 8 |
+| Poisson-sampled users, one round | closed form | Balle, Barthe & Gaboardi 2018, Theorem 8 |
+| Poisson-sampled users, more rounds | PLD, rounded up | dp-accounting (Doroshenko et al. 2022) |
+| the paper's figure | zCDP, loose | Canonne, Kamath & Steinke 2020 |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from scipy.special import erfc, erfcx
+
+from fedcal.checks import positive, whole
+from fedcal.errors import InputError
+
+__all__ = [
+    "check_delta",
+    "check_epsilon",
+    "check_rate",
+    "check_rounds",
+    "exponential_epsilon",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_multiplier",
+    "poisson_gaussian_epsilon",
+    "zcdp_multiplier",
+    "zcdp_rho",
+]
+
+# PLD arithmetic. The grid is a small part of one round's share of epsilon: its rounding inflates
+# the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
+_GRID_FRACTION = 0.005
+_GRID_POINTS = 200_000  # ... unless that needs more points than this in one round (then coarser)
+_GRID_WIDEST = 1.0  # nats; the library takes exp(grid)
+_LOSS_TAIL = 10.0  # standard deviations of noise that the library keeps: exp(-50)
+# FFT rounding is not part of the library's pessimism. Against the closed form it was worth up to
+# 5e-15 of delta in 1000 rounds and 5e-14 in 5000, so this much (for 1000 rounds or fewer; more in
+# proportion) is taken off the target first, and a delta of less than 20 times it is refused.
+_FFT_SLACK = 5e-14
+# The search stops once epsilon is met and less than this part of it is left over.
+_SLACK = 2e-4
+
+
+# --- what may be asked --------------------------------------------------------------------------
+
+
+def check_epsilon(epsilon: float, *, allow_infinite: bool = False) -> float:
+    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0.
+
+    ``allow_infinite`` lets infinity (no privacy) pass as well.
+    """
+    if allow_infinite and epsilon == math.inf:
+        return math.inf
+    return positive("epsilon", epsilon)
+
+
+def check_delta(delta: float) -> float:
+    """Return ``delta`` as a float; InputError unless 0 < delta < 1 (Gaussian noise needs it)."""
+    if delta == 0:
+        raise InputError(
+            "delta = 0 is not possible with Gaussian noise: take fedoneshot or another pure-DP "
+            "method, or a delta above 0"
+        )
+    value = positive("delta", delta)
+    if value >= 1:
+        raise InputError(f"delta must be below 1, got {delta!r}")
+    return value
+
+
+def check_rounds(rounds: int) -> int:
+    """Return ``rounds``; InputError unless it is a whole number of at least 1."""
+    return whole("rounds", rounds, 1)
+
+
+def check_rate(rate: float) -> float:
+    """Return the sampling ``rate`` as a float; InputError unless 0 < rate <= 1."""
+    value = positive("the sampling rate", rate)
+    if value > 1:
+        raise InputError(f"the sampling rate must be at most 1, got {rate!r}")
+    return value
+
+
+def _check_multiplier(multiplier: float) -> float:
+    return positive("a noise multiplier", multiplier)
+
+
+def _check_amplified(delta: float, rounds: int, rate: float) -> None:
+    """Refuse what makes a Poisson-sampled plan meaningless or the PLD arithmetic unsafe."""
+    if delta >= rate:
+        raise InputError(
+            f"delta {delta} must be below the sampling rate {rate}: otherwise a sampled user's "
+            "data could be released without any noise"
+        )
+    least = 20 * _fft_slack(rounds)
+    if rounds > 1 and delta < least:
+        raise InputError(
+            f"delta {delta} is too small to account for {rounds} rounds at a sampling rate below "
+            f"1: at least {least:g}, or rate 1"
+        )
+
+
+def _fft_slack(rounds: int) -> float:
+    return _FFT_SLACK * max(1.0, rounds / 1000)
+
+
+# --- account: everybody in every round ----------------------------------------------------------
+
+
+def _hockey_stick(epsilon: float, mu: float) -> float:
+    """delta of one Gaussian release with unit noise and sensitivity ``mu``, for epsilon >= 0.
+
+    Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with x = eps/mu. As erfc(v) = exp(-v^2) erfcx(v) and
+    v^2 - u^2 = eps, both terms share one factor, so e^eps is never formed and tails keep their
+    relative precision.
+    """
+    x = epsilon / mu
+    u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
+    shared = 0.5 * math.exp(-u * u)
+    if u > 0:
+        return float(shared * (erfcx(u) - erfcx(v)))
+    return float(0.5 * erfc(u) - shared * erfcx(v))
+
+
+def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
+    """Smallest delta for which Gaussian noise is (epsilon, delta)-DP: exact, everybody sampled.
+
+    ``rounds`` releases compose to one Gaussian release of sensitivity sqrt(rounds) / multiplier, so
+    this is tight for them, also if each query depends on earlier answers.
+
+    Parameters
+    ----------
+    epsilon
+        Finite, above 0 (nats), for all rounds together.
+    multiplier
+        Noise standard deviation per unit of L2 sensitivity, in each round.
+    rounds
+        Number of releases, at least 1.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 where the true value is below the smallest float.
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges.
+
+    Source
+    ------
+    Balle & Wang 2018 (Improving the Gaussian mechanism), Theorem 8; Dong, Roth & Su 2022 for the
+    composition.
+    """
+    epsilon, multiplier = check_epsilon(epsilon), _check_multiplier(multiplier)
+    return _hockey_stick(epsilon, math.sqrt(check_rounds(rounds)) / multiplier)
+
+
+def _smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """Smallest float known to be enough; ``low`` is not, ``high`` is, and enough stays enough."""
+    while low < (middle := (low + high) / 2) < high:
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
+    """Smallest epsilon that ``gaussian_delta`` grants at ``delta``; 0.0 if even 0 suffices.
+
+    Parameters are those of ``gaussian_delta``; 0 < delta < 1. Raises InputError outside of them.
+    """
+    delta, multiplier = check_delta(delta), _check_multiplier(multiplier)
+    return _gaussian_epsilon(delta, math.sqrt(check_rounds(rounds)) / multiplier)
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_epsilon(delta: float, mu: float) -> float:
+    def enough(epsilon: float) -> bool:
+        return _hockey_stick(epsilon, mu) <= delta
+
+    if enough(0.0):
+        return 0.0
+    # Phi(-z) <= exp(-z^2 / 2): at this epsilon the first term alone is below delta.
+    high = mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
+    while not enough(high):  # only ever by rounding
+        high *= 2
+    return _smallest(enough, 0.0, high)
+
+
+# --- account: Poisson-sampled users -------------------------------------------------------------
+
+
+def _amplified(epsilon: float, rate: float) -> float:
+    """log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
+    if epsilon < 1:
+        return math.log1p(rate * math.expm1(epsilon))
+    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
+
+
+def exponential_epsilon(epsilon: float, rate: float) -> float:
+    """Per-release pure epsilon of a mechanism whose Poisson-sampled release is epsilon-DP.
+
+    log(1 + (e^epsilon - 1) / rate), for *one* release; at rate 1 it is epsilon itself. It is the
+    whole plan of a pure-DP mechanism on sampled users (the exponential mechanism of FedOneShot).
+
+    Source
+    ------
+    Balle, Barthe & Gaboardi 2018 (Privacy amplification by subsampling), Theorem 8 with delta = 0.
+    """
+    epsilon, rate = check_epsilon(epsilon), check_rate(rate)
+    if rate == 1:
+        return epsilon
+    if epsilon < 1:
+        return math.log1p(math.expm1(epsilon) / rate)
+    return epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))
+
+
+def _grid(epsilon: float, multiplier: float, rounds: int, rate: float) -> float:
+    """Width (nats) of the PLD grid for an answer near ``epsilon``. Any width is a valid bound."""
+    worst = _LOSS_TAIL / multiplier + 0.5 / multiplier**2  # largest loss of one unsampled round
+    points = _amplified(worst, rate) / _GRID_POINTS
+    return min(max(_GRID_FRACTION * epsilon / math.sqrt(rounds), points), _GRID_WIDEST)
+
+
+def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
+    """One evaluation of dp-accounting's PLD accountant: an upper bound on epsilon (seconds)."""
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(
+        # zero-out; for additive noise the same loss distributions as ADD_OR_REMOVE_ONE
+        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL,
+        value_discretization_interval=grid,
+    )
+    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    accountant.compose(dp_accounting.SelfComposedDpEvent(one, rounds))
+    return float(accountant.get_epsilon(delta - _fft_slack(rounds)))
+
+
+def poisson_gaussian_epsilon(
+    delta: float, multiplier: float, rounds: int = 1, rate: float = 1.0
+) -> float:
+    """Epsilon of Gaussian noise on the sum of users drawn afresh each round, each with ``rate``.
+
+    Valid only if each user really is sampled independently in each round, and against readers of
+    the output: it does not hide from the server who took part. Unlike the closed form it may not be
+    cut short or prolonged adaptively: all ``rounds`` are charged together.
+
+    Parameters
+    ----------
+    delta
+        In (0, rate), and for more than one round at a rate below 1 at least 1e-12 (1e-15 a round
+        from 1000 on).
+    multiplier
+        Noise standard deviation per unit of L2 sensitivity, in each round.
+    rounds, rate
+        Number of releases (at least 1) and sampling rate in (0, 1].
+
+    Returns
+    -------
+    float
+        An upper bound: exact for one round or rate 1, else PLD rounded up (about 1e-4 of its value
+        above the truth).
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges.
+
+    Source
+    ------
+    dp-accounting's PLD accountant (connect-the-dots, Doroshenko et al. 2022), relation
+    ``REPLACE_SPECIAL`` (zero-out); one round: Balle, Barthe & Gaboardi 2018, Theorem 8.
+    """
+    delta, multiplier = check_delta(delta), _check_multiplier(multiplier)
+    rounds, rate = check_rounds(rounds), check_rate(rate)
+    if rate == 1:
+        return gaussian_epsilon(delta, multiplier, rounds)
+    _check_amplified(delta, rounds, rate)
+    return _poisson_gaussian_epsilon(delta, multiplier, rounds, rate)
+
+
+@lru_cache(maxsize=256)
+def _poisson_gaussian_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -> float:
+    # Two quick upper bounds: no amplification, and basic composition of amplified rounds.
+    single = _amplified(_gaussian_epsilon(delta / rounds / rate, 1 / multiplier), rate)
+    if rounds == 1:
+        return single  # exact
+    bound = min(_gaussian_epsilon(delta, math.sqrt(rounds) / multiplier), rounds * single)
+    # The grid has to suit the answer, so refine it until it does.
+    while bound > 0:
+        grid = _grid(bound, multiplier, rounds, rate)
+        tighter = min(bound, _pld_epsilon(delta, multiplier, rounds, rate, grid))
+        settled = tighter >= bound / 2 or grid == _grid(tighter, multiplier, rounds, rate)
+        bound = tighter
+        if settled:
+            break
+    return bound
+
+
+# --- invert -------------------------------------------------------------------------------------
+
+
+def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: float = 1.0) -> float:
+    """Smallest noise multiplier for which ``rounds`` releases are (epsilon, delta)-DP.
+
+    Always on the private side: ``gaussian_delta(epsilon, result, rounds) <= delta`` at rate 1, and
+    ``poisson_gaussian_epsilon(delta, result, rounds, rate) <= epsilon`` below it.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of all rounds together: epsilon finite and above 0, delta in (0, 1).
+    rounds, rate
+        Number of releases (at least 1) and Poisson sampling rate in (0, 1]. Below 1, delta must be
+        below the rate, and for more than one round at least 1e-12 (1e-15 a round from 1000 on).
+
+    Returns
+    -------
+    float
+        Noise standard deviation per unit of L2 sensitivity, in each round. At rate 1 or for one
+        round it is the root to floating point; else within 2e-4 above the accountant's own.
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges.
+
+    Notes
+    -----
+    The sampled case takes tenths of a second and is remembered, in the process and in a folder
+    (``FEDCAL_CACHE``, else ``XDG_CACHE_HOME/fedcal``, else ``~/.cache/fedcal``). What the folder
+    says is not trusted: one evaluation checks it, and a wrong entry is computed anew.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    rounds, rate = check_rounds(rounds), check_rate(rate)
+    if rate == 1:
+        return _gaussian_multiplier(epsilon, delta, rounds)
+    _check_amplified(delta, rounds, rate)
+    return _amplified_multiplier(epsilon, delta, rounds, rate)
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
+    def enough(multiplier: float) -> bool:
+        return _hockey_stick(epsilon, math.sqrt(rounds) / multiplier) <= delta
+
+    high = 1.0
+    while not enough(high):
+        high *= 2
+    while enough(high / 2):
+        high /= 2
+    return _smallest(enough, high / 2, high)
+
+
+@lru_cache(maxsize=256)
+def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float) -> float:
+    # One of these rounds alone has to meet the target too, and for it the account is exact ...
+    low = _gaussian_multiplier(exponential_epsilon(epsilon, rate), delta / rate, 1) * (1 + 1e-12)
+    if rounds == 1:
+        return low
+    # ... and sampling never costs anything.
+    high = _gaussian_multiplier(epsilon, delta, rounds)
+
+    def excess(multiplier: float) -> float:
+        """log(spent / target): above 0 the multiplier is too small."""
+        grid = _grid(epsilon, multiplier, rounds, rate)
+        spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
+        return math.log(max(spent / epsilon, 1e-9))
+
+    def settled(multiplier: float) -> bool:
+        return multiplier >= high or -5 * _SLACK <= excess(multiplier) <= 0
+
+    key = _cache_key(epsilon, delta, rounds, rate)
+    cached = _cache_read(key)
+    if cached is not None and low <= cached <= high and settled(cached):
+        return cached
+    # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
+    # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
+    guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
+    found = _search(excess, max(guess, 1.1 * low), low, high)
+    # The public account chooses its own grid: let it agree that this is private.
+    while found < high and _poisson_gaussian_epsilon(delta, found, rounds, rate) > epsilon:
+        found = min(found * (1 + _SLACK / 2), high)
+    _cache_write(key, found)
+    return found
+
+
+def _search(
+    excess: Callable[[float], float], guess: float, low: float, high: float, most: int = 60
+) -> float:
+    """Multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
+
+    ``excess`` falls with the multiplier, is taken to be above 0 at ``low`` and at most 0 at
+    ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
+    regula falsi in log multiplier (Illinois), aimed at the middle of the tolerated band.
+    """
+    bottom, top = math.log(low), math.log(high)
+    a, b = bottom, top  # a too small, b enough
+    f_a = f_b = math.nan  # not evaluated yet
+    x, step, side = math.log(guess), 0.02, 0
+    for _ in range(most):
+        x = min(max(x, a), b)
+        if x in (a, b):  # ran into an end, or the bracket is closed
+            if b - a < 1e-9:
+                break
+            x = (a + b) / 2
+        f = excess(math.exp(x))
+        if -_SLACK <= f <= 0:
+            return math.exp(x)
+        f += _SLACK / 2
+        if f > 0:
+            a, f_a, moved = x, f, 1
+        else:
+            b, f_b, moved = x, f, -1
+        if math.isnan(f_a) or math.isnan(f_b):
+            # epsilon falls at least as fast as the multiplier grows, so |f| is more than enough
+            x += moved * max(step, min(abs(f), 0.5))
+            step *= 2
+            continue
+        if moved == side == 1:
+            f_b /= 2
+        elif moved == side == -1:
+            f_a /= 2
+        side = moved
+        x = (a * f_b - b * f_a) / (f_b - f_a)
+    return math.exp(b)
+
+
+# --- the folder of earlier searches -------------------------------------------------------------
+
+
+def _cache_folder() -> Path | None:
+    for variable, below in (("FEDCAL_CACHE", "."), ("XDG_CACHE_HOME", "fedcal")):
+        if value := os.environ.get(variable):
+            return Path(value) / below
+    try:
+        return Path.home() / ".cache" / "fedcal"
+    except RuntimeError:  # no home
+        return None
+
+
+def _cache_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
+    try:
+        version = metadata.version("dp-accounting")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    return {
+        "plan": "poisson gaussian, zero-out",
+        "epsilon": epsilon,
+        "delta": delta,
+        "rounds": rounds,
+        "rate": rate,
+        "dp_accounting": version,
+    }
+
+
+def _cache_file(key: dict[str, object]) -> Path | None:
+    folder = _cache_folder()
+    if folder is None:
+        return None
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    return folder / f"plan-{name}.json"
+
+
+def _cache_read(key: dict[str, object]) -> float | None:
+    """Return the multiplier on file for ``key``, unchecked; None if there is none."""
+    file = _cache_file(key)
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as stream:
+            entry = json.loads(stream.read(4096))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or {k: entry.get(k) for k in key} != key:
+        return None
+    multiplier = entry.get("multiplier")
+    return multiplier if isinstance(multiplier, float) else None
+
+
+def _cache_write(key: dict[str, object], multiplier: float) -> None:
+    """Remember a search: whole or not at all, and a folder that cannot be written is no error."""
+    file = _cache_file(key)
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".plan-")
+    except OSError:
+        return
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump({**key, "multiplier": multiplier}, stream)
+        os.replace(name, file)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+# --- the paper's figure -------------------------------------------------------------------------
+
+
+def _zcdp_delta(rho: float, epsilon: float) -> float:
+    """delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3): a minimum over orders alpha > 1.
+
+    The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
+    the minimum is where that changes sign. Any alpha gives a valid delta.
+    """
+
+    def rising(log_t: float) -> bool:  # alpha = 1 + t
+        t = math.exp(log_t)
+        return (2 * t + 1) * rho - epsilon + log_t - math.log1p(t) >= 0
+
+    high = math.log(max(1.0, (epsilon + 1) / (2 * rho)))  # rising there: log(1 - 1/2) > -1
+    t = math.exp(_smallest(rising, -700.0, high) if not rising(-700.0) else -700.0)
+    alpha = 1 + t
+    log_t = math.log(t)
+    exponent = t * (alpha * rho - epsilon) - log_t + alpha * (log_t - math.log1p(t))
+    return math.exp(min(exponent, 0.0))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest rho for which rho-zCDP implies (epsilon, delta)-DP by the paper's Lemma B.3.
+
+    Parameters
+    ----------
+    epsilon, delta
+        epsilon finite and above 0, delta in (0, 1).
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges.
+
+    Source
+    ------
+    Maddock, Cormode & Maple (Private federated multiclass post-hoc calibration), Lemma B.3; it is
+    Canonne, Kamath & Steinke 2020 (The discrete Gaussian), Corollary 13.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+
+    def too_much(rho: float) -> bool:
+        return _zcdp_delta(rho, epsilon) > delta
+
+    high = 1.0
+    while not too_much(high):
+        high *= 2
+    while too_much(high / 2):
+        high /= 2
+    return math.nextafter(_smallest(too_much, high / 2, high), 0.0)
+
+
+def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
+    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)): loose, shown beside the tight.
+
+    It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
+    binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
+    C sqrt(2c)); here it belongs to the method's bound, not to the multiplier.
+
+    Raises InputError as ``zcdp_rho``, and for rounds below 1.
+    """
+    return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))

@@ -1,0 +1,325 @@
+"""The privacy ledger: what a population of users has been charged, in one SQLite file.
+
+One file stands for one population of users. A run *reserves* its whole budget before its first
+release and *charges* each release before it is made; both are on disk when the call returns, so a
+crash can only overstate what was spent. What would exceed the file's cap is refused.
+
+Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2006), which stays
+valid when a run's parameters were chosen after seeing the results of earlier ones. Within a run
+the plan has already composed its releases, tightly. The sum is a statement about one unit of
+privacy, so a file takes either runs of unit ``user`` or runs of unit ``example``, not both.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedcal.checks import positive, whole
+from fedcal.errors import BudgetExceeded, InputError
+
+__all__ = ["Entry", "Ledger"]
+
+_APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
+_SCHEMA = 1
+_BUSY_SECONDS = 60.0  # wait for another process's transaction; each is a few milliseconds
+_MOST_RELEASES = 2**31 - 1
+_TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
+
+_TABLES = (
+    "CREATE TABLE cap (epsilon REAL NOT NULL)",
+    "CREATE TABLE runs (run TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,"
+    " releases INTEGER NOT NULL, mechanism TEXT NOT NULL, unit TEXT NOT NULL,"
+    " adjacency TEXT NOT NULL, event TEXT NOT NULL)",
+    "CREATE TABLE charges (run TEXT NOT NULL REFERENCES runs, number INTEGER NOT NULL,"
+    " PRIMARY KEY (run, number))",
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run's reservation.
+
+    ``epsilon`` and ``delta`` cover all of its ``releases``; ``charged`` lists the numbers
+    (1 to ``releases``) of those that were made or were about to be. ``mechanism``, ``unit``,
+    ``adjacency`` and ``event`` say in words what the two numbers mean.
+    """
+
+    run: str
+    epsilon: float
+    delta: float
+    releases: int
+    mechanism: str
+    unit: str
+    adjacency: str
+    event: str
+    charged: tuple[int, ...] = ()
+
+
+class Ledger:
+    """A budget that several runs, and several processes, draw from.
+
+    Parameters
+    ----------
+    path
+        The file, made if there is none; None keeps the ledger in memory, for a run of its own.
+    cap
+        Largest sum of epsilons, finite and above 0. It is written into a new file and needed for
+        one; an existing file keeps its own, and a different one is refused.
+
+    Raises
+    ------
+    InputError
+        For a cap that is missing, not allowed or not the file's; a path that is a directory,
+        cannot be written, or holds anything but a ledger of this version.
+
+    Notes
+    -----
+    Close it, or use it as a context manager; one that is dropped closes itself. It may be used
+    from several threads. The file must lie on a disk whose locks work; many network file systems'
+    do not.
+    """
+
+    def __init__(self, path: str | Path | None, cap: float | None = None) -> None:
+        self._name = "in memory" if path is None else str(path)
+        self._lock = threading.Lock()
+        if cap is not None:
+            cap = positive("a ledger's cap", cap)
+        if path is None:
+            target = ":memory:"
+        else:
+            target = os.path.abspath(path)
+            if os.path.isdir(target):
+                raise InputError(f"ledger {self._name} is a directory, not a file")
+            if cap is None and not os.path.exists(target):
+                raise InputError(f"ledger {self._name} does not exist yet: a new one needs a cap")
+        try:
+            # isolation_level None: transactions begin and end only where this file says so
+            self._db = sqlite3.connect(
+                target, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        except (sqlite3.Error, ValueError) as error:
+            raise InputError(f"ledger {self._name} cannot be opened: {error}") from None
+        # a ledger of a run's own may simply be forgotten
+        self._finalizer = weakref.finalize(self, self._db.close)
+        try:
+            with self._transaction():
+                self._cap = self._open(cap)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, cap: float | None) -> float:
+        """Make the tables or check them; return the cap. Within a transaction."""
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (schema,) = self._db.execute("PRAGMA user_version").fetchone()
+        if tables == application == schema == 0:
+            if cap is None:
+                raise InputError(f"ledger {self._name} is empty: a new one needs a cap")
+            for table in _TABLES:
+                self._db.execute(table)
+            self._db.execute("INSERT INTO cap VALUES (?)", (cap,))
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            return cap
+        if application != _APPLICATION:
+            raise InputError(f"{self._name} is a database, but not a privacy ledger")
+        if schema != _SCHEMA:
+            raise InputError(
+                f"ledger {self._name} has version {schema}; this fedcal reads version {_SCHEMA}"
+            )
+        caps = [row[0] for row in self._db.execute("SELECT epsilon FROM cap")]
+        if len(caps) != 1 or not isinstance(caps[0], float) or not 0 < caps[0] < math.inf:
+            raise InputError(f"ledger {self._name} is damaged: it has no valid cap")
+        self._entries()  # refuses damaged rows
+        stored = caps[0]
+        if cap is not None and cap != stored:
+            raise InputError(f"ledger {self._name} has the cap {stored}, not {cap}")
+        # a read-only file begins and commits without complaint: find out now, not in round 1
+        self._db.execute("UPDATE cap SET epsilon = epsilon")
+        return stored
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Hold the only write lock on the file; commit to disk at the end, or leave no trace."""
+        with self._lock:
+            try:
+                # A deleted journal is what commits: EXTRA syncs the folder after deleting it.
+                self._db.execute("PRAGMA synchronous = EXTRA")
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+            except (sqlite3.Error, OverflowError, UnicodeError) as error:
+                raise InputError(f"ledger {self._name} cannot be used: {error}") from None
+
+    def reserve(
+        self,
+        run: str,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int,
+        mechanism: str,
+        unit: str,
+        adjacency: str,
+        event: str,
+    ) -> None:
+        """Set a run's whole budget aside, before its first release; on disk when this returns.
+
+        Parameters
+        ----------
+        run
+            A name that this ledger has not seen.
+        epsilon, delta
+            The budget of all ``releases`` together: epsilon finite and above 0, delta in [0, 1).
+        releases
+            How many releases the run's plan covers, at least 1.
+        mechanism, unit, adjacency, event
+            The meaning of the two numbers, in words; ``unit`` must be that of the file's other
+            runs.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the epsilons of all reservations would exceed the cap (by more than 1e-9 of it).
+        InputError
+            For a value outside of these ranges, a known run, another unit, or a file that cannot
+            be written.
+        """
+        epsilon = positive("an epsilon to charge", epsilon)
+        if delta != 0 and positive("a delta to charge", delta) >= 1:
+            raise InputError(f"a delta to charge must lie in [0, 1), got {delta!r}")
+        releases = whole("the number of releases", releases, 1, _MOST_RELEASES)
+        with self._transaction():
+            entries = self._entries()
+            if any(entry.run == run for entry in entries):
+                raise InputError(f"ledger {self._name} already has a reservation for run {run!r}")
+            if other := next((entry for entry in entries if entry.unit != unit), None):
+                raise InputError(
+                    f"ledger {self._name} counts for unit {other.unit!r} (run {other.run!r}): "
+                    f"unit {unit!r} needs a ledger of its own"
+                )
+            spent = math.fsum(entry.epsilon for entry in entries)
+            if math.fsum((spent, epsilon)) > self._cap * (1 + _TOLERANCE):
+                raise BudgetExceeded(
+                    f"ledger {self._name}: epsilon {spent:g} of {self._cap:g} is spent, "
+                    f"run {run!r} asks for {epsilon:g} more"
+                )
+            self._db.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (run, epsilon, delta, releases, mechanism, unit, adjacency, event),
+            )
+
+    def charge(self, run: str, number: int) -> None:
+        """Note that release ``number`` of ``run`` is about to be made; on disk when this returns.
+
+        A number is charged once. A run that resumes after a crash cannot know whether a charged
+        release was seen, so it must replay what it wrote down or go on with the next number; the
+        same release with fresh noise would be a second one.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the run has no reservation, the reservation has no release ``number``, or that one
+            was charged before. Nothing may be released then.
+        InputError
+            If ``number`` is not a whole number of at least 1, or the file cannot be written.
+        """
+        number = whole("the number of a release", number, 1)
+        with self._transaction():
+            entry = next((entry for entry in self._entries() if entry.run == run), None)
+            if entry is None:
+                raise BudgetExceeded(f"ledger {self._name} has no reservation for run {run!r}")
+            if number > entry.releases:
+                raise BudgetExceeded(
+                    f"ledger {self._name}: run {run!r} reserved {entry.releases} releases, "
+                    f"release {number} is not covered"
+                )
+            if number in entry.charged:
+                raise BudgetExceeded(
+                    f"ledger {self._name}: release {number} of run {run!r} was charged before"
+                )
+            self._db.execute("INSERT INTO charges VALUES (?, ?)", (run, number))
+
+    def cancel(self, run: str) -> bool:
+        """Give a reservation back if none of its releases was charged; True if it was given back.
+
+        For a run that failed before its first release. After a charge the *whole* reservation
+        stays: the noise was fitted to all releases jointly, each alone has no epsilon of its own
+        to subtract, and the failed round's sum may have been seen. Unknown runs are left alone.
+        """
+        with self._transaction():
+            gone = self._db.execute(
+                "DELETE FROM runs WHERE run = ? AND run NOT IN (SELECT run FROM charges)", (run,)
+            )
+            return gone.rowcount > 0
+
+    @property
+    def cap(self) -> float:
+        """Largest sum of epsilons that this ledger grants."""
+        return self._cap
+
+    def spent(self) -> tuple[float, float]:
+        """Sum of the epsilons and sum of the deltas of all reservations, used up or not."""
+        entries = self.entries()
+        return (
+            math.fsum(entry.epsilon for entry in entries),
+            math.fsum(entry.delta for entry in entries),
+        )
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all reservations, oldest first."""
+        with self._transaction():
+            return self._entries()
+
+    def _entries(self) -> tuple[Entry, ...]:
+        """Read all reservations, within a transaction; InputError if the file was tampered with."""
+        charged: dict[str, list[int]] = {}
+        for run, number in self._db.execute("SELECT run, number FROM charges ORDER BY number"):
+            charged.setdefault(run, []).append(number)
+        rows = self._db.execute(
+            "SELECT run, epsilon, delta, releases, mechanism, unit, adjacency, event"
+            " FROM runs ORDER BY rowid"
+        )
+        entries = tuple(
+            replace(Entry(*row), charged=tuple(charged.pop(row[0], ()))) for row in rows
+        )
+        for entry in entries:
+            sound = isinstance(entry.epsilon, float) and 0 < entry.epsilon < math.inf
+            sound = sound and isinstance(entry.delta, float) and 0 <= entry.delta < 1
+            if not sound or not isinstance(entry.releases, int):
+                raise InputError(f"ledger {self._name} is damaged at run {entry.run!r}")
+        if charged:
+            run = next(iter(charged))
+            raise InputError(f"ledger {self._name} is damaged: run {run!r} has no reservation")
+        return entries
+
+    def close(self) -> None:
+        """Close the file; an in-memory ledger is gone. Closing twice is no error."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,89 @@
+"""What goes from the server to a client: the question, and the bound that travels with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedcal.errors import InputError
+from fedcal.privacy.bounding import Bound
+from fedcal.secure_aggregation import Ring
+
+Scalar = bool | int | float | str
+Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a strategy wants to know in a round; the plan turns it into a `Query`.
+
+    Attributes
+    ----------
+    kind : name of a client statistic
+    params : small scalars, the statistic's parameters
+    lengths : block lengths of the answer
+    everyone : ask all enrolled clients, not this round's sample (no privacy only)
+    """
+
+    kind: str
+    lengths: tuple[int, ...]
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    everyone: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question with its bound and its ring: all a client needs to answer.
+
+    Nothing that a client sends is believed about its own bound: the client clips to `bound`,
+    and the mechanism takes its sensitivity from the same field of the plan.
+    """
+
+    kind: str
+    params: Mapping[str, Scalar]
+    bound: Bound
+    ring: Ring
+    round: int
+
+    def to_fields(self) -> dict[str, Field]:
+        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
+        fields: dict[str, Field] = {
+            "kind": self.kind,
+            "round": self.round,
+            "lengths": list(self.bound.lengths),
+            "norms": list(self.bound.norms),
+            "rule": self.bound.rule,
+            "clients": self.ring.clients,
+            "grid": self.ring.grid,
+            "headroom": self.ring.headroom,
+        }
+        return fields | {f"param.{k}": v for k, v in self.params.items()}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Query:
+        """The query that `to_fields` wrote; InputError if a field is missing."""
+        try:
+            return cls(
+                kind=str(fields["kind"]),
+                params={
+                    k.removeprefix("param."): v for k, v in fields.items() if k.startswith("param.")
+                },
+                bound=Bound(
+                    tuple(int(n) for n in fields["lengths"]),
+                    tuple(float(c) for c in fields["norms"]),
+                    fields["rule"],
+                ),
+                ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
+                round=int(fields["round"]),
+            )
+        except KeyError as missing:
+            raise InputError(f"a query has no field {missing}") from None
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the question: 8 per number, 1 per character."""
+        return sum(
+            len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
+            for v in self.to_fields().values()
+        )

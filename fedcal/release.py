@@ -1,0 +1,156 @@
+"""The spine: ask -> bounded contributions -> secure sum -> mechanism -> ledger -> release.
+
+Formal guarantee
+----------------
+Unit: user. Adjacency: zero-out; the number of enrolled clients, the method and its parameters
+are public. Trust: `central` (the server sees exact sums and is trusted to forget them; everyone
+else sees releases) or `secagg` (no noise, no differential privacy: the server sees exact sums).
+All releases of one `Curator` together are (plan.epsilon, plan.delta)-DP, because
+
+* each query carries the plan's own bound, to which every client clips (`bounding`);
+* the mechanism takes its sensitivity from that same bound, never from a message;
+* each round is released at most once, in order, and at most `plan.rounds` of them;
+* the ledger is charged before the noise is drawn, and a refusal stops the release.
+
+A round in which nobody was sampled still releases its noise (who took part is secret); a round
+in which clients were asked and nobody answered releases nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcal.errors import PrivacyError, RoundFailed
+from fedcal.privacy import mechanisms
+from fedcal.privacy.bounding import Bound
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Plan
+from fedcal.query import Ask, Query
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers, Words
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A round that is under way: the query and the clients that get it."""
+
+    query: Query
+    clients: Integers
+
+    @property
+    def round(self) -> int:
+        """Number of the round, from 1."""
+        return self.query.round
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the outside world learns of a round.
+
+    Attributes
+    ----------
+    values : (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
+    std : (length,) noise std of each value; zeros without privacy; empty for a drawn index
+    """
+
+    round: int
+    kind: str
+    values: Floats
+    std: Floats
+
+
+class Curator:
+    """Opens and closes the rounds of one run under one plan.
+
+    Parameters
+    ----------
+    plan : frozen before anything is asked
+    ledger : where a private run's budget is kept; None = a ledger of its own, capped at the
+        plan's epsilon
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger | None = None) -> None:
+        self.plan = plan
+        self.releases = 0
+        self._run = secrets.token_hex(8)
+        self._ledger = ledger
+        self._reserved = False
+
+    def open(self, round_number: int, ask: Ask) -> Asked:
+        """Stamp the plan's bound on the question and sample the round's clients."""
+        if round_number != self.releases + 1 or round_number > self.plan.rounds:
+            raise PrivacyError(
+                f"round {round_number} cannot be opened after {self.releases} of the "
+                f"{self.plan.rounds} releases that the plan was made for"
+            )
+        if not self.plan.private:
+            bound = Bound(ask.lengths)
+        elif self.plan.bound is None or ask.lengths != self.plan.bound.lengths or ask.everyone:
+            raise PrivacyError(f"the query '{ask.kind}' is not the one that the plan was made for")
+        else:
+            bound = self.plan.bound
+            self._reserve()
+        query = Query(ask.kind, dict(ask.params), bound, self.plan.ring, round_number)
+        everyone = np.arange(self.plan.clients)
+        return Asked(query, everyone if ask.everyone else self.plan.sample(round_number))
+
+    def close(self, asked: Asked, total: Words, repliers: int) -> Release:
+        """Charge the ledger, then release the sum through the plan's mechanism.
+
+        Parameters
+        ----------
+        total : (length,) sum of the encoded contributions, mod 2**64
+        repliers : how many clients are in it
+        """
+        if asked.round != self.releases + 1:
+            raise PrivacyError(f"round {asked.round} is not open: each round is released once")
+        if len(asked.clients) and not repliers:
+            self.abandon()
+            raise RoundFailed(
+                f"round {asked.round}: none of the {len(asked.clients)} sampled clients answered; "
+                "nothing was released"
+            )
+        if self.plan.private and self._ledger is not None:
+            self._ledger.charge(self._run, asked.round)
+        self.releases += 1
+        return self._release(asked, total)
+
+    def abandon(self) -> None:
+        """Give a reservation back if nothing was released under it; otherwise it stays spent."""
+        if self._reserved and not self.releases and self._ledger is not None:
+            self._ledger.cancel(self._run)
+            self._reserved = False
+
+    def _release(self, asked: Asked, total: Words) -> Release:
+        query, plan = asked.query, self.plan
+        rng = stream(plan.seed, Purpose.NOISE, asked.round)
+        if plan.mechanism == "exponential":
+            index = mechanisms.exponential(
+                query.ring.decode(total), plan.epsilon_per_release, query.bound.norms[0], rng
+            )
+            return Release(asked.round, query.kind, np.array([float(index)]), np.zeros(0))
+        std = np.zeros(query.bound.length)
+        if plan.mechanism == "gaussian":
+            std = mechanisms.gaussian_std(query.bound, plan.multiplier)
+            total = mechanisms.gaussian(total, query.ring, std, rng)
+        return Release(asked.round, query.kind, query.ring.decode(total), std)
+
+    def _reserve(self) -> None:
+        if self._reserved:
+            return
+        if self._ledger is None:
+            self._ledger = Ledger(None, self.plan.epsilon)
+        self._ledger.reserve(
+            self._run,
+            epsilon=self.plan.epsilon,
+            delta=self.plan.delta,
+            releases=self.plan.rounds,
+            mechanism=self.plan.mechanism,
+            unit=self.plan.unit,
+            adjacency=self.plan.adjacency,
+            event=self.plan.event,
+        )
+        self._reserved = True

@@ -1,0 +1,37 @@
+"""Sum without seeing rows: contributions in a ring, hidden by masks that cancel in the sum.
+
+`fixed_point` turns floats into integers modulo 2**64; `masking` simulates the pairwise masks of
+secure aggregation, with dropouts.
+"""
+
+from __future__ import annotations
+
+from fedcal.secure_aggregation.fixed_point import Ring
+from fedcal.secure_aggregation.masking import (
+    COMPLETE_UP_TO,
+    SEED_BYTES,
+    SPARSE_DEGREE,
+    mask,
+    masks,
+    neighbours,
+    owed,
+    pair_seed,
+    reveal,
+    stream,
+    unmask,
+)
+
+__all__ = [
+    "COMPLETE_UP_TO",
+    "SEED_BYTES",
+    "SPARSE_DEGREE",
+    "Ring",
+    "mask",
+    "masks",
+    "neighbours",
+    "owed",
+    "pair_seed",
+    "reveal",
+    "stream",
+    "unmask",
+]

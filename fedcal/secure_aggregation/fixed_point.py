@@ -1,0 +1,220 @@
+"""Contributions as integers modulo 2**64.
+
+Floats do not add up to the same bits in every order, and masks cancel in a group, not in floats.
+So a contribution is put on a public grid and travels as 64-bit integers: the sum is exact, its
+order is irrelevant, and a uniform mask hides it perfectly. Grid and number of clients come from
+the plan, never from a client's message.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.errors import ContributionRefused, InputError
+
+_HALF = 2**63 - 1  # the largest signed integer of the ring
+# Between these, grid, 1 / grid and 2**63 * grid are all finite normal floats.
+_EXPONENT_LIMIT = 960
+_EXACT_IN_FLOAT = 2**53
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Integers modulo 2**64 that stand for multiples of `grid`.
+
+    Parameters
+    ----------
+    clients
+        How many clients may contribute to one sum, at least 1.
+    grid
+        Step between neighbouring values, in the contribution's unit: a power of two between
+        2**-960 and 2**960, so that dividing by it is exact.
+    headroom
+        Integer units of the sum reserved for the tails of noise, at least 0.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range, or nothing is left for the clients (`limit` < 1).
+    """
+
+    clients: int
+    grid: float
+    headroom: int = 0
+
+    def __post_init__(self) -> None:
+        # Plain Python numbers from here on: limit + 1 would overflow as a numpy integer.
+        object.__setattr__(self, "clients", _integer("clients", self.clients, least=1))
+        object.__setattr__(self, "headroom", _integer("headroom", self.headroom, least=0))
+        object.__setattr__(self, "grid", _power_of_two(self.grid))
+        if self.limit < 1:
+            raise InputError(
+                f"ring: {self.clients} clients and a headroom of {self.headroom} leave no room;"
+                " clients + headroom may be at most 2**63 - 1"
+            )
+
+    @property
+    def limit(self) -> int:
+        """Largest |integer| that one client may send in any coordinate.
+
+        `clients` of them plus `headroom` are at most 2**63 - 1, so no sum can wrap.
+        """
+        return (_HALF - self.headroom) // self.clients
+
+    def encode(self, x: ArrayLike) -> NDArray[np.uint64]:
+        """Put values on the grid: trunc(x / grid), modulo 2**64.
+
+        Truncation goes toward zero, so no Lp norm grows and a bound that held for `x` still holds.
+
+        Parameters
+        ----------
+        x
+            Real array of any shape: floats of at most 64 bits, or integers of at most 2**53.
+
+        Returns
+        -------
+        NDArray[np.uint64]
+            New array of the shape of `x`, two's complement.
+
+        Raises
+        ------
+        ContributionRefused
+            If a value is not finite or its integer exceeds `limit`. The message names the place
+            and the allowed range, never the value, because messages may leave the client.
+        InputError
+            If `x` is no array of real numbers.
+        """
+        values = _real(x)
+        integers = np.empty(values.shape, np.int64)
+        if values.size:
+            self._check(values)
+            # The check leaves |x / grid| < 2**63, so the cast to integers is defined and, as C's,
+            # truncates. Given `out`, numpy casts in cached pieces: no temporary of x's size.
+            # Only results below the smallest normal float are rounded, and those become 0 anyway.
+            np.multiply(values, 1.0 / self.grid, out=integers, dtype=np.float64, casting="unsafe")
+        return integers.view(np.uint64)
+
+    def decode(self, total: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Values of ring elements read as signed integers, times `grid`.
+
+        Parameters
+        ----------
+        total
+            uint64 array of any shape.
+
+        Returns
+        -------
+        NDArray[np.float64]
+            New array of the same shape; exact up to 2**53 units, beyond that rounded once.
+
+        Raises
+        ------
+        InputError
+            If `total` is not uint64.
+        """
+        signed = _ring_elements("total", total).view(np.int64)
+        return np.asarray(np.multiply(signed, self.grid, dtype=np.float64))
+
+    def add(
+        self, total: NDArray[np.uint64], integers: NDArray[np.uint64] | NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """Sum modulo 2**64 of a total and, say, integer noise or one more contribution.
+
+        Parameters
+        ----------
+        total
+            uint64 array of any shape.
+        integers
+            uint64 or (signed) int64 array of the same shape, in units of `grid`.
+
+        Returns
+        -------
+        NDArray[np.uint64]
+            New array of the same shape.
+
+        Raises
+        ------
+        InputError
+            If dtypes or shapes are others. Nothing is broadcast: one number added to every
+            coordinate would be a mistake for noise.
+        """
+        total = _ring_elements("total", total)
+        other = np.asarray(integers)
+        if other.dtype == np.int64:
+            other = other.view(np.uint64)
+        other = _ring_elements("integers", other)
+        if other.shape != total.shape:
+            raise InputError(f"ring: integers of shape {other.shape}, expected {total.shape}")
+        return np.asarray(np.add(total, other))
+
+    def _check(self, values: NDArray[np.float64]) -> None:
+        # Two passes without a temporary; both propagate NaN. Python then compares a float with an
+        # int exactly, where float(limit) would have been rounded (2**63 - 1 becomes 2**63).
+        # trunc(y) <= limit is y < limit + 1.
+        high, low = float(values.max()), float(values.min())
+        end = self.limit + 1
+        if high / self.grid < end and low / self.grid > -end:  # False for NaN; +-inf on overflow
+            return
+        if math.isnan(high):
+            place, what = int(np.isnan(values).argmax()), "is not a number"
+        else:
+            too_high = not high / self.grid < end
+            place = int(values.argmax() if too_high else values.argmin())
+            what = "leaves the ring's range" if math.isfinite(values.flat[place]) else "is infinite"
+        index = tuple(int(i) for i in np.unravel_index(place, values.shape))
+        raise ContributionRefused(
+            f"the contribution's value at index {index} {what}; allowed are finite values within"
+            f" +-{self.limit * self.grid:.6g} ({self.limit} steps of {self.grid:g},"
+            f" {self.clients} clients)"
+        )
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"ring: {name} is {value!r}, allowed are integers >= {least}") from None
+    if number < least:
+        raise InputError(f"ring: {name} is {number}, allowed are integers >= {least}")
+    return number
+
+
+def _power_of_two(value: Any) -> float:
+    try:
+        grid = float(value)
+    except (TypeError, ValueError, OverflowError):
+        grid = math.nan
+    # grid = 2**(exponent - 1) when the mantissa is exactly one half; NaN, inf and 0 have others.
+    mantissa, exponent = math.frexp(grid)
+    if mantissa != 0.5 or abs(exponent - 1) > _EXPONENT_LIMIT:
+        raise InputError(
+            f"ring: grid is {value!r}, allowed are powers of two from"
+            f" 2**-{_EXPONENT_LIMIT} to 2**{_EXPONENT_LIMIT}"
+        )
+    return grid
+
+
+def _real(x: ArrayLike) -> NDArray[np.float64]:
+    given = np.asarray(x)
+    if given.dtype.kind not in "fiub" or given.dtype.itemsize > 8:
+        raise InputError(
+            f"the contribution has dtype {given.dtype}, allowed are real numbers of at most 64 bits"
+        )
+    values = np.asarray(given, np.float64)
+    # From 2**53 on the conversion rounds, perhaps away from zero.
+    if given.dtype.kind in "iu" and given.size and np.abs(values).max() > _EXACT_IN_FLOAT:
+        raise ContributionRefused("the contribution holds an integer beyond +-2**53; send floats")
+    return values
+
+
+def _ring_elements(name: str, array: Any) -> NDArray[np.uint64]:
+    elements = np.asarray(array)
+    if elements.dtype != np.uint64:
+        raise InputError(f"ring: {name} has dtype {elements.dtype}, expected uint64")
+    return elements

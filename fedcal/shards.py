@@ -1,0 +1,117 @@
+"""Rows of many clients in one array: what a client statistic is a function of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.errors import InputError
+from fedcal.types import Floats, Integers
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The labelled rows of `clients` clients, sorted by client.
+
+    One client or ten thousand: a statistic is one vectorised function of a `Shards` and returns
+    one row per client. Empty clients are legal and contribute zero.
+
+    Attributes
+    ----------
+    logits : (n, c) float64, C-contiguous
+    labels : (n,) int64 in [0, c)
+    offsets : (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
+    """
+
+    logits: Floats
+    labels: Integers
+    offsets: Integers
+    _derived: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_owner(cls, logits: Floats, labels: Integers, owner: Integers, clients: int) -> Shards:
+        """Sort rows by `owner` (n,), keeping the order of each client's own rows."""
+        if not len(logits) == len(labels) == len(owner):
+            raise InputError(
+                f"logits, labels and owner must have one row each per example, got "
+                f"{len(logits)}, {len(labels)} and {len(owner)}"
+            )
+        if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
+            raise InputError(f"owner must lie in [0, {clients}), got {owner.min()}..{owner.max()}")
+        order = np.argsort(owner, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
+        rows = np.ascontiguousarray(logits[order], np.float64)
+        return cls(rows, labels[order].astype(np.int64), offsets.astype(np.int64))
+
+    @property
+    def clients(self) -> int:
+        """Number of clients, empty ones included."""
+        return len(self.offsets) - 1
+
+    @property
+    def classes(self) -> int:
+        """Number of classes c."""
+        return int(self.logits.shape[1])
+
+    @property
+    def rows(self) -> Integers:
+        """Rows of each client, shape (clients,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def owner(self) -> Integers:
+        """Client of each row, shape (n,)."""
+        return self.derived(
+            "owner", lambda s: np.repeat(np.arange(s.clients), np.diff(s.offsets)), carry=False
+        )
+
+    def derived(
+        self, key: Any, compute: Callable[[Shards], NDArray[Any]], *, carry: bool = True
+    ) -> NDArray[Any]:
+        """A per-row array computed once, and carried along by `take` and `block`.
+
+        Rounds ask the same rows again and again; what does not depend on the round (softmax,
+        histogram cells) is computed once a run. `compute` must treat each row by itself.
+        """
+        slot = (key, carry)
+        if slot not in self._derived:
+            self._derived[slot] = compute(self)
+        return self._derived[slot]
+
+    def _carried(self, rows: slice | Integers) -> dict[Any, NDArray[Any]]:
+        return {slot: v[rows] for slot, v in self._derived.items() if slot[1]}
+
+    def block(self, start: int, stop: int) -> Shards:
+        """Clients start..stop-1, without a copy."""
+        a, b = self.offsets[start], self.offsets[stop]
+        rows = slice(int(a), int(b))
+        offsets = self.offsets[start : stop + 1] - a
+        return Shards(self.logits[rows], self.labels[rows], offsets, self._carried(rows))
+
+    def take(self, ids: Integers) -> Shards:
+        """The clients `ids`, in that order (a copy)."""
+        n = self.rows[ids]
+        offsets = np.concatenate([[0], np.cumsum(n)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
+        return Shards(self.logits[rows], self.labels[rows], offsets, self._carried(rows))
+
+    def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
+        """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""
+        everybody = len(ids) == self.clients and bool((ids == np.arange(self.clients)).all())
+        for start in range(0, len(ids), size):
+            piece = ids[start : start + size]
+            yield piece, (self.block(start, start + len(piece)) if everybody else self.take(piece))
+
+    def sum_rows(self, values: Floats) -> Floats:
+        """Sum of a per-row value over each client, shape (n,) -> (clients,).
+
+        By `bincount`, which adds in row order: `add.reduceat` is wrong for empty clients and
+        adds in an order that depends on the block.
+        """
+        if not len(values):
+            return np.zeros(self.clients)
+        return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)

@@ -1,0 +1,36 @@
+"""Seeded random streams: one per (seed, purpose, round), so that nothing shares a stream.
+
+A vector is drawn at once and entry k belongs to client k or coordinate k; no generator per
+client. Seeded randomness is for simulation: whoever has the seed can repeat every draw.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from fedcal.errors import InputError
+
+
+class Purpose(IntEnum):
+    """What a stream is for; the numbers are part of what a seed means, so never renumber."""
+
+    SPLIT = 1
+    PARTITION = 2
+    SAMPLING = 3
+    NOISE = 4
+    DROPOUT = 5
+
+
+def check_seed(seed: int) -> int:
+    """The seed itself if it is a whole number in [0, 2**63)."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
+    return int(seed)
+
+
+def stream(seed: int, purpose: Purpose, round_number: int = 0) -> np.random.Generator:
+    """The stream of one purpose in one round."""
+    key = np.array([check_seed(seed), int(purpose) << 32 | round_number], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))

@@ -1,0 +1,265 @@
+"""Three hooks, and the Flower plumbing once.
+
+A calibration strategy says what to ask (`query`), learns from what was released (`update`) and
+tells what it knows (`result`). Everything else is shared: `open_round` samples clients and
+stamps the plan's bound on the query, `close_round` charges the ledger and adds the noise.
+Flower's own `Strategy.start` and the inline engine drive the same object.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedcal.calibrators import Calibrator
+from fedcal.checks import one_of
+from fedcal.errors import InputError, RoundFailed
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Plan
+from fedcal.query import Ask
+from fedcal.release import Asked, Curator, Release
+from fedcal.secure_aggregation import owed, unmask
+from fedcal.types import Words
+
+WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
+"""Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
+
+
+class CalibrationStrategy(Strategy):
+    """A Flower strategy that fits a calibrator over a federation.
+
+    Parameters
+    ----------
+    plan : frozen privacy plan; it owns the number of rounds, because the noise depends on it
+    ledger : where a private run's budget is charged; None = one of its own
+    secure_aggregation : "masks" (the server sees masked vectors and their sum) or "none"
+
+    Attributes
+    ----------
+    releases : what was released so far
+    bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
+        expectation over the sampling: who was really asked stays secret
+    on_release : called after each release
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
+    ) -> None:
+        one_of("secure aggregation", secure_aggregation, ("masks", "none"))
+        self.plan = plan
+        self.secure_aggregation = secure_aggregation
+        self.releases: list[Release] = []
+        self.bytes_up = self.bytes_down = 0.0
+        self.on_release: Callable[[Release], None] | None = None
+        self._curator = Curator(plan, ledger)
+        self._sites: dict[int, int] = {}
+        self._asked: Asked | None = None
+        self._grid: Grid | None = None
+        self._timeout = 3600.0
+
+    # -- the three hooks ------------------------------------------------------------------
+
+    @abstractmethod
+    def query(self, round_number: int) -> Ask | None:
+        """What to ask in this round; None if there is nothing left to ask."""
+
+    @abstractmethod
+    def update(self, release: Release) -> None:
+        """Learn from a released sum."""
+
+    @abstractmethod
+    def result(self) -> Calibrator:
+        """The calibrator as known so far."""
+
+    # -- the shared round -----------------------------------------------------------------
+
+    def open_round(self, round_number: int) -> Asked | None:
+        """The round's query and its clients, or None if the strategy is done."""
+        ask = self.query(round_number)
+        if ask is None:
+            return None
+        asked = self._curator.open(round_number, ask)
+        share = 1.0 if ask.everyone else self.plan.sampling_rate
+        self.bytes_up += share * 8 * asked.query.bound.length
+        self.bytes_down += share * asked.query.payload_bytes
+        return asked
+
+    def close_round(self, asked: Asked, total: Words, repliers: int) -> Release:
+        """Release the sum of `repliers` encoded contributions and learn from it."""
+        release = self._curator.close(asked, total, repliers)
+        self.releases.append(release)
+        self.update(release)
+        if self.on_release is not None:
+            self.on_release(release)
+        return release
+
+    def abandon(self) -> None:
+        """The run failed: what was reserved for it and never released is given back."""
+        self._curator.abandon()
+
+    # -- Flower ---------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Flower's loop over the plan's rounds.
+
+        Raises
+        ------
+        InputError
+            If `num_rounds` is given and is not the plan's.
+        RoundFailed
+            If a client raised an error, or nobody of those asked answered.
+        """
+        if num_rounds not in (None, self.plan.rounds):
+            raise InputError(
+                f"num_rounds = {num_rounds}, but the privacy plan was made for {self.plan.rounds}"
+            )
+        self._timeout = timeout
+        try:
+            return super().start(
+                grid,
+                initial_arrays or ArrayRecord(),
+                self.plan.rounds,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn,
+            )
+        except BaseException:
+            self.abandon()
+            raise
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message with the query to each sampled client."""
+        self._grid = grid
+        self._asked = asked = self.open_round(server_round)
+        if asked is None:
+            return []
+        self._meet(grid)
+        content = {"query": ConfigRecord(asked.query.to_fields())}
+        if self.secure_aggregation == "masks":
+            content["masking"] = ConfigRecord(
+                {"seed": self.plan.seed, "cohort": asked.clients.tolist()}
+            )
+        return [
+            _message(content, self._sites[k], ANSWER, server_round)
+            for k in asked.clients.tolist()
+            if k in self._sites
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Sum the contributions, unmask dropouts, release."""
+        asked = self._asked
+        if asked is None:
+            return None, None
+        total = np.zeros(asked.query.bound.length, np.uint64)
+        alive: set[int] = set()
+        for site, reply in self._answers(replies):
+            if site in alive or site not in asked.clients:
+                raise RoundFailed(f"round {server_round}: site {site} answered out of turn")
+            total += _contribution(reply, site, len(total))
+            alive.add(site)
+        if self.secure_aggregation == "masks" and alive:
+            total = self._unmasked(asked, total, alive)
+        self.close_round(asked, total, len(alive))
+        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nothing: metrics over clients are releases of their own."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Nothing beyond Flower's own lines: the plan is in the result."""
+
+    def _meet(self, grid: Grid) -> None:
+        """Learn which site each new node is; node ids are random and mean nothing."""
+        known = set(self._sites.values())
+        new = [node for node in grid.get_node_ids() if node not in known]
+        asking = [_message({}, node, WHO, 0) for node in new]
+        for reply in grid.send_and_receive(asking, timeout=self._timeout) if asking else []:
+            if not reply.has_error():
+                site = int(reply.content.config_records["who"]["site"])  # type: ignore[arg-type]
+                if not 0 <= site < self.plan.clients or site in self._sites:
+                    raise RoundFailed(f"a node says it is site {site}, which cannot be")
+                self._sites[site] = reply.metadata.src_node_id
+
+    def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
+        """Replies by site. A missing node is a dropout; a client's error stops the run."""
+        site_of = {node: site for site, node in self._sites.items()}
+        for reply in replies:
+            site = site_of.get(reply.metadata.src_node_id, -1)
+            if not reply.has_error():
+                yield site, reply
+            elif reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
+                reason = " ".join(str(reply.error.reason).split())
+                raise RoundFailed(f"site {site} answered with an error: {reason[:300]}")
+
+    def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
+        """Ask survivors for the round seeds that they share with dropouts, and take them off."""
+        cohort = asked.clients.tolist()
+        debts = owed(set(cohort) - alive, cohort, self.plan.seed, asked.round)
+        if not debts:
+            return total
+        if self._grid is None:
+            raise RoundFailed("dropouts cannot be unmasked without the grid")
+        masking = {"seed": self.plan.seed, "cohort": cohort, "round": asked.round}
+        asking = [
+            _message(
+                {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
+                self._sites[site],
+                REVEAL,
+                asked.round,
+            )
+            for site, gone in debts.items()
+        ]
+        answers = self._grid.send_and_receive(asking, timeout=self._timeout)
+        revealed = {
+            site: {int(k): v for k, v in reply.content.config_records["seeds"].items()}
+            for site, reply in self._answers(answers)
+        }
+        return unmask(total, revealed, len(total), debts)  # type: ignore[arg-type]
+
+
+def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int) -> Message:
+    records: dict[str, Any] = dict(content)
+    return Message(RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group))
+
+
+def _contribution(reply: Message, site: int, length: int) -> Words:
+    """The words of an answer; nothing else in the message is looked at."""
+    words = reply.content.array_records["answer"]["words"].numpy()
+    if words.dtype != np.uint64 or words.shape != (length,):
+        raise RoundFailed(
+            f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"
+        )
+    return words

@@ -1,0 +1,519 @@
+"""Accounting against independent oracles, and its inversions from both sides of the target."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import dp_accounting
+import mpmath
+import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from fedcal.errors import InputError
+from fedcal.privacy import accounting as module
+from fedcal.privacy.accounting import (
+    check_delta,
+    check_epsilon,
+    check_rate,
+    check_rounds,
+    exponential_epsilon,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_multiplier,
+    poisson_gaussian_epsilon,
+    zcdp_multiplier,
+    zcdp_rho,
+)
+
+laws = settings(max_examples=60, deadline=None, derandomize=True)
+epsilons = st.floats(1e-3, 200)
+deltas = st.floats(1e-12, 0.5)
+multipliers = st.floats(0.05, 1000)
+numbers_of_rounds = st.integers(1, 1000)
+rates = st.floats(1e-4, 1)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder of the test's own, and a process that remembers nothing."""
+    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def forget() -> None:
+    module._amplified_multiplier.cache_clear()
+    module._poisson_gaussian_epsilon.cache_clear()
+
+
+# --- the closed form ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0])
+@pytest.mark.parametrize("multiplier", [1000.0, 100.0, 10.0, 1.0, 0.1, 0.02])
+def test_delta_equals_its_definition_in_sixty_digits(epsilon: float, multiplier: float) -> None:
+    with mpmath.workdps(60 + int(epsilon)):
+        mu, eps = 1 / mpmath.mpf(multiplier), mpmath.mpf(epsilon)
+        exact = mpmath.ncdf(mu / 2 - eps / mu) - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu)
+    # exact is 0 in floats where it is below 1e-308
+    assert gaussian_delta(epsilon, multiplier) == pytest.approx(float(exact), rel=1e-9, abs=1e-307)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.5, 0.3), (1.0, 2.0), (3.0, 1.0)])
+def test_delta_is_the_integral_of_the_excess_density(epsilon: float, mu: float) -> None:
+    def excess(x: float) -> float:
+        p, q = math.exp(-((x - mu) ** 2) / 2), math.exp(-x * x / 2)
+        return max(p - math.exp(epsilon) * q, 0.0) / math.sqrt(2 * math.pi)
+
+    crossing = epsilon / mu + mu / 2
+    value, _ = quad(excess, crossing, crossing + 40, epsabs=1e-14, limit=200)
+    assert gaussian_delta(epsilon, 1 / mu) == pytest.approx(value, rel=1e-8)
+
+
+def test_rounds_compose_to_one_gaussian() -> None:
+    assert gaussian_delta(1.0, 6.0, rounds=9) == pytest.approx(gaussian_delta(1.0, 2.0), rel=1e-12)
+    assert gaussian_delta(1.0, 6.0, rounds=9) > 100 * gaussian_delta(1.0, 6.0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-8), (8.0, 1e-3)])
+def test_the_multiplier_is_a_second_librarys(epsilon: float, delta: float) -> None:
+    sigma = dp_accounting.get_sigma_gaussian(epsilon, delta, tol=1e-12)
+    assert gaussian_multiplier(epsilon, delta) == pytest.approx(sigma, rel=1e-7)
+
+
+def test_the_default_plan_of_four_rounds() -> None:
+    assert gaussian_multiplier(1.0, 1e-5, 4) == pytest.approx(7.46126, abs=1e-5)
+
+
+@laws
+@given(epsilons, deltas, numbers_of_rounds)
+def test_the_multiplier_is_accepted_and_a_millionth_less_is_not(
+    epsilon: float, delta: float, rounds: int
+) -> None:
+    multiplier = gaussian_multiplier(epsilon, delta, rounds)
+    assert gaussian_delta(epsilon, multiplier, rounds) <= delta
+    assert gaussian_delta(epsilon, multiplier * (1 - 1e-6), rounds) > delta
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 12])
+def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(rounds: int) -> None:
+    multiplier = gaussian_multiplier(1.0, 1e-5, rounds)
+    assert gaussian_epsilon(1e-5, multiplier, rounds) == pytest.approx(1.0, rel=1e-9)
+    assert gaussian_epsilon(1e-5, multiplier * 2 / 3, rounds) > 1.5
+    assert gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds) < 0.67
+
+
+@laws
+@given(deltas, multipliers, numbers_of_rounds)
+def test_epsilon_is_the_smallest_that_delta_grants(
+    delta: float, multiplier: float, rounds: int
+) -> None:
+    epsilon = gaussian_epsilon(delta, multiplier, rounds)
+    if epsilon == 0.0:  # the total variation distance is within delta
+        mu = math.sqrt(rounds) / multiplier
+        assert math.erf(mu / math.sqrt(8)) <= delta * (1 + 1e-9)
+    else:
+        assert gaussian_delta(epsilon, multiplier, rounds) <= delta
+        assert gaussian_delta(epsilon * (1 - 1e-6), multiplier, rounds) > delta
+
+
+@laws
+@given(epsilons, multipliers, numbers_of_rounds, st.floats(1.01, 10))
+def test_delta_falls_with_epsilon_and_noise_and_grows_with_rounds(
+    epsilon: float, multiplier: float, rounds: int, more: float
+) -> None:
+    delta = gaussian_delta(epsilon, multiplier, rounds)
+    assert 0 <= gaussian_delta(epsilon * more, multiplier, rounds) <= delta <= 1
+    assert gaussian_delta(epsilon, multiplier * more, rounds) <= delta
+    assert gaussian_delta(epsilon, multiplier, rounds + 1) >= delta
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 5.0])
+@pytest.mark.parametrize("rounds", [1, 30])
+def test_the_rdp_accountant_is_a_close_upper_bound(multiplier: float, rounds: int) -> None:
+    accountant = RdpAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(multiplier), rounds)
+    epsilon = gaussian_epsilon(1e-5, multiplier, rounds)
+    assert epsilon <= accountant.get_epsilon(1e-5) <= 1.2 * epsilon
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rounds"),
+    [
+        (0.01, 1e-12, 1000),
+        (100.0, 1e-12, 1000),
+        (0.01, 0.5, 1),
+        (1e-6, 1e-9, 1),
+        (1e5, 1e-5, 4),
+        (1.0, 1e-300, 4),
+        (1.0, 1 - 1e-9, 1),
+    ],
+)
+def test_extreme_targets_are_met(epsilon: float, delta: float, rounds: int) -> None:
+    multiplier = gaussian_multiplier(epsilon, delta, rounds)
+    assert gaussian_delta(epsilon, multiplier, rounds) <= delta
+    assert gaussian_delta(epsilon, multiplier * (1 - 1e-6), rounds) > delta
+
+
+# --- pure epsilon with sampling -----------------------------------------------------------------
+
+
+@laws
+@given(st.floats(1e-6, 600), rates)
+def test_sampling_turns_the_release_epsilon_into_the_target(epsilon: float, rate: float) -> None:
+    release = exponential_epsilon(epsilon, rate)
+    assert release >= epsilon
+    with mpmath.workdps(400):
+        amplified = mpmath.log(1 + mpmath.mpf(rate) * mpmath.expm1(mpmath.mpf(release)))
+        assert float(amplified) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_without_sampling_a_release_spends_its_target() -> None:
+    assert exponential_epsilon(0.7, 1.0) == 0.7
+    assert exponential_epsilon(1e6, 0.5) == pytest.approx(1e6 + math.log(2), rel=1e-15)
+
+
+# --- Poisson sampling ---------------------------------------------------------------------------
+
+
+def library_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -> float:
+    """dp-accounting as it comes: its default grid and adjacency."""
+    accountant = PLDAccountant()
+    sampled = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    accountant.compose(sampled, rounds)
+    return float(accountant.get_epsilon(delta))
+
+
+@pytest.mark.parametrize(("rounds", "rate"), [(4, 0.1), (12, 0.1), (30, 0.01)])
+def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(
+    rounds: int, rate: float
+) -> None:
+    multiplier = gaussian_multiplier(1.0, 1e-5, rounds, rate)
+    assert poisson_gaussian_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
+    assert library_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
+    assert library_epsilon(1e-5, multiplier / 1.001, rounds, rate) > 1.0
+    assert poisson_gaussian_epsilon(1e-5, multiplier * 2 / 3, rounds, rate) > 1.5
+    assert poisson_gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds, rate) < 0.67
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 2.0])
+def test_one_sampled_round_in_closed_form_agrees_with_pld(multiplier: float) -> None:
+    exact = poisson_gaussian_epsilon(1e-5, multiplier, 1, 0.1)
+    assert library_epsilon(1e-5, multiplier, 1, 0.1) == pytest.approx(exact, rel=1e-3)
+
+
+@laws
+@given(epsilons, st.floats(1e-12, 1e-5), st.floats(1e-4, 0.99))
+def test_one_sampled_round_is_inverted_to_the_private_side(
+    epsilon: float, delta: float, rate: float
+) -> None:
+    multiplier = gaussian_multiplier(epsilon, delta, 1, rate)
+    assert poisson_gaussian_epsilon(delta, multiplier, 1, rate) <= epsilon
+    assert poisson_gaussian_epsilon(delta, multiplier * (1 - 1e-6), 1, rate) > epsilon
+    assert multiplier <= gaussian_multiplier(epsilon, delta)
+
+
+def test_nearly_everybody_costs_nearly_what_everybody_costs() -> None:
+    everybody = gaussian_epsilon(1e-5, 5.0, 12)
+    nearly = poisson_gaussian_epsilon(1e-5, 5.0, 12, 0.9999)
+    assert nearly == pytest.approx(everybody, rel=1e-3)
+    assert nearly <= everybody
+    assert poisson_gaussian_epsilon(1e-5, 5.0, 12, 1.0) == everybody
+
+
+def test_pld_is_not_below_the_closed_form_where_it_has_one() -> None:
+    # R unsampled rounds: at rate 1 the event goes through the same FFT as a sampled one.
+    for delta, multiplier, rounds in ((1e-5, 7.0, 12), (1e-12, 30.0, 1000), (6e-12, 50.0, 5000)):
+        exact = gaussian_epsilon(delta, multiplier, rounds)
+        for fraction in (0.5, 0.9, 1.0, 1.3):
+            grid = fraction * module._grid(exact, multiplier, rounds, 1.0)
+            pld = module._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
+            assert exact <= pld <= exact * 1.01
+
+
+def test_the_grid_suits_the_answer_however_small() -> None:
+    # the quick upper bounds are 60 times too high here: a grid for those costs 10 % of epsilon
+    found = poisson_gaussian_epsilon(1e-6, 5.0, 1000, 0.01)
+    finer = module._pld_epsilon(1e-6, 5.0, 1000, 0.01, found / 20_000)
+    assert finer == pytest.approx(found, rel=1e-3)
+
+
+def test_the_sampled_rdp_accountant_is_an_upper_bound() -> None:
+    accountant = RdpAccountant()
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        accountant.compose(sampled, 12)
+        bound = accountant.get_epsilon(1e-5)
+    assert 0.7 * bound < poisson_gaussian_epsilon(1e-5, 1.5, 12, 0.1) <= bound
+
+
+def test_sampling_less_costs_less_and_more_rounds_cost_more() -> None:
+    few, more, longer = (
+        poisson_gaussian_epsilon(1e-5, 1.5, rounds, rate)
+        for rounds, rate in ((4, 0.05), (4, 0.2), (8, 0.2))
+    )
+    assert few < more < longer < gaussian_epsilon(1e-5, 1.5, 8)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rounds", "rate"),
+    [
+        (0.01, 1e-5, 12, 0.1),
+        (0.01, 1e-12, 1000, 1e-3),
+        (1.0, 1e-5, 12, 0.9999),
+        (100.0, 1e-12, 4, 1e-4),
+        (100.0, 1e-5, 1000, 0.5),
+        (1000.0, 1e-5, 12, 0.1),
+    ],
+)
+def test_extreme_sampled_targets_are_met(
+    epsilon: float, delta: float, rounds: int, rate: float
+) -> None:
+    multiplier = gaussian_multiplier(epsilon, delta, rounds, rate)
+    assert poisson_gaussian_epsilon(delta, multiplier, rounds, rate) <= epsilon
+    assert poisson_gaussian_epsilon(delta, multiplier * 0.98, rounds, rate) > epsilon
+    assert multiplier <= gaussian_multiplier(epsilon, delta, rounds)
+
+
+def test_no_noise_to_speak_of_is_still_accounted_for() -> None:
+    assert poisson_gaussian_epsilon(1e-5, 1e6, 4, 0.1) == 0.0
+    assert 1000 < poisson_gaussian_epsilon(1e-5, 0.01, 4, 0.1) <= gaussian_epsilon(1e-5, 0.01, 4)
+
+
+# --- the paper's figure -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.03, 1.0), (0.5, 3.0), (1e-4, 0.1), (4.0, 1.0)])
+def test_the_zcdp_delta_is_the_lemmas_minimum(rho: float, epsilon: float) -> None:
+    def exponent(alpha: float) -> float:
+        tail = alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+        return (alpha - 1) * (alpha * rho - epsilon) + tail
+
+    grid = [1 + 10 ** (k / 1000) for k in range(-6000, 4000)]
+    least = math.exp(min(min(map(exponent, grid)), 0.0))
+    assert module._zcdp_delta(rho, epsilon) == pytest.approx(least, rel=1e-4)
+    assert module._zcdp_delta(rho, epsilon) <= least * (1 + 1e-12)
+
+
+@laws
+@given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
+def test_rho_is_the_largest_that_meets_the_target(epsilon: float, delta: float) -> None:
+    rho = zcdp_rho(epsilon, delta)
+    assert module._zcdp_delta(rho, epsilon) <= delta
+    assert module._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
+
+
+@laws
+@given(st.floats(1e-2, 100), st.floats(1e-12, 0.1), numbers_of_rounds)
+def test_the_papers_noise_is_never_below_the_tight_one(
+    epsilon: float, delta: float, rounds: int
+) -> None:
+    paper = zcdp_multiplier(epsilon, delta, rounds)
+    assert gaussian_multiplier(epsilon, delta, rounds) <= paper
+    assert paper == pytest.approx(math.sqrt(rounds) * zcdp_multiplier(epsilon, delta), rel=1e-12)
+
+
+def test_the_papers_noise_at_the_default_budget() -> None:
+    # sqrt(4 / (2 rho)) with rho from Lemma B.3, as dp-accounting's RDP conversion has it
+    accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
+    accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(1.0, 1e-5)))
+    assert accountant.get_epsilon(1e-5) == pytest.approx(1.0, abs=1e-3)
+    assert zcdp_multiplier(1.0, 1e-5, 4) == pytest.approx(8.09, abs=0.01)
+
+
+# --- what may be asked --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, None, "1"])
+def test_an_epsilon_that_means_nothing_is_refused(epsilon: float) -> None:
+    for call in (check_epsilon, lambda e: gaussian_multiplier(e, 1e-5)):
+        with pytest.raises(InputError, match=r"^epsilon must be [^\n]*$"):
+            call(epsilon)
+    with pytest.raises(InputError):
+        exponential_epsilon(epsilon, 0.5)
+
+
+def test_infinite_epsilon_passes_only_where_it_is_asked_for() -> None:
+    assert check_epsilon(math.inf, allow_infinite=True) == math.inf
+    assert check_epsilon(2, allow_infinite=True) == 2.0
+    with pytest.raises(InputError):
+        check_epsilon(math.nan, allow_infinite=True)
+
+
+@pytest.mark.parametrize("delta", [1.0, -1e-9, 2.0, math.nan, None])
+def test_a_delta_that_means_nothing_is_refused(delta: float) -> None:
+    for call in (check_delta, lambda d: zcdp_rho(1.0, d), lambda d: gaussian_epsilon(d, 1.0)):
+        with pytest.raises(InputError, match=r"^delta must be [^\n]*$"):
+            call(delta)
+
+
+def test_gaussian_noise_without_delta_names_the_way_out() -> None:
+    for call in (gaussian_multiplier, zcdp_multiplier):
+        with pytest.raises(InputError, match=r"^[^\n]*fedoneshot[^\n]*$"):
+            call(1.0, 0.0, 4)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan, math.inf])
+def test_a_rate_that_means_nothing_is_refused(rate: float) -> None:
+    for call in (check_rate, lambda q: gaussian_multiplier(1.0, 1e-5, 4, q)):
+        with pytest.raises(InputError, match=r"^the sampling rate must be [^\n]*$"):
+            call(rate)
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "4"])
+def test_rounds_that_mean_nothing_are_refused(rounds: int) -> None:
+    for call in (check_rounds, lambda r: gaussian_multiplier(1.0, 1e-5, r)):
+        with pytest.raises(InputError, match=r"^rounds must be [^\n]*$"):
+            call(rounds)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, -1.0, math.nan, math.inf])
+def test_a_multiplier_that_means_nothing_is_refused(multiplier: float) -> None:
+    with pytest.raises(InputError):
+        gaussian_delta(1.0, multiplier)
+    with pytest.raises(InputError):
+        poisson_gaussian_epsilon(1e-5, multiplier, 4, 0.1)
+
+
+def test_a_delta_that_sampling_alone_would_meet_is_refused() -> None:
+    with pytest.raises(InputError, match="sampling rate"):
+        gaussian_multiplier(1.0, 1e-3, 4, 1e-3)
+    with pytest.raises(InputError, match="sampling rate"):
+        poisson_gaussian_epsilon(1e-3, 1.0, 4, 1e-3)
+
+
+def test_a_delta_below_the_arithmetic_is_refused() -> None:
+    with pytest.raises(InputError, match="1e-12"):
+        gaussian_multiplier(1.0, 1e-13, 4, 0.1)
+    with pytest.raises(InputError, match="1e-10"):
+        poisson_gaussian_epsilon(1e-11, 1.0, 100_000, 0.1)
+    assert gaussian_multiplier(1.0, 1e-13, 1, 0.1) < gaussian_multiplier(1.0, 1e-13)
+
+
+# --- remembering --------------------------------------------------------------------------------
+
+PLAN = (1.0, 1e-5, 4, 0.5)
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The multipliers that PLD was asked about."""
+    asked: list[float] = []
+    real = module._pld_epsilon
+
+    def counting(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
+        asked.append(multiplier)
+        return real(delta, multiplier, rounds, rate, grid)
+
+    monkeypatch.setattr(module, "_pld_epsilon", counting)
+    return asked
+
+
+def entry(folder: Path) -> Path:
+    (file,) = folder.iterdir()
+    return file
+
+
+def poison(folder: Path, **change: object) -> None:
+    file = entry(folder)
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    forget()
+
+
+def test_a_second_call_evaluates_nothing(evaluations: list[float]) -> None:
+    first = gaussian_multiplier(*PLAN)
+    assert 3 < len(evaluations) < 15
+    evaluations.clear()
+    assert gaussian_multiplier(*PLAN) == first
+    assert not evaluations
+
+
+def test_a_later_process_evaluates_once(folder: Path, evaluations: list[float]) -> None:
+    first = gaussian_multiplier(*PLAN)
+    assert json.loads(entry(folder).read_text())["multiplier"] == first
+    forget()
+    evaluations.clear()
+    assert gaussian_multiplier(*PLAN) == first
+    assert evaluations == [first]
+
+
+@pytest.mark.parametrize("factor", [0.999, 2 / 3, 1e-9, -1.0, 0.0, 1.01, 3 / 2, 1e9])
+def test_a_wrong_entry_is_computed_anew(folder: Path, factor: float) -> None:
+    first = gaussian_multiplier(*PLAN)
+    poison(folder, multiplier=first * factor)
+    assert gaussian_multiplier(*PLAN) == first
+    assert json.loads(entry(folder).read_text())["multiplier"] == first  # and repaired
+
+
+@pytest.mark.parametrize("multiplier", [math.nan, math.inf, None, "7", True, [7.0]])
+def test_an_entry_that_is_no_number_is_computed_anew(folder: Path, multiplier: object) -> None:
+    first = gaussian_multiplier(*PLAN)
+    poison(folder, multiplier=multiplier)
+    assert gaussian_multiplier(*PLAN) == first
+
+
+def test_an_entry_of_another_plan_or_library_is_not_used(
+    folder: Path, evaluations: list[float]
+) -> None:
+    gaussian_multiplier(*PLAN)
+    for change in ({"epsilon": 2.0}, {"rounds": 5}, {"dp_accounting": "0.1"}):
+        poison(folder, **change)
+        evaluations.clear()
+        gaussian_multiplier(*PLAN)
+        assert len(evaluations) > 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00\xff", "[" * 4000, "7"])
+def test_a_corrupt_entry_is_ignored(folder: Path, text: str) -> None:
+    first = gaussian_multiplier(*PLAN)
+    entry(folder).write_text(text, encoding="latin-1")
+    forget()
+    assert gaussian_multiplier(*PLAN) == first
+
+
+def test_a_folder_that_cannot_be_written_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "file" / "below"))
+    multiplier = gaussian_multiplier(*PLAN)
+    assert poisson_gaussian_epsilon(PLAN[1], multiplier, *PLAN[2:]) <= PLAN[0]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(module.os, "replace", full)
+    gaussian_multiplier(*PLAN)
+    assert list(folder.iterdir()) == []
+
+
+def test_the_folder_is_chosen_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert module._cache_folder() == tmp_path / "cache"
+    monkeypatch.setenv("FEDCAL_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert module._cache_folder() == tmp_path / "xdg" / "fedcal"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert module._cache_folder() == tmp_path / "home" / ".cache" / "fedcal"
+
+
+def test_closed_forms_leave_no_file(folder: Path) -> None:
+    gaussian_multiplier(1.0, 1e-5, 4)
+    gaussian_multiplier(1.0, 1e-5, 1, 0.1)
+    assert not folder.exists()

@@ -1,0 +1,674 @@
+"""Shipped sets against the numbers of their sources; every kind of bad input, one line each."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcal.datasets as datasets
+from fedcal import npz
+from fedcal.datasets import Dataset, catalogue, from_arrays, load
+from fedcal.errors import InputError, NotBuiltYet
+
+HERE = Path(datasets.__file__).parent
+NAMES = [entry.name for entry in catalogue()]
+
+
+def binned_gap(confidence: np.ndarray, hit: np.ndarray, bins: int = 15) -> float:
+    """ECE of one column: sum over bins of |sum(hit - confidence)| / n; [a,b), last closed."""
+    place = np.minimum(np.floor(confidence * bins), bins - 1).astype(int)
+    return float(np.abs(np.bincount(place, hit - confidence, bins)).sum() / len(hit))
+
+
+def accuracy_and_ece(probs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    hit = probs.argmax(axis=1) == labels
+    return float(hit.mean()), binned_gap(probs.max(axis=1), hit)
+
+
+# --- shipped sets --------------------------------------------------------------------------
+
+# Computed once from the original files of each source, in float64 and without any rounding of
+# ours (imdb: probabilities as published, which sum to 1.00002; forecasts: a tie counts as 0).
+SOURCE = {
+    ("resnet110-cifar10", "fit"): (0.9462, 0.03986457),
+    ("resnet110-cifar10", "test"): (
+        0.9356,
+        0.04750350,
+    ),  # Guo et al. 2017, Kull et al. 2019: 4.75 %
+    ("densenet-cifar100", "fit"): (0.7544, 0.14007919),
+    ("densenet-cifar100", "test"): (0.7538, 0.14472724),
+    ("densenet-cifar100", "all"): (0.7541, 0.14215282),
+    ("imdb-binary", "fit"): (0.89576, 0.04039552),
+    ("game-forecasts", "fit"): (0.61862298, 0.01298954),
+}
+
+
+@pytest.mark.parametrize(("name", "part"), SOURCE)
+def test_shipped_scores_are_as_good_as_their_source(name: str, part: str) -> None:
+    data = load(name)
+    probs, labels = data.probs, data.labels
+    if part != "fit":
+        assert data.test_probs is not None
+        assert data.test_labels is not None
+        probs, labels = data.test_probs, data.test_labels
+    if part == "all":
+        probs, labels = np.vstack([data.probs, probs]), np.concatenate([data.labels, labels])
+    assert accuracy_and_ece(probs, labels) == pytest.approx(SOURCE[name, part], abs=2e-4)
+
+
+def test_resnet_classwise_ece_is_the_source_s() -> None:
+    data = load("resnet110-cifar10")
+    assert data.test_probs is not None
+    gaps = [binned_gap(data.test_probs[:, j], data.test_labels == j) for j in range(10)]
+    assert np.mean(gaps) == pytest.approx(0.00982904, abs=5e-5)
+
+
+def test_forecasts_ece_of_the_event_is_the_source_s() -> None:
+    # Forecasters' ECE: on the probability of the event (class 1), not of the likelier class.
+    data = load("game-forecasts")
+    assert binned_gap(data.probs[:, 1], data.labels == 1) == pytest.approx(0.01882237, abs=2e-5)
+
+
+@pytest.mark.parametrize("entry", catalogue(), ids=NAMES)
+def test_catalogue_tells_the_truth(entry: Any) -> None:
+    data = load(entry.name)
+    assert data.name == entry.name
+    assert data.input == entry.input
+    assert data.scores.shape == (entry.rows, entry.classes)
+    assert data.scores.dtype == np.float64
+    assert data.scores.flags.c_contiguous
+    assert data.labels.dtype == np.int64
+    assert data.labelled
+    assert len(np.unique(data.labels)) == data.classes == entry.classes
+    assert (0 if data.test_scores is None else len(data.test_scores)) == entry.test_rows
+    assert len(data.client_names or ()) == entry.clients
+    if data.input == "probs":
+        np.testing.assert_allclose(data.scores.sum(axis=1), 1, atol=1e-12)
+
+
+def test_default_comes_first_and_every_file_is_accounted_for() -> None:
+    assert NAMES == ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
+    listed = [file for entry in catalogue() for file in entry.files]
+    assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.npz")), ids=lambda path: path.name)
+def test_shipped_files_are_small_and_hold_no_pickles(path: Path) -> None:
+    assert path.stat().st_size < 2**20
+    with np.load(path, allow_pickle=False) as archive:
+        for key in archive:
+            kinds = {
+                "logits": "float16",
+                "log_odds": "float16",
+                "labels": "uint8",
+                "client": "uint8",
+            }
+            kind = kinds.get(key.removeprefix("test_"))
+            assert str(archive[key].dtype) == kind or key == "client_names"
+
+
+def test_attribution_is_complete() -> None:
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    assert "Copyright (c) 2018 Markus Kängsepp" in text
+    assert "Permission is hereby granted, free of charge" in text
+    for entry in catalogue():
+        assert f"`{entry.name}`" in text
+        assert entry.author
+        assert entry.licence in ("MIT", "Apache-2.0", "CC-BY-4.0")
+
+
+def test_forecasts_have_natural_clients() -> None:
+    data = load("game-forecasts")
+    assert data.client is not None
+    assert data.client_names is not None
+    assert list(data.client_names) == sorted(data.client_names)
+    rows = np.bincount(data.client)
+    assert len(rows) == 29
+    assert rows[data.client_names.index("nba_games 2019")] == 1312
+    assert rows.min() == 96  # world_cup_matches_men 2014
+    assert (data.scores[:, 1] == 0).sum() == 63  # the source's zeros stay zeros
+
+
+# --- Dataset -------------------------------------------------------------------------------
+
+
+def small(rows: int = 101, clients: bool = True) -> Dataset:
+    rng = np.random.default_rng(7)
+    return from_arrays(
+        logits=np.stack([np.arange(rows), rng.normal(size=rows)], axis=1),
+        labels=rng.integers(0, 2, rows),
+        client=np.arange(rows) % 5 if clients else None,
+    )
+
+
+def test_split_is_deterministic_disjoint_and_complete() -> None:
+    data = small()
+    one, again, other = data.split(3), data.split(3), data.split(4)
+    assert one.test_scores is not None
+    assert other.test_scores is not None
+    assert (len(one.scores), len(one.test_scores)) == (51, 50)
+    np.testing.assert_array_equal(one.test_scores, again.test_scores)
+    assert not np.array_equal(one.test_scores, other.test_scores)
+    fit_rows, test_rows = one.scores[:, 0].astype(int), one.test_scores[:, 0].astype(int)
+    assert sorted([*fit_rows, *test_rows]) == list(range(101))
+    assert list(fit_rows) == sorted(fit_rows)
+    np.testing.assert_array_equal(one.labels, data.labels[fit_rows])
+    np.testing.assert_array_equal(one.test_labels, data.labels[test_rows])
+    np.testing.assert_array_equal(one.client, fit_rows % 5)
+    assert one.client_names == data.client_names == ("0", "1", "2", "3", "4")
+    assert one.scores.flags.c_contiguous
+    assert one.split(99) is one
+
+
+def test_split_of_sorted_rows_keeps_both_classes_and_every_client() -> None:
+    reviews = load("imdb-binary").split(0)  # rows are sorted by label in the source
+    assert abs(reviews.labels.mean() - 0.5) < 0.02  # six standard deviations
+    forecasts = load("game-forecasts").split(0)
+    assert forecasts.client is not None
+    assert len(np.unique(forecasts.client)) == len(forecasts.client_names or ()) == 29
+
+
+def test_split_refuses_what_it_cannot_split() -> None:
+    with pytest.raises(InputError, match="1 row cannot be split"):
+        from_arrays(logits=[[1.0, 2.0]], labels=[0]).split(0)
+    unlabelled = from_arrays(logits=[[1.0, 2.0]] * 4, labels=None, labels_required=False)
+    with pytest.raises(InputError, match="without labels"):
+        unlabelled.split(0)
+    with pytest.raises(InputError, match="seed"):
+        small().split(-1)
+
+
+def test_logits_and_probs_of_either_kind() -> None:
+    z = np.array([[1.0, 3.0], [0.0, -1.0]])
+    p = np.array([[0.25, 0.75], [0.0, 1.0]])
+    given_z = from_arrays(logits=z, labels=[0, 1], test_logits=z[:1], test_labels=[1])
+    assert given_z.logits is given_z.scores
+    np.testing.assert_allclose(given_z.probs[:, 1], 1 / (1 + np.exp([-2.0, 1.0])))
+    np.testing.assert_array_equal(given_z.test_logits, z[:1])
+    np.testing.assert_allclose(given_z.test_probs, given_z.probs[:1])
+    given_p = from_arrays(probs=p, labels=[0, 1], test_probs=p[1:], test_labels=[1])
+    assert given_p.probs is given_p.scores
+    np.testing.assert_array_equal(given_p.logits, np.log([[0.25, 0.75], [1e-12, 1.0]]))
+    np.testing.assert_array_equal(given_p.test_logits, given_p.logits[1:])
+    assert from_arrays(logits=z, labels=[0, 1]).test_logits is None
+    assert from_arrays(logits=z, labels=[0, 1]).test_probs is None
+    assert repr(given_p) == "Dataset(name='arrays', input='probs')"
+
+
+# --- from_arrays ---------------------------------------------------------------------------
+
+Z = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [1.0, 0.0, 1.0]])
+P = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]])
+Y = np.array([0, 2, 1, 2])
+
+
+def with_entry(array: np.ndarray, place: tuple[int, int], value: float) -> np.ndarray:
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no scores": ({"labels": Y}, "scores are missing"),
+    "both kinds": ({"logits": Z, "probs": P, "labels": Y}, "both logits and probs"),
+    "no labels": ({"logits": Z, "labels": None}, "labels are missing"),
+    "1-d": ({"logits": Z[:, 0], "labels": Y}, r"logits: must have shape .* got \(4,\)"),
+    "ragged": ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
+    "objects": ({"logits": np.array([[None, 1]]), "labels": [0]}, "must hold numbers"),
+    "text": ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
+    "complex": ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
+    "no rows": ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
+    "1 class": ({"logits": Z[:, :1], "labels": Y}, "at least 2 classes"),
+    "nan": (
+        {"logits": with_entry(Z, (2, 1), np.nan), "labels": Y},
+        "logits: nan at row 2, column 1",
+    ),
+    "inf": (
+        {"logits": with_entry(Z, (3, 0), -np.inf), "labels": Y},
+        "logits: -inf at row 3, column 0",
+    ),
+    "wide": (
+        {"logits": with_entry(Z, (1, 0), -1e200), "labels": Y},
+        r"-1e\+200 at row 1, column 0",
+    ),
+    "nan prob": ({"probs": with_entry(P, (1, 1), np.nan), "labels": Y}, "probs: nan at row 1"),
+    "logits as probs": ({"probs": Z, "labels": Y}, r"probs: 2 at row 0, column 2; .*\[0, 1\]"),
+    "negative prob": ({"probs": with_entry(P, (2, 0), -0.1), "labels": Y}, "probs: -0.1 at row 2"),
+    "row sum": ({"probs": with_entry(P, (3, 2), 0.1), "labels": Y}, "probs: row 3 sums to 0.9"),
+    "label shape": ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(rows,\)"),
+    "label count": ({"logits": Z, "labels": Y[:3]}, "labels: 3 entries for 4 rows of logits"),
+    "label type": ({"logits": Z, "labels": list("abca")}, "labels: must hold numbers"),
+    "label fraction": ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
+    "label nan": ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
+    "label high": ({"logits": Z, "labels": [0, 1, 2, 3]}, r"labels: 3 at row 3; .* \[0, 2\]"),
+    "label low": ({"logits": Z, "labels": [-1, 1, 2, 0]}, "labels: -1 at row 0"),
+    "label wraps": (
+        {"logits": Z, "labels": np.array([0, 1, 2, 2**64 - 1], np.uint64)},
+        r"labels: 1\.84467e\+19 at row 3",
+    ),
+    "label huge": ({"logits": Z, "labels": [0, 1e300, 1, 2]}, r"labels: 1e\+300 at row 1"),
+    "client count": ({"logits": Z, "labels": Y, "client": [1, 2]}, "client: 2 entries for 4"),
+    "client type": ({"logits": Z, "labels": Y, "client": [1j] * 4}, "client: must hold"),
+    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: must hold"),
+    "client fraction": (
+        {"logits": Z, "labels": Y, "client": [0, 0.5, 1, 1]},
+        "client: 0.5 at row 1",
+    ),
+    "client bytes": ({"logits": Z, "labels": Y, "client": [b"\xff"] * 4}, "client: .* UTF-8"),
+    "client huge": (
+        {"logits": Z, "labels": Y, "client": [0, 1, 2, 1e30]},
+        "client: numbers beyond",
+    ),
+    "test kind": (
+        {"logits": Z, "labels": Y, "test_probs": P, "test_labels": Y},
+        "test_probs beside logits: give test_logits",
+    ),
+    "test both": (
+        {"logits": Z, "labels": Y, "test_probs": P, "test_logits": Z, "test_labels": Y},
+        "both test_logits and test_probs",
+    ),
+    "test classes": (
+        {"logits": Z, "labels": Y, "test_logits": Z[:, :2], "test_labels": Y},
+        "test_logits: 2 classes, logits has 3",
+    ),
+    "test labels missing": (
+        {"probs": P, "labels": Y, "test_probs": P},
+        "test_probs without test_labels",
+    ),
+    "test scores missing": (
+        {"probs": P, "labels": Y, "test_labels": Y},
+        "test_labels without test_probs",
+    ),
+    "test nan": (
+        {"logits": Z, "labels": Y, "test_logits": Z * np.nan, "test_labels": Y},
+        "test_logits: nan at row 0, column 0",
+    ),
+    "test label": (
+        {"logits": Z, "labels": Y, "test_logits": Z, "test_labels": Y + 1},
+        "test_labels: 3 at row 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arrays_are_refused_in_one_line(case: str) -> None:
+    arguments, message = BAD[case]
+    with pytest.raises(InputError, match=message) as caught:
+        from_arrays(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("labels", [Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)])
+def test_labels_of_any_numeric_type_and_column_shape(labels: Any) -> None:
+    data = from_arrays(logits=Z, labels=labels)
+    assert data.labels.dtype == np.int64
+    np.testing.assert_array_equal(data.labels, Y)
+
+
+def test_small_integer_labels_with_many_classes() -> None:
+    data = from_arrays(logits=np.zeros((2, 300)), labels=np.array([255, 0], np.uint8))
+    np.testing.assert_array_equal(data.labels, [255, 0])
+
+
+@pytest.mark.parametrize(
+    ("client", "numbers", "names"),
+    [
+        ([30, 4, 30, 4], [1, 0, 1, 0], ("4", "30")),
+        ([2.0, -1.0, 2.0, 2.0], [1, 0, 1, 1], ("-1", "2")),
+        (["b", "a", "c", "a"], [1, 0, 2, 0], ("a", "b", "c")),
+        ([b"b", b"a", b"a", b"a"], [1, 0, 0, 0], ("a", "b")),
+        (np.array(["b", "a", "a", "a"], object), [1, 0, 0, 0], ("a", "b")),
+    ],
+)
+def test_clients_are_numbered_in_sorted_order(client: Any, numbers: Any, names: Any) -> None:
+    data = from_arrays(logits=Z, labels=Y, client=client)
+    assert data.client is not None
+    assert data.client.dtype == np.int64
+    np.testing.assert_array_equal(data.client, numbers)
+    assert data.client_names == names
+
+
+def test_scores_stay_as_given() -> None:
+    off = P * 1.00002  # like the source of imdb-binary
+    assert from_arrays(probs=off, labels=Y).scores.tolist() == off.tolist()
+    half = P.astype(np.float16)
+    np.testing.assert_array_equal(from_arrays(probs=half, labels=Y).scores, half)
+    rounding = with_entry(P, (1, 1), -1e-9)
+    assert from_arrays(probs=rounding, labels=Y).scores[1, 1] == 0
+    assert rounding[1, 1] == -1e-9  # the caller's array is left alone
+    columns = np.asfortranarray(Z)
+    assert from_arrays(logits=columns, labels=Y).scores.flags.c_contiguous
+    assert from_arrays(logits=Z.astype(int), labels=Y).scores.dtype == np.float64
+
+
+# --- npz -----------------------------------------------------------------------------------
+
+
+def test_npz_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "scores.npz"
+    np.savez(
+        path, probs=P, labels=Y, client=["b", "a", "a", "b"], test_probs=P[:2], test_labels=Y[:2]
+    )
+    for data in (load(path), load(str(path))):
+        assert (data.name, data.input, data.classes) == ("scores.npz", "probs", 3)
+        np.testing.assert_array_equal(data.scores, P)
+        np.testing.assert_array_equal(data.labels, Y)
+        np.testing.assert_array_equal(data.client, [1, 0, 0, 1])
+        assert data.client_names == ("a", "b")
+        np.testing.assert_array_equal(data.test_scores, P[:2])
+        np.testing.assert_array_equal(data.test_labels, Y[:2])
+
+
+def test_npz_in_column_order_and_float16(tmp_path: Path) -> None:
+    path = tmp_path / "scores.npz"
+    np.savez_compressed(path, logits=np.asfortranarray(Z.astype(">f2")), labels=Y[:, None] * 1.0)
+    data = load(path)
+    np.testing.assert_array_equal(data.scores, Z)
+    assert data.scores.flags.c_contiguous
+    np.testing.assert_array_equal(data.labels, Y)
+
+
+def test_npz_without_labels_only_where_they_are_not_needed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, logits=Z)
+    with pytest.raises(InputError, match=r"rows\.npz': labels are missing"):
+        load(path)
+    data = load(path, labels_required=False)
+    assert not data.labelled
+    assert len(data.labels) == 0
+    np.testing.assert_array_equal(data.logits, Z)
+
+
+def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 1) -> bytes:
+    """An `.npy` member whose header says whatever we like."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(header)) + header + data
+
+
+def write_zip(path: Path, members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+HOSTILE: dict[str, tuple[dict[str, bytes], str]] = {
+    "absurd shape": ({"logits.npy": npy((10**15, 10))}, "declares more than 4 GiB .*'logits'"),
+    "absurd digits": ({"logits.npy": npy((10**4000, 10))}, "declares more than 4 GiB"),
+    "absurd small type": ({"labels.npy": npy((2**30,), "|u1")}, "declares more than 4 GiB"),
+    "absurd text": ({"client.npy": npy((10,), "<U200000000")}, "declares more than 4 GiB"),
+    "negative shape": ({"logits.npy": npy((-3, 10))}, "negative shape"),
+    "shape no tuple": ({"logits.npy": npy("abc")}, "no .npy array"),
+    "too little data": (
+        {"logits.npy": npy((4, 3), data=b"\0" * 8)},
+        "'logits' is truncated, damaged",
+    ),
+    "too much data": (
+        {"logits.npy": npy((1, 2), data=b"\0" * 24)},
+        "'logits' is truncated, damaged",
+    ),
+    "no magic": ({"logits.npy": b"hello, this is text"}, "no .npy array"),
+    "empty member": ({"logits.npy": b""}, "no .npy array"),
+    "code in header": ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),
+    "version 3": ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "version"),
+    "records": ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
+    "dates": ({"labels.npy": npy((1,), "<M8[s]", b"\0" * 8)}, "only numbers and strings"),
+    "complex": ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
+    "not an array": ({"logits.txt": b"1 2"}, "'logits.txt' is not an array"),
+    "path in name": ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
+    "unknown key": (
+        {"weights.npy": npy((1, 2), data=b"\0" * 16)},
+        "unknown key 'weights'; allowed",
+    ),
+    "private key": ({"log_odds.npy": npy((1,), data=b"\0" * 8)}, "unknown key 'log_odds'"),
+    "many members": ({f"a{k}.npy": b"" for k in range(65)}, "has 65 members"),
+    "no members": ({}, "scores are missing"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_npz_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    members, message = HOSTILE[case]
+    path = write_zip(tmp_path / "x.npz", members)
+    with pytest.raises(InputError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(repr(str(path)))
+
+
+def test_npz_with_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, logits=Z, labels=np.array([{}, 1, 2, 3], object))
+    with pytest.raises(InputError, match=r"member 'labels' holds objects \(pickles\)"):
+        load(path)
+
+
+def test_npz_with_wrong_types_names_the_array(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, logits=Z, labels=np.array(["a", "b", "c", "d"]))
+    with pytest.raises(InputError, match="labels: must hold numbers"):
+        load(path)
+
+
+def test_npz_bomb_is_refused_before_it_unpacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Zeros pack about a thousandfold; below the threshold (lowered here) they are plain data.
+    path, zeros = tmp_path / "x.npz", np.zeros((2**16, 2))
+    np.savez_compressed(path, logits=zeros, labels=np.zeros(2**16, int))
+    monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes)
+    assert load(path).scores.shape == zeros.shape
+    monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
+    with pytest.raises(InputError, match="'logits' unpacks more than 100-fold"):
+        load(path)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_npz_with_a_member_twice(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, Z)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("logits.npy", buffer.getvalue())
+        archive.writestr("logits.npy", buffer.getvalue())
+    with pytest.raises(InputError, match="'logits' is there twice"):
+        load(tmp_path / "x.npz")
+
+
+def test_truncated_npz_at_any_length(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
+    np.savez_compressed(whole, logits=Z, labels=Y)
+    content = whole.read_bytes()
+    for length in range(len(content)):
+        cut.write_bytes(content[:length])
+        with pytest.raises(InputError, match=r"not an intact \.npz|truncated, damaged"):
+            load(cut)
+
+
+def test_flipped_bytes_never_escape_as_another_error(tmp_path: Path) -> None:
+    whole, bent = tmp_path / "whole.npz", tmp_path / "bent.npz"
+    np.savez_compressed(whole, logits=Z, labels=Y)
+    content = bytearray(whole.read_bytes())
+    refused = 0
+    for place in range(len(content)):
+        for flip in (0x01, 0x80):
+            content[place] ^= flip
+            bent.write_bytes(content)
+            try:  # a byte that no checksum covers (a date, say) may pass: then nothing changed
+                np.testing.assert_array_equal(load(bent).scores, Z)
+            except InputError as error:
+                refused += 1
+                assert "\n" not in str(error)  # noqa: PT017
+            content[place] ^= flip
+    assert refused > len(content)
+
+
+def test_damaged_data_fail_their_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, logits=Z, labels=Y)
+    content = bytearray(path.read_bytes())
+    place = content.index(np.float64(7.0).tobytes())
+    content[place + 6] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="'logits' is truncated, damaged"):
+        load(path)
+
+
+# --- csv -----------------------------------------------------------------------------------
+
+
+def write_csv(path: Path, *lines: str) -> Path:
+    content = "\n".join(lines) + "\n"
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content.encode()))
+    else:
+        path.write_text(content, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "X.CSV"])
+def test_csv_of_logits_in_any_column_order(name: str, tmp_path: Path) -> None:
+    data = load(
+        write_csv(
+            tmp_path / name,
+            "logit_1, label,client,logit_0,logit_2",
+            "1.5,2,oslo,-0.5,1e1",
+            "",
+            '0,0,"bergen, old town",3,4',
+        )
+    )
+    assert data.input == "logits"
+    np.testing.assert_array_equal(data.scores, [[-0.5, 1.5, 10], [3, 0, 4]])
+    np.testing.assert_array_equal(data.labels, [2, 0])
+    np.testing.assert_array_equal(data.client, [1, 0])
+    assert data.client_names == ("bergen, old town", "oslo")
+    assert data.test_scores is None
+
+
+def test_csv_of_probabilities_and_numeric_clients(tmp_path: Path) -> None:
+    data = load(
+        write_csv(tmp_path / "x.csv", "label,prob_0,prob_1,client", "1,.25,.75,10", "0,1,0,9")
+    )
+    assert data.input == "probs"
+    np.testing.assert_array_equal(data.scores, [[0.25, 0.75], [1, 0]])
+    assert data.client_names == ("9", "10")
+
+
+def test_csv_score_is_the_probability_of_class_1(tmp_path: Path) -> None:
+    data = load(write_csv(tmp_path / "x.csv", "score,label", "0.25,0", "1,1"))
+    np.testing.assert_array_equal(data.scores, [[0.75, 0.25], [0, 1]])
+    np.testing.assert_array_equal(data.labels, [0, 1])
+
+
+def test_csv_with_byte_order_mark_and_without_labels(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"\xef\xbb\xbflogit_0,logit_1\r\n1,2\r\n")
+    data = load(path, labels_required=False)
+    assert not data.labelled
+    np.testing.assert_array_equal(data.scores, [[1, 2]])
+
+
+BAD_CSV: dict[str, tuple[list[str], str]] = {
+    "short line": (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
+    "long line": (["label,logit_0,logit_1", "0,1,2,3"], "line 2: 4 cells for 3 columns"),
+    "after blanks": (["label,score", "", "", "0,x"], "line 4: column 'score' holds no number: 'x'"),
+    "text": (["label,logit_0,logit_1", "0,1,two"], "line 2: column 'logit_1' holds no number"),
+    "empty cell": (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' holds no number"),
+    "label text": (["label,score", "cat,.5"], "line 2: column 'label' holds no number: 'cat'"),
+    "nan": (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
+    "no label": (["logit_0,logit_1", "1,2"], "line 1: column 'label' is missing"),
+    "no scores": (["label,client", "1,2"], "line 1: no score columns"),
+    "gap": (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
+    "gap at 0": (["label,prob_1,prob_2", "0,.5,.5"], "line 1: column 'prob_0' is missing"),
+    "twice": (["label,logit_0,logit_0", "0,1,2"], "line 1: column 'logit_0' is there twice"),
+    "label twice": (["label,label,score", "0,0,.5"], "line 1: column 'label' is there twice"),
+    "unknown": (["label,score,weight", "0,.5,1"], "line 1: unknown column 'weight'; allowed"),
+    "leading zero": (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
+    "two kinds": (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
+    "score and prob": (["label,score,prob_0", "0,1,1"], "prob and score columns together"),
+    "one class": (["label,logit_0", "0,1"], "at least 2 classes"),
+    "score range": (
+        ["label,score", "0,.5", "1,1.5"],
+        r"line 3: score must lie in \[0, 1\], got 1.5",
+    ),
+    "score nan": (["label,score", "0,nan"], r"line 2: score must lie in \[0, 1\], got nan"),
+    "label range": (["label,score", "2,.5"], "labels: 2 at row 0"),
+    "no rows": (["label,score"], "has no rows"),
+    "open quote": (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
+    "nul": (["label,score", "0,\0"], "line 2: holds a NUL"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_bad_csv_is_refused_in_one_line(case: str, suffix: str, tmp_path: Path) -> None:
+    lines, message = BAD_CSV[case]
+    path = write_csv(tmp_path / f"x{suffix}", *lines)
+    with pytest.raises(InputError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(repr(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", b"", "is empty"),
+        ("x.csv", b"label,score\n0,\xff\xfe\n", "not UTF-8"),
+        ("x.csv.gz", b"label,score\n0,1\n", "is not a gzip file"),
+        ("x.csv.gz", gzip.compress(b"label,score\n" + b"0,1\n" * 999)[:-9], "damaged gzip"),
+        ("x.csv.gz", gzip.compress(b"0" * (2**24 + 1)), "line 1: longer than"),
+        ("x.csv", b"label,client,score\n0," + b"x" * 200_000 + b",1\n", "line 2: field larger"),
+    ],
+)
+def test_damaged_csv(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+# --- names and paths -----------------------------------------------------------------------
+
+
+def test_unknown_name_lists_what_is_shipped() -> None:
+    with pytest.raises(InputError, match="unknown data set 'resnet'") as caught:
+        load("resnet")
+    assert all(name in str(caught.value) for name in NAMES)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz"])
+def test_missing_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load(tmp_path / name)
+
+
+def test_other_things_at_a_path(tmp_path: Path) -> None:
+    (tmp_path / "scores.txt").write_text("1")
+    with pytest.raises(InputError, match=r"allowed: \.npz, \.csv, \.csv\.gz"):
+        load(tmp_path / "scores.txt")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(InputError, match="is not a file"):
+        load(tmp_path / "folder.npz")
+    with pytest.raises(NotBuiltYet, match="parquet files"):
+        load(tmp_path / "scores.parquet")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", ""])
+def test_strange_names_get_one_line(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(name)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_public_names() -> None:
+    assert datasets.__all__ == ["Dataset", "catalogue", "from_arrays", "load"]

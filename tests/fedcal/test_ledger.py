@@ -1,0 +1,480 @@
+"""The ledger: charged before the release, refuses what exceeds its cap, survives its process."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import fedcal
+from fedcal.errors import BudgetExceeded, InputError
+from fedcal.privacy import ledger as module
+from fedcal.privacy.ledger import Entry, Ledger
+
+WORDS = {
+    "mechanism": "gaussian",
+    "unit": "user",
+    "adjacency": "zero-out",
+    "event": "4 x gaussian(7.46)",
+}
+
+
+def reserve(ledger: Ledger, run: str, epsilon: float, releases: int = 4, **change: object) -> None:
+    values = {"delta": 1e-5, "releases": releases, **WORDS, **change}
+    ledger.reserve(run, epsilon=epsilon, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "budget.ledger"
+
+
+def one_line(error: pytest.ExceptionInfo[BaseException]) -> str:
+    text = str(error.value)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+# --- reserving -------------------------------------------------
+
+
+def test_a_reservation_is_read_back_bit_for_bit(file: Path) -> None:
+    epsilon, delta = 0.1 + 0.2, math.nextafter(1e-5, 1)
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", epsilon, delta=delta)
+    with Ledger(file) as ledger:
+        assert ledger.entries() == (Entry("a", epsilon, delta, 4, *WORDS.values(), ()),)
+        assert ledger.cap == 1.0
+
+
+@pytest.mark.parametrize("path", [None, "file"])
+def test_epsilons_and_deltas_add_up_and_stop_at_the_cap(path: str | None, file: Path) -> None:
+    with Ledger(file if path else None, 1.0) as ledger:
+        reserve(ledger, "a", 0.5)
+        reserve(ledger, "b", 0.4, delta=0.0)
+        with pytest.raises(BudgetExceeded) as error:
+            reserve(ledger, "c", 0.2)
+        message = one_line(error)
+        for part in ("0.9", "0.2", "1", "'c'", str(file) if path else "in memory"):
+            assert part in message
+        assert ledger.spent() == (0.9, 1e-5)
+        assert [entry.run for entry in ledger.entries()] == ["a", "b"]
+        reserve(ledger, "d", 0.1)  # what still fits is granted
+        assert ledger.spent()[0] == pytest.approx(1.0, abs=1e-15)
+
+
+def test_ten_tenths_fit_a_cap_of_one_and_a_millionth_more_does_not() -> None:
+    with Ledger(None, 0.3) as ledger:
+        for run in "abc":  # 0.1 + 0.1 + 0.1 > 0.3 in floats
+            reserve(ledger, run, 0.1)
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0 + 0.9e-9)
+    with Ledger(None, 1.0) as ledger, pytest.raises(BudgetExceeded):
+        reserve(ledger, "a", 1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, math.nan, 0.0, -1.0, "much"])
+def test_only_a_finite_positive_epsilon_can_be_charged(epsilon: float) -> None:
+    with Ledger(None, 1.0) as ledger:
+        with pytest.raises(InputError) as error:
+            reserve(ledger, "a", epsilon)
+        one_line(error)
+        assert not isinstance(error.value, BudgetExceeded)
+        assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"delta": -1e-9},
+        {"delta": 1.0},
+        {"delta": math.nan},
+        {"releases": 0},
+        {"releases": 1.5},
+        {"releases": True},
+        {"releases": 2**70},
+        {"mechanism": None},
+    ],
+)
+def test_other_values_are_checked_too(change: dict[str, object]) -> None:
+    with Ledger(None, 1.0) as ledger:
+        with pytest.raises(InputError) as error:
+            reserve(ledger, "a", 0.5, **change)  # type: ignore[arg-type]
+        one_line(error)
+        assert ledger.entries() == ()
+
+
+def test_a_run_reserves_once(file: Path) -> None:
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", 0.1)
+    with Ledger(file) as ledger:
+        with pytest.raises(InputError, match="'a'"):
+            reserve(ledger, "a", 0.1)
+        assert ledger.spent()[0] == 0.1
+
+
+def test_units_do_not_share_a_sum() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 0.1)
+        with pytest.raises(InputError, match="'example'"):
+            reserve(ledger, "b", 0.1, unit="example")
+        reserve(ledger, "c", 0.1, adjacency="replace")
+        assert len(ledger.entries()) == 2
+
+
+# --- charging -------------------------------------------------
+
+
+def test_releases_one_to_r_are_charged_and_release_r_plus_one_is_stopped() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0, releases=3)
+        for number in (1, 2, 3):
+            ledger.charge("a", number)
+        with pytest.raises(BudgetExceeded, match="release 4"):
+            ledger.charge("a", 4)
+        assert ledger.entries()[0].charged == (1, 2, 3)
+
+
+def test_no_charge_without_a_reservation() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+        with pytest.raises(BudgetExceeded, match="'b'"):
+            ledger.charge("b", 1)
+
+
+def test_a_release_is_charged_once_also_after_a_restart(file: Path) -> None:
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+        ledger.charge("a", 1)
+    with Ledger(file) as ledger:
+        with pytest.raises(BudgetExceeded, match="release 1"):
+            ledger.charge("a", 1)
+        ledger.charge("a", 2)
+        assert ledger.entries()[0].charged == (1, 2)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.0, True, "1"])
+def test_release_numbers_are_whole_and_start_at_one(number: int) -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+        with pytest.raises(InputError):
+            ledger.charge("a", number)
+        assert ledger.entries()[0].charged == ()
+
+
+def test_charges_are_on_disk_before_the_call_returns(file: Path) -> None:
+    # The child dies without closing anything, right after its charge.
+    child(
+        "ledger.reserve('a', epsilon=0.6, delta=0.0, releases=2, mechanism='m', unit='user',"
+        " adjacency='z', event='e')\n"
+        "ledger.charge('a', 1)\n"
+        "os._exit(3)\n",
+        file,
+        cap=1.0,
+        expect=3,
+    )
+    with Ledger(file) as ledger:
+        assert ledger.entries()[0].charged == (1,)
+        assert ledger.spent() == (0.6, 0.0)
+
+
+# --- cancelling -------------------------------------------------
+
+
+def test_a_reservation_without_a_charge_is_given_back_and_can_be_taken_again() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+        assert ledger.cancel("a")
+        assert ledger.spent() == (0.0, 0.0)
+        reserve(ledger, "a", 1.0)
+
+
+def test_after_one_charge_the_whole_reservation_stays() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 0.8, releases=4)
+        ledger.charge("a", 1)
+        assert not ledger.cancel("a")
+        assert ledger.spent()[0] == 0.8
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, "b", 0.3)
+
+
+def test_cancelling_an_unknown_run_changes_nothing() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 0.8)
+        assert not ledger.cancel("b")
+        assert ledger.spent()[0] == 0.8
+
+
+# --- the cap -------------------------------------------------
+
+
+def test_the_file_keeps_its_cap(file: Path) -> None:
+    with pytest.raises(InputError, match="needs a cap"):
+        Ledger(file)
+    assert not file.exists()
+    Ledger(file, 0.1).close()
+    with Ledger(file) as ledger:
+        assert ledger.cap == 0.1
+    with Ledger(file, 0.1) as ledger:
+        assert ledger.cap == 0.1
+    with pytest.raises(InputError) as error:
+        Ledger(file, 0.2)
+    assert "0.1" in one_line(error)
+    assert "0.2" in str(error.value)
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, math.nan, math.inf, "two"])
+def test_a_cap_is_a_finite_positive_number(cap: float, file: Path) -> None:
+    with pytest.raises(InputError) as error:
+        Ledger(file, cap)
+    one_line(error)
+    assert not file.exists()
+
+
+def test_a_ledger_in_memory_needs_a_cap_and_ends_with_its_object() -> None:
+    with pytest.raises(InputError, match="needs a cap"):
+        Ledger(None)
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+    with Ledger(None, 1.0) as ledger:
+        assert ledger.entries() == ()
+
+
+# --- files that are no ledgers -------------------------------------------------
+
+
+def refused(path: Path, cap: float | None = 1.0) -> str:
+    with pytest.raises(InputError) as error:
+        Ledger(path, cap)
+    assert not isinstance(error.value, BudgetExceeded)
+    message = one_line(error)
+    assert str(path) in message
+    return message
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    assert "directory" in refused(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "nowhere" / "budget.ledger")
+    (tmp_path / "file").write_text("x")
+    refused(tmp_path / "file" / "budget.ledger")
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(file: Path) -> None:
+    file.write_bytes(b"epsilon = 1\n" * 100)
+    refused(file)
+    assert file.read_bytes() == b"epsilon = 1\n" * 100
+
+
+def test_an_empty_file_is_a_new_ledger(file: Path) -> None:
+    file.touch()
+    assert "needs a cap" in refused(file, None)
+    with Ledger(file, 1.0) as ledger:
+        assert ledger.entries() == ()
+
+
+def test_another_database_is_refused_and_left_alone(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("CREATE TABLE runs (name TEXT)")
+    before = file.read_bytes()
+    assert "not a privacy ledger" in refused(file)
+    assert file.read_bytes() == before
+
+
+def damage(file: Path, *statements: str) -> None:
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", 0.5)
+        ledger.charge("a", 1)
+    with closing(sqlite3.connect(file)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def test_a_later_version_is_refused(file: Path) -> None:
+    damage(file, "PRAGMA user_version = 2")
+    assert "version 2" in refused(file, None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE charges",
+        "ALTER TABLE runs DROP COLUMN delta",
+        "DELETE FROM cap",
+        "UPDATE cap SET epsilon = -1",
+        "UPDATE cap SET epsilon = 9e999",
+        "UPDATE cap SET epsilon = 'all'",
+        "UPDATE runs SET epsilon = -5",
+        "UPDATE runs SET epsilon = 'none'",
+        "UPDATE runs SET delta = 2",
+        "UPDATE runs SET releases = 'many'",
+        "DELETE FROM runs",
+    ],
+)
+def test_a_damaged_ledger_is_refused(file: Path, statement: str) -> None:
+    damage(file, statement)
+    refused(file, None)
+
+
+@pytest.mark.parametrize("keep", [100, 5000])
+def test_a_truncated_ledger_is_refused(file: Path, keep: int) -> None:
+    damage(file)
+    file.write_bytes(file.read_bytes()[:keep])
+    refused(file, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX users")
+def test_a_file_that_cannot_be_written_is_refused_when_opened(file: Path) -> None:
+    Ledger(file, 1.0).close()
+    file.chmod(0o444)
+    root = os.geteuid() == 0  # writes anywhere: let SQLite open it as others would
+    database = f"file:{file}?mode=ro" if root else str(file)
+    real = sqlite3.connect
+    with pytest.MonkeyPatch.context() as patch:
+        if root:
+            patch.setattr(
+                module.sqlite3, "connect", lambda _, **options: real(database, uri=True, **options)
+            )
+        assert "readonly" in refused(file, None)
+
+
+def test_a_charge_that_cannot_be_written_is_refused(file: Path) -> None:
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+        ledger._db.execute("PRAGMA query_only = ON")  # what a full or read-only disk answers
+        with pytest.raises(InputError) as error:
+            ledger.charge("a", 1)
+        one_line(error)
+        ledger._db.execute("PRAGMA query_only = OFF")
+        assert ledger.entries()[0].charged == ()
+
+
+def test_a_closed_ledger_refuses(file: Path) -> None:
+    with Ledger(file, 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+    ledger.close()  # twice is no error
+    with pytest.raises(InputError) as error:
+        ledger.charge("a", 1)
+    one_line(error)
+
+
+def test_a_name_that_looks_like_memory_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Ledger(":memory:", 1.0) as ledger:
+        reserve(ledger, "a", 1.0)
+    with Ledger(tmp_path / ":memory:") as ledger:
+        assert ledger.spent()[0] == 1.0
+
+
+# --- at the same time -------------------------------------------------
+
+
+def start(body: str, file: Path, cap: float) -> subprocess.Popen[str]:
+    head = (
+        "import os, sys\n"
+        "from fedcal.errors import BudgetExceeded\n"
+        "from fedcal.privacy.ledger import Ledger\n"
+        "file, cap = sys.argv[1], float(sys.argv[2])\n"
+        "ledger = Ledger(file, cap)\n"
+    )
+    root = str(Path(fedcal.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-c", head + body, str(file), repr(cap)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+
+
+def child(body: str, file: Path, cap: float, expect: int) -> None:
+    process = start(body, file, cap)
+    _, errors = process.communicate()
+    assert process.returncode == expect, errors
+
+
+RACE = """
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    ledger.reserve(f"run {os.getpid()}", epsilon=0.6, delta=1e-5, releases=1, mechanism="m",
+                   unit="user", adjacency="z", event="e")
+    print("granted")
+except BudgetExceeded:
+    print("refused")
+ledger.close()
+"""
+
+
+def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file: Path) -> None:
+    racers = [start(RACE, file, 1.0) for _ in range(2)]  # they race to make the file, too
+    answers = []
+    try:
+        for racer in racers:
+            assert racer.stdout is not None
+            assert racer.stdout.readline() == "open\n"
+        # Both are sent off while the file is locked, so both wait at the same door.
+        with Ledger(file, 1.0) as gate, gate._transaction():
+            for racer in racers:
+                assert racer.stdin is not None
+                racer.stdin.write("go\n")
+                racer.stdin.flush()
+    finally:
+        for racer in racers:
+            output, errors = racer.communicate()
+            answers.append(output.strip() or errors)
+    assert sorted(answers) == ["granted", "refused"]
+    with Ledger(file) as ledger:
+        assert ledger.spent()[0] == 0.6
+
+
+def test_a_ledger_in_use_for_too_long_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(file, 1.0) as busy, busy._transaction():
+        monkeypatch.setattr(module, "_BUSY_SECONDS", 0.0)
+        assert "locked" in refused(file)
+
+
+def test_threads_share_one_ledger() -> None:
+    granted: list[str] = []
+    with Ledger(None, 1.0) as ledger:
+
+        def ask(run: str) -> None:
+            try:
+                reserve(ledger, run, 0.1)
+                granted.append(run)
+            except BudgetExceeded:
+                pass
+
+        threads = [threading.Thread(target=ask, args=(f"run {i}",)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(granted) == 10
+        assert {entry.run for entry in ledger.entries()} == set(granted)
+
+
+def test_a_failure_within_a_transaction_leaves_no_trace(file: Path) -> None:
+    with Ledger(file, 1.0) as ledger:
+        with pytest.raises(RuntimeError), ledger._transaction():  # noqa: PT012
+            ledger._db.execute("INSERT INTO cap VALUES (9.0)")
+            raise RuntimeError
+        reserve(ledger, "a", 1.0)  # and no lock
+    with Ledger(file) as ledger:
+        assert ledger.cap == 1.0

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedcal.errors import ContributionRefused, InputError
+from fedcal.secure_aggregation import Ring
+
+GRID = 2.0**-24
+
+
+def signed(encoded: np.ndarray) -> list[int]:
+    return [int(v) for v in encoded.view(np.int64).ravel()]
+
+
+def exact(x: float, grid: float) -> int:
+    """Truncation toward zero in rational arithmetic."""
+    return math.trunc(Fraction(x) / Fraction(grid))
+
+
+# No deadline: no test depends on the clock. Derandomized: a run repeats.
+steady = settings(deadline=None, derandomize=True)
+grids = st.integers(-80, 80).map(lambda e: 2.0**e)
+
+
+@steady
+@given(
+    x=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=8),
+    grid=grids,
+    clients=st.integers(1, 2**40),
+    headroom=st.integers(0, 2**40),
+)
+def test_encode_is_exact_truncation_or_refuses(
+    x: list[float], grid: float, clients: int, headroom: int
+) -> None:
+    ring = Ring(clients, grid, headroom)
+    want = [exact(v, grid) for v in x]
+    if all(abs(v) <= ring.limit for v in want):
+        assert signed(ring.encode(np.array(x))) == want
+    else:
+        with pytest.raises(ContributionRefused):
+            ring.encode(np.array(x))
+
+
+@steady
+@given(
+    integers=hnp.arrays(np.int64, (5, 3), elements=st.integers(-(2**50), 2**50)),
+    fractions=hnp.arrays(np.float64, (5, 3), elements=st.floats(0, 0.99)),
+)
+def test_sum_is_that_of_python_integers(integers: np.ndarray, fractions: np.ndarray) -> None:
+    ring = Ring(5, GRID)
+    x = (integers + np.sign(integers) * fractions) * GRID
+    encoded = ring.encode(x)
+    want = [sum(exact(float(v), GRID) for v in column) for column in x.T]
+    total = np.zeros(3, np.uint64)
+    for row in encoded:
+        total = ring.add(total, row)
+    assert signed(total) == want
+    assert signed(encoded.sum(axis=0, dtype=np.uint64)) == want
+    assert ring.decode(total).tolist() == [v * GRID for v in want]
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3, 7, 100, 10_000, 2**63 - 1])
+@pytest.mark.parametrize("headroom", [0, 1, 2**20])
+def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients: int, headroom: int) -> None:
+    if clients + headroom > 2**63 - 1:
+        with pytest.raises(InputError, match="leave no room"):
+            Ring(clients, 1.0, headroom)
+        return
+    ring = Ring(clients, 1.0, headroom)
+    assert ring.limit == (2**63 - 1 - headroom) // clients
+    assert clients * ring.limit + headroom <= 2**63 - 1
+    assert clients * (ring.limit + 1) + headroom > 2**63 - 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sum_at_the_limit_keeps_its_sign(sign: int) -> None:
+    ring = Ring(4, 1.0, headroom=3)
+    assert ring.limit == 2**61 - 1
+    at_limit = math.nextafter(2.0**61, 0.0)  # the largest float that is allowed
+    rows = ring.encode(np.full((4, 2), sign * at_limit))
+    total = ring.add(rows.sum(axis=0, dtype=np.uint64), np.full(2, sign * 3))
+    assert signed(total) == [sign * (4 * int(at_limit) + 3)] * 2
+    worst = np.full((4, 1), sign * ring.limit).view(np.uint64)
+    assert signed(ring.add(worst.sum(axis=0, dtype=np.uint64), np.array([sign * 3]))) == [
+        sign * (2**63 - 1)
+    ]
+
+
+@pytest.mark.parametrize("grid", [GRID, 1.0, 2.0**30])
+@pytest.mark.parametrize(("clients", "headroom"), [(1, 0), (2, 0), (3, 5), (100, 0), (1000, 2**40)])
+def test_neighbours_of_the_bound(grid: float, clients: int, headroom: int) -> None:
+    ring = Ring(clients, grid, headroom)
+    # The floats next to limit * grid on both sides, decided in exact arithmetic.
+    v = float(ring.limit) * grid
+    candidates = [v]
+    for _ in range(3):
+        candidates += [math.nextafter(candidates[-1], math.inf)]
+        candidates = [math.nextafter(candidates[0], 0.0), *candidates]
+    outcomes = set()
+    for candidate in candidates:
+        for x in (candidate, -candidate):
+            fits = abs(exact(x, grid)) <= ring.limit
+            outcomes.add(fits)
+            if fits:
+                assert signed(ring.encode(np.array([0.0, x]))) == [0, exact(x, grid)]
+            else:
+                with pytest.raises(ContributionRefused):
+                    ring.encode(np.array([0.0, x]))
+    assert outcomes == {True, False}
+
+
+def test_a_fraction_above_the_limit_is_cut_and_a_whole_step_is_refused() -> None:
+    ring = Ring(2**60, 1.0)  # limit 7
+    assert ring.limit == 7
+    assert signed(ring.encode(np.array([7.999, -7.999, math.nextafter(8.0, 0.0)]))) == [7, -7, 7]
+    for x in (8.0, -8.0):
+        with pytest.raises(ContributionRefused):
+            ring.encode(np.array([x]))
+
+
+def test_truncates_toward_zero_so_no_norm_grows() -> None:
+    x = np.random.default_rng(5).normal(size=(50, 40))
+    ring = Ring(50, 2.0**-6)
+    back = ring.decode(ring.encode(x))
+    assert (np.abs(back) <= np.abs(x)).all()
+    assert (np.abs(x) - np.abs(back) < ring.grid).all()
+    assert (back * x >= 0).all()
+    assert (np.abs(back) < np.abs(x)).any()
+
+
+def test_tiny_values_and_signed_zero() -> None:
+    x = np.array([0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, -(2.0**-1022), 2.0**-25, -(2.0**-25)])
+    for grid in (2.0**-960, GRID, 1.0, 2.0**960):
+        assert signed(Ring(1, grid).encode(x[:6])) == [0] * 6
+    assert signed(Ring(1, GRID).encode(x)) == [0] * 8
+    assert not np.signbit(Ring(1, GRID).decode(Ring(1, GRID).encode(x))).any()
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, 1e308, -1e308, 2.0**63, 2.0**39])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_refusal_is_one_line_with_place_and_range(bad: float, dtype: type) -> None:
+    if dtype is np.float32 and 1e300 < abs(bad) < math.inf:
+        bad = math.copysign(3e38, bad)
+    x = np.zeros((3, 4), dtype)
+    x[1, 2] = bad
+    with pytest.raises(ContributionRefused) as caught:
+        Ring(1, GRID).encode(x)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "(1, 2)" in message
+    assert "5.49756e+11" in message  # limit * grid = 2**39, in the contribution's unit
+    assert str(2**63 - 1) in message
+    if math.isfinite(bad) and abs(bad) != 2.0**39:
+        assert repr(bad) not in message
+
+
+def test_nan_is_found_beside_infinities_and_in_strided_arrays() -> None:
+    x = np.zeros((4, 6))
+    x[0, 0], x[3, 4] = math.inf, math.nan
+    with pytest.raises(ContributionRefused, match=r"\(3, 4\) is not a number"):
+        Ring(1, GRID).encode(x)
+    with pytest.raises(ContributionRefused, match=r"\(4, 3\) is not a number"):
+        Ring(1, GRID).encode(x.T)
+
+
+def test_shapes_and_layouts() -> None:
+    ring = Ring(3, GRID)
+    for shape in [(), (0,), (0, 5), (1,), (2, 3, 4)]:
+        encoded = ring.encode(np.full(shape, 1.5))
+        assert encoded.shape == shape
+        assert encoded.dtype == np.uint64
+        assert ring.decode(encoded).shape == shape
+        assert ring.add(encoded, encoded).shape == shape
+        assert ring.decode(ring.add(encoded, encoded)).tolist() == np.full(shape, 3.0).tolist()
+    x = np.arange(12.0).reshape(3, 4)
+    assert (ring.decode(ring.encode(x.T)) == x.T).all()
+    assert (ring.decode(ring.encode(x[:, ::-2])) == x[:, ::-2]).all()
+    assert (ring.decode(ring.encode(x.astype(">f8"))) == x).all()
+    assert (ring.decode(ring.encode([1, 2, True])) == [1, 2, 1]).all()
+
+
+def test_encode_leaves_its_input_alone_and_repeats_for_blocks() -> None:
+    x = np.random.default_rng(1).normal(size=(7, 300))
+    before = x.copy()
+    ring = Ring(7, GRID)
+    whole = ring.encode(x)
+    assert (x == before).all()
+    assert not np.shares_memory(whole, x)
+    assert (np.stack([ring.encode(row) for row in x]) == whole).all()
+
+
+def test_integers_are_exact_or_refused() -> None:
+    ring = Ring(1, 1.0)
+    assert signed(ring.encode(np.array([2**53, -(2**53)]))) == [2**53, -(2**53)]
+    for big in (np.array([2**62]), np.array([2**64 - 1], np.uint64), np.array([-(2**63)])):
+        with pytest.raises(ContributionRefused, match="2\\*\\*53"):
+            ring.encode(big)
+
+
+@pytest.mark.parametrize("x", [np.array([1j]), np.array(["1"]), np.array([None])])
+def test_encode_refuses_other_dtypes(x: np.ndarray) -> None:
+    with pytest.raises(InputError, match="dtype"):
+        Ring(1, GRID).encode(x)
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="longdouble is float64 here")
+def test_encode_refuses_floats_that_float64_would_round() -> None:
+    with pytest.raises(InputError, match="dtype"):
+        Ring(1, GRID).encode(np.array([1.0], np.longdouble))
+
+
+def test_decode_reads_signed_integers() -> None:
+    ring = Ring(1, 0.5)
+    total = np.array([0, 1, 2**64 - 1, 2**63, 2**63 - 1], np.uint64)
+    assert ring.decode(total).tolist() == [0.0, 0.5, -0.5, -(2.0**62), 2.0**62]
+    assert np.isfinite(Ring(1, 2.0**960).decode(total)).all()
+    for wrong in (total.view(np.int64), total.astype(np.float64)):
+        with pytest.raises(InputError, match="uint64"):
+            ring.decode(wrong)
+
+
+def test_add_takes_signed_noise_and_never_broadcasts() -> None:
+    ring = Ring(1, 1.0)
+    total = np.array([0, 5, 2**64 - 1], np.uint64)
+    assert signed(ring.add(total, np.array([-1, -7, 3]))) == [-1, -2, 2]
+    assert total.tolist() == [0, 5, 2**64 - 1]
+    for wrong in (np.int64(1), np.array([1]), np.zeros((2, 3), np.int64)):
+        with pytest.raises(InputError, match="shape"):
+            ring.add(total, wrong)
+    for wrong in (np.zeros(3), np.zeros(3, np.int32), np.zeros(3, np.uint32)):
+        with pytest.raises(InputError, match="uint64"):
+            ring.add(total, wrong)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [0.0, -1.0, 3.0, 0.1, math.nan, math.inf, 5e-324, 2.0**-961, 2.0**961, "fine", None, 1.0 + 1j],
+)
+def test_grid_must_be_a_power_of_two(grid: object) -> None:
+    with pytest.raises(InputError, match=r"^ring: grid is .* powers of two"):
+        Ring(1, grid)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("exponent", [-960, -24, -1, 0, 1, 960])
+def test_powers_of_two_are_grids(exponent: int) -> None:
+    ring = Ring(1, 2.0**exponent)
+    assert signed(ring.encode(np.array([3 * 2.0**exponent, -2.5 * 2.0**exponent]))) == [3, -2]
+
+
+@pytest.mark.parametrize(
+    ("clients", "headroom"), [(0, 0), (-1, 0), (1.5, 0), (1, -1), (1, 0.5), (1, 2**63 - 1)]
+)
+def test_clients_and_headroom_are_validated(clients: int, headroom: int) -> None:
+    with pytest.raises(InputError, match=r"^ring: .*(allowed|at most)"):
+        Ring(clients, 1.0, headroom)
+
+
+def test_numpy_integers_do_not_overflow_the_limit() -> None:
+    ring = Ring(np.int64(1), np.float32(0.5), np.int32(0))  # type: ignore[arg-type]
+    assert ring.limit == 2**63 - 1
+    assert ring == Ring(1, 0.5)
+    assert type(ring.limit) is int
+    with pytest.raises(ContributionRefused):
+        ring.encode(np.array([2.0**62]))
+
+
+@steady
+@given(x=hnp.arrays(np.float64, (4, 5), elements=st.floats(-1e6, 1e6)), seed=st.integers(0, 9))
+def test_order_of_clients_changes_no_bit(x: np.ndarray, seed: int) -> None:
+    ring = Ring(4, GRID)
+    order = np.random.default_rng(seed).permutation(4)
+    forward = ring.encode(x).sum(axis=0, dtype=np.uint64)
+    assert (ring.encode(x[order]).sum(axis=0, dtype=np.uint64) == forward).all()

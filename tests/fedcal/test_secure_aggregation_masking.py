@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, norm
+
+import fedcal.secure_aggregation as package
+from fedcal.errors import InputError, RoundFailed
+from fedcal.secure_aggregation import (
+    COMPLETE_UP_TO,
+    SPARSE_DEGREE,
+    mask,
+    masks,
+    neighbours,
+    owed,
+    pair_seed,
+    reveal,
+    stream,
+    unmask,
+)
+
+RUN, ROUND = 11, 3
+
+
+def cohort_of(n: int, seed: int = 0) -> list[int]:
+    """Different ids, unordered: negative, small, and up to Flower's 64-bit node ids."""
+    rng = np.random.default_rng([n, seed])
+    ids = {int(v) for v in rng.integers(-(2**63), 2**63 - 1, size=n)}
+    ids |= {2**64 - 1, 0, -5}
+    chosen = sorted(ids, key=lambda v: hashlib.sha256(str(v).encode()).digest())[:n]
+    assert len(chosen) == n
+    return chosen
+
+
+def vectors(n: int, length: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 2**64, (n, length), dtype=np.uint64)
+
+
+def total(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows.sum(axis=0, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 128, 129, 500])
+def test_masks_cancel_in_any_order_and_blocks(n: int) -> None:
+    cohort, x = cohort_of(n), vectors(n, 5)
+    plain = total(x)
+    whole = masks(cohort, cohort, RUN, ROUND, 5)
+    assert whole.shape == (n, 5)
+    assert whole.dtype == np.uint64
+    assert (total(x + whole) == plain).all()
+
+    order = np.random.default_rng(1).permutation(n)
+    shuffled = [cohort[k] for k in order]
+    blocks = [shuffled[k : k + 50] for k in range(0, n, 50)]
+    pieces = np.concatenate([masks(block, shuffled, RUN, ROUND, 5) for block in blocks])
+    assert (pieces == whole[order]).all()
+
+    if n > 1:
+        assert (whole != 0).any(axis=1).all()
+        assert (total((x + whole)[1:]) != total(x[1:])).any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 140])
+def test_a_mask_is_the_signed_sum_of_the_neighbours_streams(n: int) -> None:
+    cohort = cohort_of(n)
+    ids, graph = sorted(cohort), neighbours(cohort, RUN, ROUND)
+    for k in {0, n // 2, n - 1}:
+        want = [0] * 4
+        for position in graph[k]:
+            other = ids[position]
+            words = stream(pair_seed(RUN, ids[k], other, ROUND), 4)
+            sign = 1 if ids[k] < other else -1
+            want = [(a + sign * int(b)) % 2**64 for a, b in zip(want, words, strict=True)]
+        assert mask(ids[k], cohort, RUN, ROUND, 4).tolist() == want
+
+
+def test_a_cohort_of_one_has_a_zero_mask() -> None:
+    assert mask(77, [77], RUN, ROUND, 6).tolist() == [0] * 6
+    assert neighbours([77], RUN, ROUND).shape == (1, 0)
+
+
+def test_empty_cohort_block_and_length() -> None:
+    assert neighbours([], RUN, ROUND).shape == (0, 0)
+    assert masks([], [], RUN, ROUND, 3).shape == (0, 3)
+    assert masks([], [1, 2], RUN, ROUND, 3).shape == (0, 3)
+    assert masks([2, 1], [1, 2], RUN, ROUND, 0).shape == (2, 0)
+    assert owed([], [1, 2], RUN, ROUND) == {}
+
+
+def test_pair_seed_is_symmetric_and_separates_its_inputs() -> None:
+    assert pair_seed(5, -3, 9, 1) == pair_seed(5, 9, -3, 1)
+    ids = [-(2**127), -256, -1, 0, 1, 255, 256, 2**63, 2**64 - 1, 2**127 - 1]
+    seeds = [
+        pair_seed(run, i, j, number)
+        for run in (-1, 0, 1, 256, 2**255 - 1)
+        for number in (0, 1, 256, 2**64 - 1)
+        for i, j in itertools.combinations(ids, 2)
+    ]
+    assert all(len(seed) == 32 for seed in seeds)
+    assert len(set(seeds)) == len(seeds) == 5 * 4 * 45
+
+
+def test_pair_seed_encoding_is_the_written_one() -> None:
+    encoded = b"fedcal/masking/1/pair\0" + (7).to_bytes(32, "little") + (2).to_bytes(8, "little")
+    encoded += (-1).to_bytes(16, "little", signed=True) + (4).to_bytes(16, "little")
+    assert pair_seed(7, 4, -1, 2) == hashlib.sha256(encoded).digest()
+    assert pair_seed(7, np.int64(4), np.int32(-1), 2) == pair_seed(7, 4, -1, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, 1, 1, 0), "itself"),
+        ((0, 1, 2**127, 0), "client id"),
+        ((0, -(2**127) - 1, 1, 0), "client id"),
+        ((2**255, 1, 2, 0), "run seed"),
+        ((0, 1, 2, -1), "round"),
+        ((0, 1, 2, 2**64), "round"),
+        ((0.5, 1, 2, 0), "run seed"),
+        ((0, 1, 2.5, 0), "client id"),
+    ],
+)
+def test_pair_seed_refuses(arguments: tuple[int, int, int, int], name: str) -> None:
+    with pytest.raises(InputError, match=name) as caught:
+        pair_seed(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_stream_is_chacha20() -> None:
+    # RFC 8439, appendix A.1, test vector 1: key, nonce and counter zero.
+    start = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    words = stream(bytes(32), 4)
+    assert words.dtype == np.uint64
+    assert words.tolist() == [int.from_bytes(start[k : k + 8], "little") for k in (0, 8, 16, 24)]
+    # Test vector 2 is the next block (counter 1).
+    following = int.from_bytes(bytes.fromhex("9f07e7be5551387a"), "little")
+    assert stream(bytes(32), 9)[8] == following
+
+
+def test_stream_lengths_are_prefixes_and_seeds_are_checked() -> None:
+    seed = bytes(range(32))
+    longest = stream(seed, 100)
+    for length in (0, 1, 7, 8, 9, 99):
+        assert (stream(seed, length) == longest[:length]).all()
+        assert stream(seed, length).shape == (length,)
+    for wrong in (bytes(31), bytes(33), b"", "0" * 32):
+        with pytest.raises(InputError, match="32 bytes"):
+            stream(wrong, 1)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="length is -1"):
+        stream(seed, -1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 65, COMPLETE_UP_TO, COMPLETE_UP_TO + 1, 200, 1000])
+def test_graph_is_regular_symmetric_connected(n: int) -> None:
+    cohort = cohort_of(n)
+    graph = neighbours(cohort, RUN, ROUND)
+    degree = n - 1 if n <= COMPLETE_UP_TO else SPARSE_DEGREE
+    assert graph.shape == (n, degree)
+    adjacent = np.zeros((n, n), bool)
+    adjacent[np.arange(n)[:, None], graph] = True
+    assert (adjacent.sum(axis=1) == degree).all()  # no neighbour twice
+    assert (adjacent == adjacent.T).all()
+    assert not adjacent.diagonal().any()
+    assert (np.diff(graph, axis=1) > 0).all()
+    reached = np.arange(n) == 0
+    for _ in range(n):
+        reached = reached | adjacent[reached].any(axis=0)
+    assert reached.all()
+
+
+def test_sparse_graph_survives_losses() -> None:
+    # Half of 600 clients lost at random: what is left is connected.
+    n = 600
+    cohort = cohort_of(n)
+    graph = neighbours(cohort, RUN, ROUND)
+    alive = np.random.default_rng(4).random(n) < 0.5
+    reached = np.arange(n) == np.flatnonzero(alive)[0]
+    for _ in range(n):
+        near = np.zeros(n, bool)
+        near[graph[reached].ravel()] = True
+        reached = reached | (near & alive)
+    assert (reached == alive).all()
+
+
+def test_graph_depends_on_the_set_the_run_and_the_round_alone() -> None:
+    cohort = cohort_of(200)
+    graph = neighbours(cohort, RUN, ROUND)
+    assert (neighbours(sorted(cohort), RUN, ROUND) == graph).all()
+    assert (neighbours(set(cohort), RUN, ROUND) == graph).all()
+    assert (neighbours(np.array(sorted(range(200))), RUN, ROUND) == graph).all()  # type: ignore[arg-type]
+    assert (neighbours(cohort, RUN, ROUND + 1) != graph).any()
+    assert (neighbours(cohort, RUN + 1, ROUND) != graph).any()
+
+
+def test_rounds_and_run_seeds_give_other_masks() -> None:
+    cohort = cohort_of(5)
+    versions = [
+        masks(cohort, cohort, run, number, 3) for run, number in [(1, 1), (1, 2), (2, 1), (2, 2)]
+    ]
+    for a, b in itertools.combinations(versions, 2):
+        assert (a != b).all()
+    assert (masks(cohort, cohort, 1, 1, 3) == versions[0]).all()
+
+
+def test_masks_are_frozen() -> None:
+    # A change here breaks the repetition of earlier runs.
+    words = masks(range(200), range(200), 1, 2, 3)
+    digest = hashlib.sha256(words.astype("<u8").tobytes()).hexdigest()
+    assert digest == "bc861a4d329f6294df12bb675dd5f2651e30d362815244ea7f36dfeae27fa7ef"
+
+
+def test_a_masked_constant_looks_uniform() -> None:
+    cohort = cohort_of(4)
+    length = 20_000
+    plain = np.full(length, 12345, np.uint64)
+    masked = plain + mask(cohort[0], cohort, RUN, ROUND, length)
+    # Bits: 64 counts, each Binomial(length, 1/2); bounds hold together except with 1e-6.
+    bits = np.unpackbits(masked.view(np.uint8)).reshape(length, 64).sum(axis=0)
+    z = (bits - length / 2) / np.sqrt(length / 4)
+    assert np.abs(z).max() < norm.isf(1e-6 / 128)
+    # Bytes: chi-square with 255 degrees of freedom, rejected at 1e-6 on either side.
+    for constant, accepted in ((masked, True), (plain, False)):
+        counts = np.bincount(constant.view(np.uint8), minlength=256)
+        expected = 8 * length / 256
+        statistic = float(((counts - expected) ** 2 / expected).sum())
+        assert (chi2.ppf(1e-6, 255) < statistic < chi2.isf(1e-6, 255)) == accepted
+
+
+def test_masks_of_two_clients_are_uncorrelated() -> None:
+    cohort = cohort_of(3)
+    a, b, _ = masks(cohort, cohort, RUN, ROUND, 20_000).view(np.int64) / 2.0**63
+    assert abs(float(np.corrcoef(a, b)[0, 1])) < 6 / np.sqrt(20_000)
+    two = masks([4, 9], [4, 9], RUN, ROUND, 100)  # while a pair alone cancels
+    assert not (two[0] + two[1]).any()
+
+
+def close(
+    cohort: list[int], lost: list[int], x: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Survivors' masked sum, the same unmasked, and their plain sum."""
+    alive = np.array([client not in lost for client in cohort])
+    masked = total((x + masks(cohort, cohort, RUN, ROUND, length))[alive])
+    survivors = [client for client in cohort if client not in lost]
+    answers = {s: reveal(s, lost, cohort, RUN, ROUND) for s in survivors}
+    asked = {s: answers[s] for s in owed(lost, cohort, RUN, ROUND)}
+    assert all(not seeds for s, seeds in answers.items() if s not in asked)
+    out = unmask(masked, asked, length, expected=owed(lost, cohort, RUN, ROUND))
+    assert (unmask(masked, answers, length) == out).all()
+    return masked, out, total(x[alive])
+
+
+@pytest.mark.parametrize(
+    ("n", "dropped"),
+    [(2, 1), (3, 0), (3, 1), (3, 2), (20, 7), (128, 127), (129, 1), (129, 128), (300, 40)],
+)
+def test_dropouts(n: int, dropped: int) -> None:
+    cohort, x = cohort_of(n), vectors(n, 4)
+    lost = [cohort[k] for k in np.random.default_rng(n).permutation(n)[:dropped]]
+    masked, out, plain = close(cohort, lost, x, 4)
+    assert (out == plain).all()
+    assert (masked != plain).any() == (dropped > 0)
+
+
+def test_every_dropout_pattern_of_four() -> None:
+    cohort, x = cohort_of(4), vectors(4, 2)
+    for size in range(4):
+        for lost in itertools.combinations(cohort, size):
+            _, out, plain = close(cohort, list(lost), x, 2)
+            assert (out == plain).all()
+
+
+def test_reveal_gives_only_this_rounds_seeds_of_dropped_neighbours() -> None:
+    cohort = cohort_of(200)
+    ids, graph = sorted(cohort), neighbours(cohort, RUN, ROUND)
+    near = {ids[k] for k in graph[0]}
+    far = [client for client in ids[1:] if client not in near][:3]
+    lost = [*sorted(near)[:2], *far]
+    answer = reveal(ids[0], lost, cohort, RUN, ROUND)
+    assert answer == {d: pair_seed(RUN, ids[0], d, ROUND) for d in sorted(near)[:2]}
+    assert owed(lost, cohort, RUN, ROUND)[ids[0]] == tuple(sorted(near)[:2])
+    other = reveal(ids[0], ids[1:], cohort, RUN, ROUND + 1)
+    assert not set(other.values()) & set(answer.values())
+
+
+def test_a_missing_or_extra_seed_fails_the_round() -> None:
+    cohort, x = cohort_of(5), vectors(5, 3)
+    lost = cohort[:2]
+    masked = total((x + masks(cohort, cohort, RUN, ROUND, 3))[2:])
+    answers = {s: reveal(s, lost, cohort, RUN, ROUND) for s in cohort[2:]}
+    expected = owed(lost, cohort, RUN, ROUND)
+    assert (unmask(masked, answers, 3, expected) == total(x[2:])).all()
+    silent = {s: answers[s] for s in cohort[3:]}
+    with pytest.raises(RoundFailed, match=r"2 of 6 .* missing and 0 were") as caught:
+        unmask(masked, silent, 3, expected)
+    assert "\n" not in str(caught.value)
+    assert (unmask(masked, silent, 3) != total(x[2:])).all()  # why `expected` exists
+    with pytest.raises(RoundFailed, match=r"0 of 3 .* missing and 3 were"):
+        unmask(masked, answers, 3, owed(lost[:1], [c for c in cohort if c != lost[1]], RUN, ROUND))
+
+
+def test_unmask_checks_its_input_and_leaves_it_alone() -> None:
+    given = np.arange(3, dtype=np.uint64)
+    out = unmask(given, {1: {2: bytes(32)}}, 3)
+    assert given.tolist() == [0, 1, 2]
+    assert not np.shares_memory(out, given)
+    assert (unmask(given, {}, 3) == given).all()
+    for wrong in (given.astype(np.int64), given[:2], given.reshape(1, 3)):
+        with pytest.raises(InputError, match="expected uint64"):
+            unmask(wrong, {}, 3)
+    with pytest.raises(InputError, match="32 bytes"):
+        unmask(given, {1: {2: b"short"}}, 3)
+    with pytest.raises(InputError, match="client 2 is both"):
+        unmask(given, {1: {2: bytes(32)}, 2: {3: bytes(32)}}, 3)
+
+
+def test_membership_is_checked() -> None:
+    with pytest.raises(InputError, match="client 9 is not in the cohort of 2"):
+        mask(9, [1, 2], RUN, ROUND, 1)
+    with pytest.raises(InputError, match="client 9 is not in"):
+        reveal(9, [1], [1, 2], RUN, ROUND)
+    with pytest.raises(InputError, match="client 9 is not in"):
+        reveal(1, [9], [1, 2], RUN, ROUND)
+    with pytest.raises(InputError, match="client 9 is not in"):
+        owed([9], [1, 2], RUN, ROUND)
+    with pytest.raises(InputError, match="both survivor and dropped"):
+        reveal(1, [1, 2], [1, 2], RUN, ROUND)
+    with pytest.raises(InputError, match="twice in the cohort"):
+        neighbours([1, 2, 1], RUN, ROUND)
+    with pytest.raises(InputError, match="twice in the block"):
+        masks([1, 1], [1, 2], RUN, ROUND, 1)
+    with pytest.raises(InputError, match="not an integer"):
+        neighbours([1, 2.5], RUN, ROUND)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="length is -1"):
+        mask(1, [1], RUN, ROUND, -1)
+
+
+def test_all_is_what_is_exported() -> None:
+    names = {
+        name
+        for name, value in vars(package).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+    assert sorted(names) == sorted(package.__all__)
