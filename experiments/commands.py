@@ -175,10 +175,13 @@ def run_datasets(*, quiet: bool, as_json: bool) -> None:
         return
     if quiet:
         return
-    table = Table(title="Data sets that ship with fedcal", title_justify="left")
-    headings = [k for k in entries[0] if not isinstance(entries[0][k], (list, tuple, dict))]
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for entry in entries:
-        table.add_row(*(str(entry[k]) for k in headings))
-    Console().print(table)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("Data sets that ship with fedcal (--data NAME):")
+    for entry in datasets.catalogue():
+        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
+        clients = f", {entry.clients} natural clients" if entry.clients else ""
+        console.print(
+            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
+            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
+            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
+        )

@@ -46,7 +46,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 HEADINGS = (
     *("method", "epsilon", "accuracy %", "ECE %", "cwECE %", "NLL"),
-    *("delta", "noise std", "bytes up", "seconds"),
+    *("delta", "noise std", "bytes up / down", "seconds"),
 )
 
 
@@ -68,15 +68,15 @@ class Row:
             *(self._spread(metric) for metric in METRICS),
             "" if delta is None else f"{delta:g}",
             _noise(first),
-            f"{first.communication['bytes_up_per_client']:,}",
+            "{bytes_up_per_client:,} / {bytes_down_per_client:,}".format(**first.communication),
             f"{statistics.mean(r.seconds for r in self.results):.3f}",
         ]
 
     def _spread(self, metric: str) -> str:
         values = [r.after[metric] for r in self.results]
         mean = shown(metric, statistics.mean(values))
-        std = statistics.stdev(values) if len(values) > 1 else 0.0
-        return mean if std == 0 else f"{mean} ± {shown(metric, std)}"
+        std = shown(metric, statistics.stdev(values) if len(values) > 1 else 0.0)
+        return mean if float(std) == 0 else f"{mean} ± {std}"
 
     def to_json(self) -> dict[str, Any]:
         """The line as numbers: one result for each seed."""
@@ -114,6 +114,7 @@ def as_table(table_rows: Sequence[Row]) -> Table:
         f"{SEEDS} seeds, 10,000 test rows",
         title_justify="left",
         pad_edge=False,
+        padding=(0, 0),
     )
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             done.append(row)
             bar.update(task, advance=1, description=row.name)
     write(done, out)
-    console = Console(width=max(Console().width, 150))
+    console = Console(width=max(Console().width, 160))
     console.print(as_table(done))
     console.print(
         "Test metrics are exact and for the researcher's eyes; epsilon is user-level, zero-out, "

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BAR, GAP, LINE = "#0072B2", "#E69F00", "#000000"
-"""Okabe and Ito's palette: told apart also with any common colour blindness."""
+CORRECT, OVER, UNDER, LINE = "#0072B2", "#E69F00", "#CC79A7", "#000000"
+"""Okabe and Ito's palette: told apart also with any common colour blindness; hatched besides."""
+
+EDGE: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "align": "edge"}
 
 
 def reliability_figure(panels: Mapping[str, Reliability], title: str) -> Figure:
@@ -35,7 +37,7 @@ def reliability_figure(panels: Mapping[str, Reliability], title: str) -> Figure:
         _diagram(axes[0, column], heading, data, first=column == 0)
         _histogram(axes[1, column], data, first=column == 0)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -46,27 +48,20 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _diagram(axis: Axes, heading: str, data: Reliability, *, first: bool) -> None:
     bins = len(data.count)
-    left, width = np.arange(bins) / bins, 1.0 / bins
     there = data.count > 0
-    count = np.maximum(data.count, 1)
-    accuracy = np.where(there, data.sum_correct / count, 0.0)
-    confidence = np.where(there, data.sum_confidence / count, 0.0)
-    edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "align": "edge"}
-    axis.bar(left, accuracy, width, color=BAR, label="share correct", **edge)
-    axis.bar(
-        left[there],
-        (confidence - accuracy)[there],
-        width,
-        bottom=accuracy[there],
-        color=GAP,
-        alpha=0.75,
-        hatch="//",
-        label="gap to mean confidence",
-        **edge,
-    )
+    left, width = np.arange(bins)[there] / bins, 1.0 / bins
+    correct = data.sum_correct[there] / data.count[there]
+    confidence = data.sum_confidence[there] / data.count[there]
+    axis.bar(left, correct, width, color=CORRECT, label="share correct", **EDGE)
+    for label, colour, hatch, low, high in (
+        ("overconfident", OVER, "//", correct, confidence),
+        ("underconfident", UNDER, "\\\\", confidence, correct),
+    ):
+        gap = np.maximum(high - low, 0.0)
+        axis.bar(left, gap, width, low, color=colour, hatch=hatch, label=label, **EDGE)
     axis.plot([0, 1], [0, 1], color=LINE, linestyle="--", linewidth=1, label="perfect calibration")
-    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=heading)
-    axis.text(0.04, 0.94, f"ECE {100 * data.ece:.2f} %", transform=axis.transAxes, va="top")
+    axis.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1, title=heading)
+    axis.text(0.04, 0.95, f"ECE {100 * data.ece:.2f} %", transform=axis.transAxes, va="top")
     if first:
         axis.set_ylabel("share correct")
 
@@ -74,15 +69,7 @@ def _diagram(axis: Axes, heading: str, data: Reliability, *, first: bool) -> Non
 def _histogram(axis: Axes, data: Reliability, *, first: bool) -> None:
     bins = len(data.count)
     share = 100 * data.count / max(data.rows, 1)
-    axis.bar(
-        np.arange(bins) / bins,
-        share,
-        1.0 / bins,
-        align="edge",
-        color=BAR,
-        edgecolor="white",
-        linewidth=0.6,
-    )
-    axis.set(xlim=(0, 1), ylim=(0, 100), xlabel="confidence of the top label")
+    axis.bar(np.arange(bins) / bins, share, 1.0 / bins, color=CORRECT, **EDGE)
+    axis.set(xlim=(0, 1), ylim=(0, 100), box_aspect=1 / 3, xlabel="confidence of the top label")
     if first:
         axis.set_ylabel("% of rows")

@@ -5,9 +5,9 @@ Bins are equal in width and half open, [k/B, (k+1)/B), except the last one, whic
     bin(v) = min(floor(v * B), B - 1)
 
 A value on an edge belongs to the bin above it. The product is rounded once, to double, and that
-is the whole rule: a value a few ulp below k/B whose product rounds to k counts as on the edge,
-and the double nearest to k/B counts as on it wherever its product is k. There is no second
-comparison with edges made by linspace, which round elsewhere and would disagree.
+is the whole rule, also within an ulp of an edge: for B = 10 the double just below 0.9 is in bin
+9, for B = 100 the double 0.29 is in bin 28. For 15 bins and for powers of two, k/B itself is in
+bin k. There is no second comparison with edges made by linspace, which round elsewhere.
 
 Metrics, client histograms and calibrator tables all call this function, so a probability falls
 into the same bin wherever it is counted.

@@ -53,7 +53,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
 def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
     """Mean over classes j of the ECE of p_ij against 1{y_i = j}.
 
-    sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c); Kull et al. 2019, eq. (3).
+    sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c); Kull et al. 2019.
     """
     p, y = check_scored(probs, labels)
     cells = Cells(p.shape[1], bins)
@@ -221,9 +221,9 @@ def top_tables(seen: Seen, bins: int) -> tuple[Integers, Floats, Integers]:
     """Count, summed confidence and correct rows by the bin of the confidence, (bins,) each."""
     index = bin_index(seen.confidence, bins)
     return (
-        np.bincount(index, minlength=bins),
-        np.bincount(index, seen.confidence, bins),
-        np.bincount(index[seen.hit], minlength=bins),
+        np.bincount(index, minlength=bins).astype(np.int64, copy=False),
+        np.bincount(index, seen.confidence, bins).astype(np.float64, copy=False),
+        np.bincount(index[seen.hit], minlength=bins).astype(np.int64, copy=False),
     )
 
 
