@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> int:
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     warnings.showwarning = lambda message, *_: errors.print(f"fedcal: warning: {message}")
     warnings.simplefilter("always", UserWarning)
     try:
@@ -161,7 +161,8 @@ def _run(arguments: list[str] | None) -> int:
         errors.print(f"fedcal: error: {' '.join(str(e).split())}")
         return e.exit_code
     except click.ClickException as e:
-        errors.print(f"fedcal: error: {' '.join(e.format_message().split())}")
+        said = " ".join(e.format_message().split()) or "a command is missing"
+        errors.print(f"fedcal: error: {said}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):
         errors.print("fedcal: interrupted; nothing was written")

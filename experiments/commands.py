@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def progress_bar() -> Progress:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        disable=not sys.stderr.isatty(),  # otherwise it would leave a blank line
     )
 
 
@@ -78,7 +80,7 @@ def run_simulate(
 
 
 def _show(result: SimulationResult, out: Path | None) -> None:
-    console = Console()
+    console = Console(markup=False, emoji=False)  # paths may look like markup
     c, privacy = result.config, result.privacy
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
     table = Table(
@@ -134,7 +136,7 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
     if as_json:
         print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
     elif not quiet:
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
         console.print(f"{len(probs)} rows calibrated by {fitted.kind}, written to {out}")
         for name, values in metrics.items():
             console.print(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,35 +23,53 @@ def to_json(value: Any) -> str:
 
 
 def save_result(result: SimulationResult, out: Path) -> None:
-    """Write a run into the folder `out`, `result.json` last.
+    """Write a run into the folder `out`: all files, or what was there before.
 
-    Everything is written beside `out` first and then moved file by file, so a full disk or an
-    interrupt leaves what was there before.
+    Everything is written to a hidden folder in `out` first and then moved file by file, so a
+    full disk or an interrupt changes nothing. Who kills the process between two moves finds no
+    `result.json`: it goes first and comes last.
     """
-    draft = _draft_beside(out)
+    missing = [p for p in (out, *out.parents) if not p.exists()]
     try:
-        _write_all(result, draft)
-        out.mkdir(exist_ok=True)
-        for name in sorted(p.name for p in draft.iterdir() if p.name != "result.json"):
-            os.replace(draft / name, out / name)
-        os.replace(draft / "result.json", out / "result.json")
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".draft-", dir=out) as draft:
+            new, old = Path(draft, "new"), Path(draft, "old")
+            new.mkdir()
+            old.mkdir()
+            _write_all(result, new)
+            _swap(out, new, old)
     except OSError as e:
         raise InputError(f"cannot write results to {out}: {e.strerror}") from None
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # only if nothing was written
+
+
+def _swap(out: Path, new: Path, old: Path) -> None:
+    """Move the files of `new` into `out`, those they replace into `old`; undone on an error."""
+    names = sorted((p.name for p in new.iterdir()), key=lambda name: name == "result.json")
+    there = [name for name in reversed(names) if (out / name).exists()]
+    moves = [(out / n, old / n) for n in there] + [(new / n, out / n) for n in names]
+    done: list[tuple[Path, Path]] = []
+    try:
+        for source, target in moves:
+            os.replace(source, target)
+            done.append((source, target))
+    except BaseException:
+        for source, target in reversed(done):
+            os.replace(target, source)
+        raise
 
 
 def check_out(out: Path) -> None:
-    """Refuse, before any work, a folder that cannot be written."""
+    """Refuse, before any work, a folder that cannot be written; nothing is left there."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
-    shutil.rmtree(_draft_beside(out), ignore_errors=True)
-
-
-def _draft_beside(out: Path) -> Path:
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        there = next(p for p in (out, *out.parents) if p.exists())
+        with tempfile.TemporaryDirectory(prefix=".draft-", dir=there):
+            pass
     except OSError as e:
         raise InputError(f"cannot write results to {out}: {e.strerror}") from None
 

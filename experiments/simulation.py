@@ -29,6 +29,11 @@ from fedcal.shards import Shards
 from fedcal.types import Floats
 from strategies import STRATEGIES, CalibrationStrategy
 
+NOMINAL_ROWS = (
+    "rows_per_client = {:g}, which sets the clip bound, was taken from the size of the simulated "
+    "data; a deployment must choose it as a public number."
+)
+
 Progress = Callable[[int, int], None]
 """(rounds done, rounds planned)."""
 
@@ -86,7 +91,7 @@ class SimulationResult:
 
 
 def simulate(
-    data: str | Path | Dataset | Mapping[str, Any] = Config.data,
+    data: str | Path | Dataset | Mapping[str, Any] | None = None,
     *,
     config: Config | None = None,
     out: str | Path | None = None,
@@ -98,7 +103,7 @@ def simulate(
     Parameters
     ----------
     data : a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
-        of a data file (`logits` or `probs`, `labels`, ...)
+        of a data file (`logits` or `probs`, `labels`, ...); None = what `config` names
     config : instead of options
     out : folder for result files; None = write nothing
     progress : called after each round
@@ -113,17 +118,32 @@ def simulate(
     RoundFailed
         Nobody who was sampled answered; nothing is written.
     """
-    loaded = _load(data, config)
+    if config is not None and options:
+        raise InputError(f"give config or options, not both; got {', '.join(options)}")
+    if data is None:
+        data = Config.data if config is None else config.data
+    loaded = _load(data)
     named = loaded.name
     if isinstance(data, (str, Path)) and str(data) not in _shipped():
         named = str(Path(data).resolve())
-    config = config or merge({"data": named}, options)
+    config = merge({"data": named}, options) if config is None else resolved(config, data=named)
     loaded = loaded.split(config.seed)
     shards = make_shards(loaded, config)
+    federation = Federation(
+        clients=shards.clients,
+        classes=loaded.classes,
+        rounds=config.rounds,
+        sampling_rate=config.sampling_rate,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        unit=config.unit,
+        trust=config.trust,
+        seed=config.seed,
+    )
     if config.method in POOLED:
         run = _fit_pooled(config, shards)
     else:
-        run = _fit_federated(config, loaded, shards, progress)
+        run = _fit_federated(config, federation, shards, progress)
     run.calibrator.input = loaded.input
     result = _judge(run, loaded)
     if out is not None:
@@ -147,7 +167,7 @@ def _shipped() -> set[str]:
     return {entry.name for entry in datasets.catalogue()}
 
 
-def _load(data: Any, config: Config | None) -> Dataset:
+def _load(data: Any) -> Dataset:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Mapping):
@@ -158,7 +178,7 @@ def _load(data: Any, config: Config | None) -> Dataset:
                 "arrays need the keys logits or probs, labels, and perhaps client, test_logits "
                 f"or test_probs, test_labels; got {', '.join(map(str, data))}"
             ) from None
-    return datasets.load(data if config is None else config.data)
+    return datasets.load(data)
 
 
 def _fit_pooled(config: Config, shards: Shards) -> _Run:
@@ -181,29 +201,21 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
 
 
 def _fit_federated(
-    config: Config, data: Dataset, shards: Shards, progress: Progress | None
+    config: Config, federation: Federation, shards: Shards, progress: Progress | None
 ) -> _Run:
-    federation = Federation(
-        clients=shards.clients,
-        classes=data.classes,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-    )
     settings = dict(config.set)
-    if "rows_per_client" in settings_of(config.method) and federation.private:
-        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
-    _warn_of_delta(federation)
+    notes = []
+    nominal = "rows_per_client" in settings_of(config.method) and federation.private
+    if nominal and "rows_per_client" not in settings:
+        settings["rows_per_client"] = len(shards.labels) / shards.clients
+        notes.append(NOMINAL_ROWS.format(settings["rows_per_client"]))
     ledger = Ledger(config.ledger, config.cap) if config.ledger is not None else None
     try:
         method: Callable[..., CalibrationStrategy] = STRATEGIES[config.method]
         strategy = method(
             federation, ledger=ledger, secure_aggregation=config.secure_aggregation, **settings
         )
+        _warn_of_delta(federation)
         watch = _Watch(strategy, progress)
         unavailable = None
         if config.dropout:
@@ -222,9 +234,9 @@ def _fit_federated(
         ledger=None if ledger is None else str(Path(str(config.ledger)).resolve()),
         set=settings,
     )
-    return _Run(
-        calibrator, known, seconds, _privacy(strategy), _communication(strategy), watch.records
-    )
+    privacy = _privacy(strategy)
+    privacy["statement"] += notes
+    return _Run(calibrator, known, seconds, privacy, _communication(strategy), watch.records)
 
 
 class _Watch:

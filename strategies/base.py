@@ -158,7 +158,7 @@ class CalibrationStrategy(Strategy):
         content = {"query": ConfigRecord(asked.query.to_fields())}
         if self.secure_aggregation == "masks":
             content["masking"] = ConfigRecord(
-                {"seed": self.plan.seed, "cohort": asked.clients.tolist()}
+                {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
             )
         return [
             _message(content, self._sites[k], ANSWER, server_round)
@@ -227,12 +227,12 @@ class CalibrationStrategy(Strategy):
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
         """Ask survivors for the round seeds that they share with dropouts, and take them off."""
         cohort = asked.clients.tolist()
-        debts = owed(set(cohort) - alive, cohort, self.plan.seed, asked.round)
+        debts = owed(set(cohort) - alive, cohort, self.plan.mask_seed, asked.round)
         if not debts:
             return total
         if self._grid is None:
             raise RoundFailed("dropouts cannot be unmasked without the grid")
-        masking = {"seed": self.plan.seed, "cohort": cohort, "round": asked.round}
+        masking = {"seed": self.plan.mask_seed, "cohort": cohort, "round": asked.round}
         asking = [
             _message(
                 {"masking": ConfigRecord({**masking, "dropped": list(gone)})},

@@ -73,7 +73,7 @@ def _secure_sum(
     length = asked.query.bound.length
     total = np.zeros(length, np.uint64)
     masked = strategy.secure_aggregation == "masks"
-    cohort, seed = asked.clients.tolist(), strategy.plan.seed
+    cohort, seed = asked.clients.tolist(), strategy.plan.mask_seed
     for ids, part in shards.blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
         words = answer(part, asked.query)
         if masked:

@@ -86,8 +86,8 @@ class _Binning(Calibrator):
             self.table = np.ascontiguousarray(table, np.float64)
             self.classes = whole("classes", classes, 2)
             bad = self.table.ndim != 2 or len(self.table) != tables(classes)
-            if bad or not np.isfinite(self.table).all() or (self.table < 0).any():
-                raise InputError(f"a table for {classes} classes must be finite, >= 0 and 2-d")
+            if bad or not ((self.table >= 0) & (self.table <= 1)).all():
+                raise InputError(f"a table for {classes} classes must be 2-d, within [0, 1]")
 
     @classmethod
     def from_histograms(cls, positive: Floats, negative: Floats, classes: int) -> Self:
@@ -187,7 +187,8 @@ class BBQ(_Binning):
         score = np.stack(scores)
         weight = np.exp(score - score.max(axis=0))
         weight /= weight.sum(axis=0)
-        return np.asarray((weight[:, :, None] * np.stack(means)).sum(axis=0))
+        mixture = (weight[:, :, None] * np.stack(means)).sum(axis=0)
+        return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
 
 
 class WeightedBinning(Calibrator):

@@ -79,8 +79,13 @@ def _best_log_a(z: Floats, of_label: Floats) -> float:
     if len(z) > 4000:
         few = slice(None, None, len(z) // 1000)
         log_a = _newton(z[few], of_label[few], log_a, 1e-2)
-    log_a = _newton(z.astype(np.float32), of_label.astype(np.float32), log_a, 1e-3)
+    log_a = _newton(_single(z), _single(of_label), log_a, 1e-3)
     return _newton(z, of_label, log_a, 1e-6)
+
+
+def _single(x: Floats) -> NDArray[np.float32]:
+    """In single precision; masked classes (logits of -1e38) must not overflow there."""
+    return np.maximum(x, -1e30).astype(np.float32)
 
 
 def _newton(z: NDArray[Any], of_label: NDArray[Any], log_a: float, tolerance: float) -> float:

@@ -22,8 +22,8 @@ from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.types import Integers
 
-HIGHEST = 1.0 + 1e-4
-"""A probability may lie so far above 1 (real files have 1 + 2e-5) and falls into the last bin."""
+HIGHEST = 1.0 + 1e-3
+"""A probability may lie so far above 1 (rounded files do) and falls into the last bin."""
 
 MOST_BINS = 2**20
 
@@ -33,7 +33,7 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
 
     Parameters
     ----------
-    values : any shape, in [0, 1]; up to 1 + 1e-4 is allowed and falls into the last bin
+    values : any shape, in [0, 1]; up to 1 + 1e-3 is allowed and falls into the last bin
     bins : in [1, 2**20]
 
     Returns
@@ -43,7 +43,7 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     Raises
     ------
     InputError
-        a value is negative, above 1 + 1e-4, or NaN; or `bins` is not allowed
+        a value is negative, above 1 + 1e-3, or NaN; or `bins` is not allowed
     """
     whole("bins", bins, 1, MOST_BINS)
     v = np.asarray(values, np.float64)

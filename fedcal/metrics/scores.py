@@ -6,7 +6,7 @@ with in double; labels have shape (n,) and are whole numbers in [0, c). Rows nee
 Among equal largest probabilities the first class is the predicted one (numpy's argmax).
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
-not finite or outside [0, 1] (up to 1 + 1e-4 is let through), or a label is out of range.
+not finite or outside [0, 1] (up to 1 + 1e-3 is let through), or a label is out of range.
 
 The work is one pass over blocks of rows, so memory beyond the input stays small.
 """

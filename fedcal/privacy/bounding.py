@@ -38,6 +38,8 @@ SLACK = 2.0**-36
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
 sum of up to 2**16 squares that checks it, can hide a true norm above 1."""
 
+_SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -61,8 +63,11 @@ class Bound:
             raise InputError(f"unknown rule {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
         if self.norms and len(self.norms) != len(self.lengths):
             raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
-        if not all(math.isfinite(c) and c > 0 for c in self.norms):
-            raise InputError(f"clip norms must be finite and > 0, got {self.norms}")
+        if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):
+            raise InputError(
+                f"clip norms must be finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g}), "
+                f"got {self.norms}"
+            )
 
     @property
     def length(self) -> int:
@@ -140,7 +145,7 @@ def bounded(x: Floats, bound: Bound) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         norms = bound.norms_of(x)
     if not np.isfinite(norms).all():
-        raise ContributionRefused("a contribution holds NaN, infinity or a number above 1e150")
+        raise ContributionRefused("a contribution holds NaN, infinity or a number too large to square")
     over = norms > 1.0 - SLACK
     if not over.any():
         return x

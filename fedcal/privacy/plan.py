@@ -6,6 +6,7 @@ method asks for (`Bound`). Nothing about privacy is decided anywhere else.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -149,6 +150,14 @@ class Plan:
         per_value = gaussian_std(self.bound, self.multiplier)
         firsts = np.cumsum((0, *self.bound.lengths[:-1]))
         return tuple(float(s) for s in per_value[firsts])
+
+    @property
+    def mask_seed(self) -> int:
+        """Seed of the simulated pair seeds. Clients get it, so it must not tell `seed`, with
+        which they could subtract the noise.
+        """
+        digest = hashlib.sha256(f"fedcal masks {self.seed}".encode()).digest()
+        return int.from_bytes(digest[:7], "little")
 
     @property
     def event(self) -> str:

@@ -1,0 +1,96 @@
+"""Derivatives of the temperature objective: slow twins in exact sums, and finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from clients.objectives import temperature_grid, temperature_newton, temperature_scores
+from fedcal.calibrators import TemperatureScaling
+from fedcal.shards import Shards
+
+CLIENTS = 5
+GRID = {"low": 0.25, "high": 8.0, "points": 9}
+
+
+def some_shards(c: int, rows: int = 80) -> Shards:
+    """Rows of clients 0 to 3 of 5."""
+    rng = np.random.default_rng(c)
+    labels, owner = rng.integers(0, c, rows), rng.integers(0, CLIENTS - 1, rows)
+    logits = rng.normal(0, 3, (rows, c))
+    logits[np.arange(rows), labels] += 4
+    return Shards.from_owner(logits, labels, owner, CLIENTS)
+
+
+def client_rows(shards: Shards, k: int) -> list[tuple[list[float], int]]:
+    a, b = int(shards.offsets[k]), int(shards.offsets[k + 1])
+    return [(shards.logits[i].tolist(), int(shards.labels[i])) for i in range(a, b)]
+
+
+def loss(shards: Shards, k: int, log_a: float) -> float:
+    """Negative log-likelihood of client k's rows at 1/T = exp(log_a)."""
+    a = math.exp(log_a)
+    return math.fsum(
+        math.log(math.fsum(math.exp(a * (v - z[y])) for v in z)) for z, y in client_rows(shards, k)
+    )
+
+
+def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
+    """G and H as they are defined, each sum exact."""
+    a = math.exp(log_a)
+    g, h = [], []
+    for z, y in client_rows(shards, k):
+        e = [math.exp(a * (v - max(z))) for v in z]
+        p = [v / math.fsum(e) for v in e]
+        mean = math.fsum(q * v for q, v in zip(p, z, strict=True))
+        var = math.fsum(q * (v - mean) ** 2 for q, v in zip(p, z, strict=True))
+        g.append(a * (mean - z[y]))
+        h.append(a * a * var)
+    return math.fsum(g), math.fsum(h)
+
+
+@pytest.mark.parametrize("c", [2, 10, 50])
+@pytest.mark.parametrize("log_a", [-1.5, 0.0, 0.75])
+def test_newton_is_its_slow_twin(c: int, log_a: float) -> None:
+    shards = some_shards(c)
+    want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
+    got = temperature_newton(shards, {"log_a": log_a})
+    assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("c", [2, 10])
+@pytest.mark.parametrize("log_a", [-1.0, 0.25])
+def test_gradient_and_curvature_are_derivatives_of_the_loss(c: int, log_a: float) -> None:
+    shards, step = some_shards(c), 1e-4
+    for k in range(CLIENTS):
+        low, here, high = (loss(shards, k, log_a + d) for d in (-step, 0.0, step))
+        g, h = temperature_newton(shards, {"log_a": log_a})[k]
+        assert g == pytest.approx((high - low) / (2 * step), rel=1e-6, abs=1e-6)
+        # d2/d(log a)2 = a^2 Var + G: H leaves out the part that vanishes at the optimum
+        assert h + g == pytest.approx((high - 2 * here + low) / step**2, rel=1e-4, abs=1e-4)
+
+
+def test_the_grid_is_geometric_and_holds_both_ends() -> None:
+    grid = temperature_grid(GRID)
+    assert grid.shape == (9,)
+    assert grid[[0, -1]] == pytest.approx([0.25, 8.0], rel=1e-14)
+    assert grid[1:] / grid[:-1] == pytest.approx(np.full(8, 32 ** (1 / 8)), rel=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 10])
+def test_scores_are_the_gradient_on_the_grid(c: int) -> None:
+    shards = some_shards(c)
+    want = [
+        [slow_sums(shards, k, -math.log(t))[0] for t in temperature_grid(GRID)] for k in range(5)
+    ]
+    assert temperature_scores(shards, GRID) == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
+
+
+def test_scores_change_sign_at_the_pooled_optimum() -> None:
+    shards = some_shards(10, rows=400)
+    t = TemperatureScaling().fit(shards.logits, shards.labels).temperature
+    around = {"low": t * 0.999, "high": t * 1.001, "points": 2}
+    low, high = temperature_scores(shards, around).sum(axis=0)
+    assert low > 0 > high

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedcal.errors import InputError
+from fedcal.shards import Shards
+
+CLIENTS = 9
+
+
+def owners(empty: tuple[int, ...], rows: int = 60, clients: int = CLIENTS) -> np.ndarray:
+    """Owner of each row, shuffled; the clients `empty` own none."""
+    rng = np.random.default_rng(5)
+    return rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
+
+
+def shards_of(owner: np.ndarray, clients: int = CLIENTS, classes: int = 3) -> Shards:
+    rng = np.random.default_rng(6)
+    logits = rng.normal(size=(len(owner), classes))
+    return Shards.from_owner(logits, rng.integers(0, classes, len(owner)), owner, clients)
+
+
+def same(a: Shards, b: Shards) -> None:
+    np.testing.assert_array_equal(a.logits, b.logits)
+    np.testing.assert_array_equal(a.labels, b.labels)
+    np.testing.assert_array_equal(a.offsets, b.offsets)
+
+
+some_empty = pytest.mark.parametrize(
+    "empty", [(), (0,), (4,), (CLIENTS - 1,), (0, 4, CLIENTS - 1), tuple(range(1, CLIENTS))]
+)
+block_sizes = pytest.mark.parametrize("size", [1, 7, 64, CLIENTS])
+
+
+@some_empty
+def test_rows_are_sorted_by_client_and_keep_their_order(empty: tuple[int, ...]) -> None:
+    owner = owners(empty)
+    n = len(owner)
+    logits = np.stack([np.arange(n), -np.arange(n)], axis=1).astype(float)  # row i says i
+    shards = Shards.from_owner(logits, np.arange(n) % 2, owner, CLIENTS)
+    want = [[i for i in range(n) if owner[i] == k] for k in range(CLIENTS)]
+    for k in range(CLIENTS):
+        a, b = shards.offsets[k : k + 2]
+        assert shards.logits[a:b, 0].tolist() == want[k]
+        assert shards.labels[a:b].tolist() == [i % 2 for i in want[k]]
+    assert shards.rows.tolist() == [len(w) for w in want]
+    assert shards.owner.tolist() == sorted(owner)
+    assert (shards.clients, shards.classes) == (CLIENTS, 2)
+    assert shards.logits.dtype == np.float64
+    assert shards.logits.flags.c_contiguous
+    assert shards.labels.dtype == shards.offsets.dtype == np.int64
+
+
+def test_no_rows_at_all() -> None:
+    shards = shards_of(np.zeros(0, np.int64))
+    assert shards.rows.tolist() == [0] * CLIENTS
+    assert shards.sum_rows(np.zeros(0)).tolist() == [0.0] * CLIENTS
+    assert shards.take(np.array([3, 1])).clients == 2
+
+
+@pytest.mark.parametrize("owner", [[0, 1, CLIENTS], [0, -1, 2]])
+def test_an_owner_out_of_range_is_refused(owner: list[int]) -> None:
+    with pytest.raises(InputError, match=r"owner must lie in \[0, 9\)"):
+        shards_of(np.array(owner))
+
+
+def test_ragged_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="got 3, 2 and 3"):
+        Shards.from_owner(np.zeros((3, 2)), np.zeros(2, np.int64), np.zeros(3, np.int64), 1)
+
+
+@some_empty
+def test_block_is_take_without_a_copy(empty: tuple[int, ...]) -> None:
+    shards = shards_of(owners(empty))
+    for start, stop in ((0, 1), (0, CLIENTS), (3, 6), (CLIENTS - 1, CLIENTS), (4, 4)):
+        block = shards.block(start, stop)
+        same(block, shards.take(np.arange(start, stop)))
+        assert block.offsets[0] == 0
+        assert not len(block.logits) or np.shares_memory(block.logits, shards.logits)
+
+
+@some_empty
+def test_take_gives_the_clients_in_the_order_asked(empty: tuple[int, ...]) -> None:
+    shards = shards_of(owners(empty))
+    ids = np.array([8, 0, 4, 3])
+    taken = shards.take(ids)
+    assert taken.rows.tolist() == shards.rows[ids].tolist()
+    for place, k in enumerate(ids):
+        same(taken.block(place, place + 1), shards.block(k, k + 1))
+
+
+@block_sizes
+@pytest.mark.parametrize("ids", [np.arange(CLIENTS), np.array([7, 2, 3, 0, 8]), np.arange(0)])
+def test_blocks_cut_the_clients_into_pieces(ids: np.ndarray, size: int) -> None:
+    shards = shards_of(owners((0, 4)))
+    pieces = list(shards.blocks(ids, size))
+    assert all(len(piece) == part.clients <= size for piece, part in pieces)
+    assert [k for piece, _ in pieces for k in piece] == ids.tolist()
+    for piece, part in pieces:
+        same(part, shards.take(piece))
+
+
+def test_derived_arrays_are_computed_once_and_carried() -> None:
+    shards = shards_of(owners((0, 4)))
+    calls = 0
+
+    def square(s: Shards) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        return s.logits**2 + s.labels[:, None]
+
+    shards.derived("square", square)
+    ids = np.array([8, 1, 4, 2])
+    for part in (shards, shards.take(ids), shards.block(2, 7), shards.take(ids).block(1, 3)):
+        want = part.logits**2 + part.labels[:, None]
+        np.testing.assert_array_equal(part.derived("square", square), want)
+    assert calls == 1
+
+
+def test_the_owner_is_not_carried_into_a_part() -> None:
+    shards = shards_of(owners(()))
+    assert shards.owner.max() == CLIENTS - 1  # computed before the part is made
+    part = shards.take(np.array([8, 3]))
+    assert part.owner.tolist() == [0] * shards.rows[8] + [1] * shards.rows[3]
+    assert set(shards.block(5, 7).owner) == {0, 1}
+
+
+@some_empty
+def test_sum_rows_is_the_sum_of_each_client(empty: tuple[int, ...]) -> None:
+    shards = shards_of(owners(empty))
+    values = shards.logits[:, 0] * 1e3
+    sums = shards.sum_rows(values)
+    for k in range(CLIENTS):
+        rows = values[shards.offsets[k] : shards.offsets[k + 1]]
+        assert sums[k] == pytest.approx(math.fsum(rows), rel=1e-12, abs=1e-9)
+    assert (sums[list(empty)] == 0).all()
+
+
+@block_sizes
+def test_sum_rows_has_the_same_bits_in_any_block(size: int) -> None:
+    shards = shards_of(owners((0, 4, 8), rows=5000))
+    whole = shards.sum_rows(shards.logits[:, 1])
+    parts = [p.sum_rows(p.logits[:, 1]) for _, p in shards.blocks(np.arange(CLIENTS), size)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
