@@ -167,6 +167,9 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         errors.print("fedcal: interrupted; nothing was written")
         return 130
+    except MemoryError:
+        errors.print("fedcal: error: there is not enough memory for this run")
+        return FedcalError.exit_code
     except BrokenPipeError:
         return 0
     return code if isinstance(code, int) else 0

@@ -19,8 +19,8 @@ def require_neighbours(*names: str) -> None:
     home = Path(__file__).resolve().parent.parent
     for name in names or PACKAGES:
         spec = find_spec(name)
-        found = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
-        if found != home:
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
+        if found != home / name / "__init__.py":
             raise ImportError(
                 f"the package '{name}' belongs beside fedcal in {home}, but Python finds "
                 f"{found or 'none'}: rename or remove the other one, or install fedcal again"

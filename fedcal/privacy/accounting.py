@@ -19,26 +19,19 @@ build one and the same loss distribution).
 | every user in every round (rate 1) | closed form | Balle & Wang 2018, Theorem 8 |
 | Poisson-sampled users, one round | closed form | Balle, Barthe & Gaboardi 2018, Theorem 8 |
 | Poisson-sampled users, more rounds | PLD, rounded up | dp-accounting (Doroshenko et al. 2022) |
-| the paper's figure | zCDP, loose | Canonne, Kamath & Steinke 2020 |
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
-import os
-import tempfile
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import metadata
-from pathlib import Path
 
 from scipy.special import erfc, erfcx
 
 from fedcal.checks import positive, whole
 from fedcal.errors import InputError
+from fedcal.privacy import plan_cache
 
 __all__ = [
     "check_delta",
@@ -50,8 +43,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_multiplier",
     "poisson_gaussian_epsilon",
-    "zcdp_multiplier",
-    "zcdp_rho",
+    "smallest",
 ]
 
 # PLD arithmetic. The grid is a small part of one round's share of epsilon: its rounding inflates
@@ -182,7 +174,7 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     return _hockey_stick(epsilon, math.sqrt(check_rounds(rounds)) / multiplier)
 
 
-def _smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
+def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
     """Smallest float known to be enough; ``low`` is not, ``high`` is, and enough stays enough."""
     while low < (middle := (low + high) / 2) < high:
         if enough(middle):
@@ -212,7 +204,7 @@ def _gaussian_epsilon(delta: float, mu: float) -> float:
     high = mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
     while not enough(high):  # only ever by rounding
         high *= 2
-    return _smallest(enough, 0.0, high)
+    return smallest(enough, 0.0, high)
 
 
 # --- account: Poisson-sampled users -------------------------------------------------------------
@@ -378,7 +370,7 @@ def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
         high *= 2
     while enough(high / 2):
         high /= 2
-    return _smallest(enough, high / 2, high)
+    return smallest(enough, high / 2, high)
 
 
 @lru_cache(maxsize=256)
@@ -399,8 +391,8 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     def settled(multiplier: float) -> bool:
         return multiplier >= high or -5 * _SLACK <= excess(multiplier) <= 0
 
-    key = _cache_key(epsilon, delta, rounds, rate)
-    cached = _cache_read(key)
+    key = plan_cache.plan_key(epsilon, delta, rounds, rate)
+    cached = plan_cache.read(key)
     if cached is not None and low <= cached <= high and settled(cached):
         return cached
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
@@ -410,7 +402,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # The public account chooses its own grid: let it agree that this is private.
     while found < high and _poisson_gaussian_epsilon(delta, found, rounds, rate) > epsilon:
         found = min(found * (1 + _SLACK / 2), high)
-    _cache_write(key, found)
+    plan_cache.write(key, found)
     return found
 
 
@@ -453,139 +445,3 @@ def _search(
         side = moved
         x = (a * f_b - b * f_a) / (f_b - f_a)
     return math.exp(b)
-
-
-# --- the folder of earlier searches -------------------------------------------------------------
-
-
-def _cache_folder() -> Path | None:
-    for variable, below in (("FEDCAL_CACHE", "."), ("XDG_CACHE_HOME", "fedcal")):
-        if value := os.environ.get(variable):
-            return Path(value) / below
-    try:
-        return Path.home() / ".cache" / "fedcal"
-    except RuntimeError:  # no home
-        return None
-
-
-def _cache_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
-    try:
-        version = metadata.version("dp-accounting")
-    except metadata.PackageNotFoundError:
-        version = "unknown"
-    return {
-        "plan": "poisson gaussian, zero-out",
-        "epsilon": epsilon,
-        "delta": delta,
-        "rounds": rounds,
-        "rate": rate,
-        "dp_accounting": version,
-    }
-
-
-def _cache_file(key: dict[str, object]) -> Path | None:
-    folder = _cache_folder()
-    if folder is None:
-        return None
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-    return folder / f"plan-{name}.json"
-
-
-def _cache_read(key: dict[str, object]) -> float | None:
-    """Return the multiplier on file for ``key``, unchecked; None if there is none."""
-    file = _cache_file(key)
-    if file is None:
-        return None
-    try:
-        with file.open("rb") as stream:
-            entry = json.loads(stream.read(4096))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(entry, dict) or {k: entry.get(k) for k in key} != key:
-        return None
-    multiplier = entry.get("multiplier")
-    return multiplier if isinstance(multiplier, float) else None
-
-
-def _cache_write(key: dict[str, object], multiplier: float) -> None:
-    """Remember a search: whole or not at all, and a folder that cannot be written is no error."""
-    file = _cache_file(key)
-    if file is None:
-        return
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".plan-")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump({**key, "multiplier": multiplier}, stream)
-        os.replace(name, file)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-
-
-# --- the paper's figure -------------------------------------------------------------------------
-
-
-def _zcdp_delta(rho: float, epsilon: float) -> float:
-    """delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3): a minimum over orders alpha > 1.
-
-    The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
-    the minimum is where that changes sign. Any alpha gives a valid delta.
-    """
-
-    def rising(log_t: float) -> bool:  # alpha = 1 + t
-        t = math.exp(log_t)
-        return (2 * t + 1) * rho - epsilon + log_t - math.log1p(t) >= 0
-
-    high = math.log(max(1.0, (epsilon + 1) / (2 * rho)))  # rising there: log(1 - 1/2) > -1
-    t = math.exp(_smallest(rising, -700.0, high) if not rising(-700.0) else -700.0)
-    alpha = 1 + t
-    log_t = math.log(t)
-    exponent = t * (alpha * rho - epsilon) - log_t + alpha * (log_t - math.log1p(t))
-    return math.exp(min(exponent, 0.0))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho for which rho-zCDP implies (epsilon, delta)-DP by the paper's Lemma B.3.
-
-    Parameters
-    ----------
-    epsilon, delta
-        epsilon finite and above 0, delta in (0, 1).
-
-    Raises
-    ------
-    InputError
-        For a value outside of these ranges.
-
-    Source
-    ------
-    Maddock, Cormode & Maple (Private federated multiclass post-hoc calibration), Lemma B.3; it is
-    Canonne, Kamath & Steinke 2020 (The discrete Gaussian), Corollary 13.
-    """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-
-    def too_much(rho: float) -> bool:
-        return _zcdp_delta(rho, epsilon) > delta
-
-    high = 1.0
-    while not too_much(high):
-        high *= 2
-    while too_much(high / 2):
-        high /= 2
-    return math.nextafter(_smallest(too_much, high / 2, high), 0.0)
-
-
-def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)): loose, shown beside the tight.
-
-    It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
-    binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
-    C sqrt(2c)); here it belongs to the method's bound, not to the multiplier.
-
-    Raises InputError as ``zcdp_rho``, and for rounds below 1.
-    """
-    return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))

@@ -145,7 +145,9 @@ def bounded(x: Floats, bound: Bound) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         norms = bound.norms_of(x)
     if not np.isfinite(norms).all():
-        raise ContributionRefused("a contribution holds NaN, infinity or a number too large to square")
+        raise ContributionRefused(
+            "a contribution holds NaN, infinity or numbers beyond 1e150"
+        )
     over = norms > 1.0 - SLACK
     if not over.any():
         return x

@@ -19,6 +19,7 @@ from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy import accounting
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.mechanisms import TAIL, gaussian_std
+from fedcal.privacy.zcdp import zcdp_multiplier
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, check_seed, stream
 from fedcal.types import Integers
@@ -174,7 +175,7 @@ class Plan:
         """The source paper's looser figure for the same target: zCDP, no amplification."""
         if self.mechanism != "gaussian":
             return None
-        return accounting.zcdp_multiplier(self.epsilon, self.delta, self.rounds)
+        return zcdp_multiplier(self.epsilon, self.delta, self.rounds)
 
     def sample(self, round_number: int) -> Integers:
         """Clients of a round: each with probability `sampling_rate`, independently."""

@@ -19,6 +19,7 @@ from scipy.integrate import quad
 
 from fedcal.errors import InputError
 from fedcal.privacy import accounting as module
+from fedcal.privacy import plan_cache, zcdp
 from fedcal.privacy.accounting import (
     check_delta,
     check_epsilon,
@@ -29,9 +30,8 @@ from fedcal.privacy.accounting import (
     gaussian_epsilon,
     gaussian_multiplier,
     poisson_gaussian_epsilon,
-    zcdp_multiplier,
-    zcdp_rho,
 )
+from fedcal.privacy.zcdp import zcdp_multiplier, zcdp_rho
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)
@@ -301,16 +301,16 @@ def test_the_zcdp_delta_is_the_lemmas_minimum(rho: float, epsilon: float) -> Non
 
     grid = [1 + 10 ** (k / 1000) for k in range(-6000, 4000)]
     least = math.exp(min(min(map(exponent, grid)), 0.0))
-    assert module._zcdp_delta(rho, epsilon) == pytest.approx(least, rel=1e-4)
-    assert module._zcdp_delta(rho, epsilon) <= least * (1 + 1e-12)
+    assert zcdp._zcdp_delta(rho, epsilon) == pytest.approx(least, rel=1e-4)
+    assert zcdp._zcdp_delta(rho, epsilon) <= least * (1 + 1e-12)
 
 
 @laws
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
 def test_rho_is_the_largest_that_meets_the_target(epsilon: float, delta: float) -> None:
     rho = zcdp_rho(epsilon, delta)
-    assert module._zcdp_delta(rho, epsilon) <= delta
-    assert module._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
+    assert zcdp._zcdp_delta(rho, epsilon) <= delta
+    assert zcdp._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
 
 
 @laws
@@ -496,7 +496,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(module.os, "replace", full)
+    monkeypatch.setattr(plan_cache.os, "replace", full)
     gaussian_multiplier(*PLAN)
     assert list(folder.iterdir()) == []
 
@@ -504,13 +504,13 @@ def test_a_write_that_fails_leaves_nothing_behind(
 def test_the_folder_is_chosen_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert module._cache_folder() == tmp_path / "cache"
+    assert plan_cache.folder() == tmp_path / "cache"
     monkeypatch.setenv("FEDCAL_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert module._cache_folder() == tmp_path / "xdg" / "fedcal"
+    assert plan_cache.folder() == tmp_path / "xdg" / "fedcal"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert module._cache_folder() == tmp_path / "home" / ".cache" / "fedcal"
+    assert plan_cache.folder() == tmp_path / "home" / ".cache" / "fedcal"
 
 
 def test_closed_forms_leave_no_file(folder: Path) -> None:

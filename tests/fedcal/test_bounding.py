@@ -1,0 +1,278 @@
+"""What leaves a client is within its bound: exactly, in integers, for any floats."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal.errors import ContributionRefused, InputError
+from fedcal.privacy.bounding import SLACK, Bound, Rule, bounded, encode_bounded
+from fedcal.secure_aggregation import Ring
+
+RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
+rules = pytest.mark.parametrize("rule", RULES)
+steady = settings(deadline=None, derandomize=True, max_examples=300)
+
+LENGTHS = (3, 1, 4)
+NORMS = (2.0, 0.1, 30.0)
+FINE = Ring(4, 2.0**-40)
+
+
+@dataclass(frozen=True)
+class Case:
+    x: np.ndarray
+    bound: Bound
+    ring: Ring
+
+
+def exact_squares(row: np.ndarray, bound: Bound, grid: float) -> list[Fraction]:
+    """Square of what the rule limits to 1, of one encoded row; in rational arithmetic."""
+    squares = [
+        (Fraction(int(i)) * Fraction(grid) / Fraction(float(c))) ** 2
+        for i, c in zip(row.view(np.int64), bound.scale, strict=True)
+    ]
+    if bound.rule == "joint":
+        return [sum(squares, Fraction())]
+    if bound.rule == "per_value":
+        return squares
+    edges = np.cumsum((0, *bound.lengths))
+    return [sum(squares[a:b], Fraction()) for a, b in pairwise(edges)]
+
+
+def on_the_bound(x: np.ndarray, bound: Bound) -> np.ndarray:
+    """Each group of numbers rescaled to a norm of 1, as well as floats can."""
+    with np.errstate(all="ignore"):
+        x = x / np.abs(x).max(axis=1, keepdims=True)  # or the squares overflow
+        factor = np.nan_to_num(1.0 / bound.norms_of(x), posinf=1.0)
+        return np.nan_to_num(bound.scaled(x, factor), posinf=1.0, neginf=-1.0)
+
+
+numbers = st.one_of(
+    st.floats(-1e100, 1e100),
+    st.floats(-100, 100),
+    st.floats(-1e-290, 1e-290),
+    st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 2.3e-308, 1.0, -1.0, 0.1, 1e100, 1e-170, 3e-162]),
+)
+norms = st.one_of(st.floats(0.1, 10), st.sampled_from([0.1, 0.3, 1.0, 2.0, 10.0]))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    lengths = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    if draw(st.booleans()):
+        lengths = (lengths[0],) * len(lengths)  # equal blocks take another path
+    n = len(lengths)
+    limits = tuple(draw(st.lists(norms, min_size=n, max_size=n)))
+    bound = Bound(lengths, limits, draw(st.sampled_from(RULES)))
+    size = bound.length
+    rows = draw(st.lists(st.lists(numbers, min_size=size, max_size=size), min_size=1, max_size=3))
+    x = np.array(rows)
+    if draw(st.booleans()):
+        x = on_the_bound(x, bound)
+        for _ in range(draw(st.integers(0, 3))):  # some ulps outside of it
+            x = np.nextafter(x, np.copysign(np.inf, x))
+    grid = 2.0 ** (math.floor(math.log2(min(limits))) - draw(st.integers(0, 50)))
+    return Case(x, bound, Ring(draw(st.integers(1, 40)), grid))
+
+
+# --- the guarantee ----------------------------------------------------------------------------
+
+
+@steady
+@given(case=cases())
+def test_the_encoded_norm_is_exactly_within_the_bound(case: Case) -> None:
+    words = encode_bounded(case.x, case.bound, case.ring)
+    assert words.dtype == np.uint64
+    assert words.shape == case.x.shape
+    total = Fraction(0)
+    for row in words:
+        squares = exact_squares(row, case.bound, case.ring.grid)
+        assert max(squares) <= 1
+        total = max(total, sum(squares, Fraction()))
+    # zero-out: a neighbour's sum differs by one such row, within the declared sensitivity
+    assert float(total) <= case.bound.sensitivity**2 * (1 + 1e-12)
+
+
+@rules
+@pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2, 1000])
+def test_vectors_around_the_bound_end_inside_of_it_and_close(rule: Rule, ulps: int) -> None:
+    bound = Bound(LENGTHS, NORMS, rule)
+    rng = np.random.default_rng(1)
+    x = on_the_bound(rng.normal(size=(200, bound.length)), bound)
+    x *= 1 + ulps * 2.0**-52
+    for row in encode_bounded(x, bound, FINE):
+        for square in exact_squares(row, bound, FINE.grid):
+            assert 1 - 1e-9 < square <= 1
+
+
+@rules
+def test_a_long_vector_of_equal_numbers_on_the_bound(rule: Rule) -> None:
+    """2**16 rounded squares: the longest sum that the slack covers."""
+    bound = Bound((2**15, 2**15), (3.0, 0.7), rule)
+    x = on_the_bound(np.full((1, bound.length), 0.1), bound)
+    row = encode_bounded(x, bound, Ring(1, 2.0**-45))[0]
+    assert 1 - 1e-6 < max(exact_squares(row, bound, 2.0**-45)) <= 1
+
+
+@rules
+def test_the_declared_sensitivity_is_reached_and_not_passed(rule: Rule) -> None:
+    """The worst client fills each group that the rule limits to its norm."""
+    bound = Bound(LENGTHS, NORMS, rule)
+    x = np.zeros((2, bound.length))
+    if rule == "per_value":
+        x[0] = bound.scale
+    else:
+        firsts = np.cumsum((0, *LENGTHS[:-1]))
+        x[0, firsts if rule == "per_block" else firsts[:1]] = bound.scale[firsts][
+            slice(None) if rule == "per_block" else slice(1)
+        ]
+    words = encode_bounded(10 * x, bound, FINE)
+    assert not words[1].any()  # the neighbour: the same client, without rows
+    change = (words[0] - words[1]).view(np.int64) * FINE.grid / bound.scale
+    assert bound.sensitivity * (1 - 1e-9) < np.linalg.norm(change) <= bound.sensitivity
+
+
+@pytest.mark.parametrize(("rule", "want"), zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True))
+def test_sensitivity_by_rule(rule: Rule, want: float) -> None:
+    assert Bound(LENGTHS, NORMS, rule).sensitivity == want
+
+
+# --- clipping ---------------------------------------------------------------------------------
+
+
+@steady
+@given(case=cases())
+def test_a_vector_inside_the_bound_keeps_every_bit(case: Case) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        inside = on_the_bound(case.x, case.bound) * (1 - 2 * SLACK)
+    np.testing.assert_array_equal(bounded(inside, case.bound), inside)
+    on_grid = np.trunc(inside / case.ring.grid) * case.ring.grid
+    words = encode_bounded(on_grid, case.bound, case.ring)
+    np.testing.assert_array_equal(case.ring.decode(words), on_grid)
+
+
+@rules
+@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4)])
+def test_clipping_keeps_the_direction_of_each_group(rule: Rule, lengths: tuple[int, ...]) -> None:
+    bound = Bound(lengths, NORMS[: len(lengths)], rule)
+    x = np.random.default_rng(2).normal(scale=40, size=(50, bound.length))
+    clipped = bounded(x, bound)
+    ratio = clipped / x
+    assert ((ratio > 0) & (ratio <= 1)).all()
+    groups = {
+        "joint": [slice(None)],
+        "per_block": [slice(b - n, b) for n, b in zip(lengths, np.cumsum(lengths), strict=True)],
+        "per_value": [slice(i, i + 1) for i in range(bound.length)],
+    }[rule]
+    for group in groups:
+        np.testing.assert_allclose(ratio[:, group] / ratio[:, group][:, :1], 1, rtol=1e-15)
+    over = bound.norms_of(x) > 1
+    assert over.mean() > 0.5
+    np.testing.assert_allclose(bound.norms_of(clipped)[over], 1, rtol=1e-10)
+
+
+@rules
+def test_a_row_is_clipped_alike_alone_and_among_others(rule: Rule) -> None:
+    bound = Bound(LENGTHS, NORMS, rule)
+    x = np.random.default_rng(3).normal(scale=3, size=(130, bound.length))
+    x[::5] = 0
+    together = encode_bounded(x, bound, FINE)
+    for block in (1, 7, 64):
+        parts = [encode_bounded(x[i : i + block], bound, FINE) for i in range(0, 130, block)]
+        np.testing.assert_array_equal(np.concatenate(parts), together)
+
+
+@rules
+def test_only_the_group_that_is_too_long_is_clipped(rule: Rule) -> None:
+    bound = Bound((2, 2), (1.0, 1.0), rule)
+    x = np.array([[30.0, 40.0, 0.0, 0.5]])
+    long = math.hypot(30, 40, 0.5)
+    want = {
+        "joint": [30 / long, 40 / long, 0, 0.5 / long],
+        "per_block": [0.6, 0.8, 0, 0.5],
+        "per_value": [1, 1, 0, 0.5],
+    }[rule]
+    np.testing.assert_allclose(bounded(x, bound)[0], want, rtol=1e-10)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@rules
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_nan_and_infinity_are_refused(rule: Rule, bad: float, place: int) -> None:
+    x = np.zeros((3, 8))
+    x[1, place] = bad
+    for bound in (Bound(LENGTHS, NORMS, rule), Bound(LENGTHS)):
+        with pytest.raises(ContributionRefused):
+            encode_bounded(x, bound, FINE)
+
+
+@pytest.mark.parametrize("rule", ["joint", "per_block"])
+def test_what_cannot_be_squared_is_refused_not_let_through(rule: Rule) -> None:
+    with pytest.raises(ContributionRefused, match="beyond 1e150"):
+        encode_bounded(np.full((1, 8), 1e300), Bound(LENGTHS, NORMS, rule), FINE)
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 7), (2, 9), (2, 4, 2), (0, 7)])
+def test_a_wrong_shape_is_refused(shape: tuple[int, ...]) -> None:
+    for bound in (Bound(LENGTHS, NORMS), Bound(LENGTHS)):
+        with pytest.raises(ContributionRefused, match=r"the query asks for \(clients, 8\)"):
+            encode_bounded(np.zeros(shape), bound, FINE)
+
+
+def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit() -> None:
+    ring, bound = Ring(100, 2.0**-24), Bound((2,))
+    most = ring.limit * ring.grid * (1 - 1e-9)
+    np.testing.assert_array_equal(bounded(np.array([[most, -3.25]]), bound), [[most, -3.25]])
+    sent = ring.decode(encode_bounded(np.array([[most, -3.25]]), bound, ring))
+    np.testing.assert_allclose(sent, [[most, -3.25]], rtol=1e-12)
+    for beyond in (most * 1.01, -most * 1.01, 1e300):
+        with pytest.raises(ContributionRefused, match="leaves the ring's range"):
+            encode_bounded(np.array([[0.0, beyond]]), bound, ring)
+
+
+def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedcal.privacy.bounding.bounded", lambda x, bound: x)
+    with pytest.raises(ContributionRefused, match="exceeds the query's bound"):
+        encode_bounded(np.full((1, 8), 2.0), Bound(LENGTHS, NORMS), FINE)
+
+
+@pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf, 1e-161, 1e161])
+def test_a_norm_that_is_none_is_refused(norm: float) -> None:
+    """At 1e-161 each of 100 numbers of 1.5e-162 has a square of 0, together they are too long."""
+    with pytest.raises(InputError, match="clip norms must be finite and > 0"):
+        Bound((100,), (norm,))
+
+
+@pytest.mark.parametrize("norm", [1e-100, 1e100])
+def test_the_guarantee_at_the_smallest_and_the_largest_norm(norm: float) -> None:
+    bound = Bound((100,), (norm,))
+    ring = Ring(1, 2.0 ** (math.floor(math.log2(norm)) - 50))
+    x = np.full((1, 100), norm / 10) * (1 + 2.0**-40)
+    assert max(exact_squares(encode_bounded(x, bound, ring)[0], bound, ring.grid)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (((),), "blocks of length >= 1"),
+        (((3, 0),), "blocks of length >= 1"),
+        (((3, 2), (1.0,)), "2 blocks, but 1 norms"),
+        (((3,), (1.0,), "per-block"), "unknown rule"),
+    ],
+)
+def test_a_bound_that_does_not_fit_together_is_refused(
+    fields: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Bound(*fields)
