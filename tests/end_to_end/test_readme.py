@@ -1,0 +1,96 @@
+"""What the README says must run, and its numbers must be ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import demo, simulate
+from experiments.config import settings_of
+from fedcal import datasets
+from strategies import STRATEGIES
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def table() -> dict[tuple[str, str], list[str]]:
+    lines = [line for line in README.splitlines() if line.startswith("| ") and " ± " in line]
+    lines += [line for line in README.splitlines() if line.startswith(("| uncal", "| pooled"))]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {(row[0], row[1]): row for row in cells}
+
+
+def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = datasets.load("resnet110-cifar10")
+    names = {
+        "logits": data.logits,
+        "labels": data.labels,
+        "new_logits": data.test_logits,
+        "new_labels": data.test_labels,
+    }
+    exec(compile(python_blocks()[0], "README.md", "exec"), names)
+    assert (tmp_path / "calibrator.npz").exists()
+    result = names["result"]
+    before, after = re.findall(r"# ([\d.]+) -> ([\d.]+)", README)[0]
+    assert result.before["ece"] == pytest.approx(float(before), abs=5e-5)
+    assert result.after["ece"] == pytest.approx(float(after), abs=5e-5)
+
+
+def test_the_flower_lines_run() -> None:
+    from clients.client_app import client_app, site_of
+    from experiments.engines import InProcessGrid
+    from fedcal.shards import Shards
+
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(100), 3)
+    shards = Shards.from_owner(rng.normal(size=(300, 10)), rng.integers(0, 10, 300), owner, 100)
+    app = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
+    names = {"grid": InProcessGrid(app, range(1, 101))}
+    exec(compile(python_blocks()[1], "README.md", "exec"), names)
+    assert names["calibrator"].classes == 10
+
+
+def test_the_parameters_it_names_are_the_parameters_there_are() -> None:
+    line = next(
+        line for line in README.splitlines() if line.startswith("A method's own parameters")
+    )
+    for name in STRATEGIES:
+        for key in settings_of(name):
+            assert re.search(rf"\b{key}\b", line), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("uncalibrated", None), ("FedNewton", 1.0), ("FedBBQ", 1.0)]
+)
+def test_the_table_is_what_the_demo_prints(name: str, epsilon: float | None) -> None:
+    data = datasets.load(demo.DATA)
+    if epsilon is None:
+        results = [simulate(data, method=demo.IDEALS[name])]
+    else:
+        method, settings = demo.METHODS[name]
+        results = [
+            simulate(data, method=method, epsilon=epsilon, seed=seed, set=settings)
+            for seed in range(demo.SEEDS)
+        ]
+    cells = demo.Row(name, epsilon, results).cells()
+    said = table()[cells[0], cells[1]]
+    for printed, computed in zip(said[:-1], cells[:-1], strict=True):  # all but the seconds
+        assert numbers(printed) == pytest.approx(numbers(computed), rel=2e-3, abs=2e-3)
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,.]*(?:e-\d+)?", cell)]
+
+
+def test_paths_it_names_exist() -> None:
+    root = Path(__file__).parents[2]
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (root / target).exists(), target
