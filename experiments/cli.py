@@ -21,6 +21,9 @@ app = typer.Typer(
     help="Private, federated calibration of classifiers.",
 )
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 LATER = {
     "compare": "Many methods, budgets and seeds in one table.",
     "evaluate": "Federated metrics of a model.",
@@ -165,11 +168,12 @@ def _run(arguments: list[str] | None) -> int:
         errors.print(f"fedcal: error: {said}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):
-        errors.print("fedcal: interrupted; nothing was written")
-        return 130
+        code = INTERRUPTED
     except MemoryError:
         errors.print("fedcal: error: there is not enough memory for this run")
         return FedcalError.exit_code
     except BrokenPipeError:
         return 0
+    if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
+        errors.print("fedcal: interrupted; nothing was written")
     return code if isinstance(code, int) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import os
@@ -166,7 +167,8 @@ def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
     except OSError as e:
         raise InputError(f"cannot write {out}: {e.strerror}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def run_datasets(*, quiet: bool, as_json: bool) -> None:

@@ -208,7 +208,7 @@ class CalibrationStrategy(Strategy):
         asking = [_message({}, node, WHO, 0) for node in new]
         for reply in grid.send_and_receive(asking, timeout=self._timeout) if asking else []:
             if not reply.has_error():
-                site = int(reply.content.config_records["who"]["site"])  # type: ignore[arg-type]
+                site = _site(reply)
                 if not 0 <= site < self.plan.clients or site in self._sites:
                     raise RoundFailed(f"a node says it is site {site}, which cannot be")
                 self._sites[site] = reply.metadata.src_node_id
@@ -243,11 +243,8 @@ class CalibrationStrategy(Strategy):
             for site, gone in debts.items()
         ]
         answers = self._grid.send_and_receive(asking, timeout=self._timeout)
-        revealed = {
-            site: {int(k): v for k, v in reply.content.config_records["seeds"].items()}
-            for site, reply in self._answers(answers)
-        }
-        return unmask(total, revealed, len(total), debts)  # type: ignore[arg-type]
+        revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
+        return unmask(total, revealed, len(total), debts)
 
 
 def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int) -> Message:
@@ -255,9 +252,32 @@ def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int)
     return Message(RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group))
 
 
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError)
+
+
+def _site(reply: Message) -> int:
+    """The site that a node says it is."""
+    try:
+        return int(reply.content.config_records["who"]["site"])  # type: ignore[arg-type]
+    except _UNREADABLE:
+        raise RoundFailed("a node does not say which site it is") from None
+
+
+def _seeds(reply: Message, site: int) -> dict[int, bytes]:
+    """The seeds that a survivor tells; `unmask` checks that they are those asked for."""
+    try:
+        record = reply.content.config_records["seeds"]
+        return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
+    except _UNREADABLE:
+        raise RoundFailed(f"site {site} sent seeds that cannot be read") from None
+
+
 def _contribution(reply: Message, site: int, length: int) -> Words:
     """The words of an answer; nothing else in the message is looked at."""
-    words = reply.content.array_records["answer"]["words"].numpy()
+    try:
+        words = reply.content.array_records["answer"]["words"].numpy()
+    except _UNREADABLE:
+        raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):
         raise RoundFailed(
             f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"

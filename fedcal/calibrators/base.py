@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -97,7 +98,8 @@ class Calibrator(ABC):
         except OSError as e:
             raise InputError(f"cannot write the calibrator to {path}: {e.strerror}") from None
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
 
 def kinds() -> dict[str, type[Calibrator]]:

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator, check_rows
 from fedcal.checks import positive, whole
-from fedcal.numerics import label_entries, shifted, softmax
+from fedcal.numerics import label_entries, softmax
 from fedcal.types import Floats, Integers
 
 LOG_A_LIMIT = math.log(20.0)
 """|log T| stays within this: rows without errors have their optimum at T = 0."""
 
-_CACHED = 1 << 14  # numbers of a block of rows whose temporaries stay in the processor's cache
+_CACHED = 1 << 15  # numbers of a block of rows that stays in the processor's cache
 _FEW = 32  # up to so many classes, a class is laid out contiguously
 _STEP = 1.0  # of log(1/T)
 
@@ -60,30 +60,30 @@ class TemperatureScaling(Calibrator):
 
 @dataclass(frozen=True)
 class _Pooled:
-    """Shifted logits of all rows, laid out so that sums over classes are fast.
+    """All rows, laid out so that sums over classes are fast.
 
-    z : (c, n) for few classes, else (n, c); each row's largest entry is 0
+    z : logits; (c, n) for few classes, else (n, c)
     axis : of the classes
-    of_label : (n,) entry of each row's label
+    top : each row's largest logit, (1, n) or (n, 1)
+    of_label : (n,) the label's logit minus the largest
     """
 
     z: Floats
     axis: int
+    top: Floats
     of_label: Floats
 
     @classmethod
     def of(cls, logits: Floats, labels: Integers) -> _Pooled:
-        if logits.shape[1] > _FEW:
-            z = shifted(logits)
-            return cls(z, 1, label_entries(z, labels))
-        z = logits.T.copy()  # C order: a class is contiguous
-        z -= z.max(axis=0)
-        return cls(z, 0, z[labels, np.arange(len(labels))])
+        few = logits.shape[1] <= _FEW
+        z, axis = (logits.T.copy(), 0) if few else (logits, 1)
+        top = z.max(axis=axis, keepdims=True)
+        return cls(z, axis, top, label_entries(logits, labels) - top.ravel())
 
-    def every(self, k: int) -> _Pooled:
-        """Each k-th row."""
-        z = self.z[:, ::k] if self.axis == 0 else self.z[::k]
-        return _Pooled(z, self.axis, self.of_label[::k])
+    def rows(self, which: slice) -> _Pooled:
+        """Some of the rows, without a copy."""
+        at = self._at(which)
+        return _Pooled(self.z[at], self.axis, self.top[at], self.of_label[which])
 
     def derivatives(self, log_a: float, dtype: type[np.floating[Any]]) -> tuple[float, ...]:
         """Of the summed loss in log a: the first, its Gauss-Newton second, and the true third.
@@ -93,17 +93,23 @@ class _Pooled:
         """
         a, n = math.exp(log_a), len(self.of_label)
         step = max(1, _CACHED // self.z.shape[self.axis])
+        # blocks are computed in place: fresh memory would cost more than the arithmetic
+        z, e = np.empty((2, *self.z[self._at(slice(step))].shape), dtype)
         sums = np.zeros(3)
         for i in range(0, n, step):
-            z = self.z[:, i : i + step] if self.axis == 0 else self.z[i : i + step]
-            sums += _cumulants(z.astype(dtype, copy=False), self.axis, dtype(a))
+            block, here = self._at(slice(i, i + step)), self._at(slice(min(step, n - i)))
+            np.subtract(self.z[block], self.top[block], out=z[here], casting="same_kind")
+            sums += _cumulants(z[here], e[here], self.axis, dtype(a))
         g, h = a * (sums[0] - self.of_label.sum()), a**2 * sums[1]
         return float(g), float(h), float(g + 3 * h + a**3 * sums[2])
 
+    def _at(self, which: slice) -> tuple[slice, ...]:
+        return (slice(None), which) if self.axis == 0 else (which, slice(None))
 
-def _cumulants(z: NDArray[Any], axis: int, a: Any) -> tuple[float, float, float]:
-    """First three cumulants of each row under softmax(a z), summed over rows."""
-    e = z * a
+
+def _cumulants(z: NDArray[Any], e: NDArray[Any], axis: int, a: Any) -> tuple[float, ...]:
+    """First three cumulants of each row under softmax(a z), summed over rows; e is scratch."""
+    np.multiply(z, a, out=e)
     np.exp(e, out=e)
     total = e.sum(axis=axis)
     raw = []
@@ -113,43 +119,47 @@ def _cumulants(z: NDArray[Any], axis: int, a: Any) -> tuple[float, float, float]
     mean, second, third = raw
     var = second - mean**2
     cumulants = mean, var, third - mean * (3 * var + mean**2)
-    return tuple(float(k.sum(dtype=np.float64)) for k in cumulants)  # type: ignore[return-value]
+    return tuple(float(k.sum(dtype=np.float64)) for k in cumulants)
 
 
 def _best_log_a(rows: _Pooled) -> float:
     """Root of the monotone score.
 
-    Cheap looks first: a thousand rows, then all rows in single precision, and only the last
+    Cheap looks first: some 500 rows, then all rows in single precision, and only the last
     steps (nearly always one) in double precision. The result does not depend on the cheap looks
     beyond the tolerance of the last stage.
     """
     log_a, n = 0.0, len(rows.of_label)
-    if n > 4000:
-        log_a = _root(rows.every(n // 1000), log_a, np.float32, 0.1)
-    log_a = _root(rows, log_a, np.float32, 0.1)
+    with np.errstate(over="ignore", invalid="ignore"):  # logits beyond single precision
+        if n > 4000:
+            log_a = _root(rows.rows(slice(None, None, n // 500)), log_a, np.float32, 0.1)
+        log_a = _root(rows, log_a, np.float32, 0.1)
     return _root(rows, log_a, np.float64, 3e-4)
 
 
 def _root(rows: _Pooled, log_a: float, dtype: type[np.floating[Any]], tolerance: float) -> float:
     """Halley steps inside a bracket, until one is below `tolerance`.
 
-    The error left is about its cube. Where the loss is not convex in log a, or the step would be
-    long, a bounded Gauss-Newton step or a bisection takes over.
+    The error left is about its cube. Where the loss is hardly convex in log a a Gauss-Newton step,
+    and where a step leaves the bracket a bisection takes over. So it does after 20 steps: without
+    errors the score only fades and steps never grow, though the root lies at the limit.
     """
     low, high = -LOG_A_LIMIT, LOG_A_LIMIT
-    for _ in range(60):
+    for i in range(60):
         g, h, third = rows.derivatives(log_a, dtype)
+        if not math.isfinite(g):
+            break
         low, high = (log_a, high) if g < 0 else (low, log_a)
         second = g + h
-        divisor = 2 * second**2 - g * third
-        if second > 0 and divisor > 0:
-            step = -2 * g * second / divisor
+        curved = 1 - g / second * (third / second) / 2 if second > h / 2 else 0.0
+        if curved > 0:
+            step = -g / second / curved
         else:
             step = -g / h if h > 0 else math.copysign(math.inf, -g) if g else 0.0
-        proposal = log_a + max(-_STEP, min(_STEP, step))
-        if not low <= proposal <= high:
-            proposal = (low + high) / 2
-        moved, log_a = abs(proposal - log_a), proposal
-        if moved < tolerance:
+        wanted = log_a + max(-_STEP, min(_STEP, step))
+        wanted = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, wanted))
+        inside = low <= wanted <= high and i < 20
+        moved, log_a = abs(wanted - log_a), wanted if inside else (low + high) / 2
+        if (inside and moved < tolerance) or high - low < tolerance**2:
             break
     return log_a

@@ -146,7 +146,7 @@ def bounded(x: Floats, bound: Bound) -> Floats:
         norms = bound.norms_of(x)
     if not np.isfinite(norms).all():
         raise ContributionRefused(
-            "a contribution holds NaN, infinity or numbers beyond 1e150"
+            "a contribution holds NaN, infinity or a number too large to square"
         )
     over = norms > 1.0 - SLACK
     if not over.any():

@@ -180,7 +180,7 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
     for row in words.view(np.int64).tolist():
         shares = []
         for b, norm in enumerate(bound.norms):
-            block = [int(v) * step for v in row[edges[b] : edges[b + 1]]]
+            block = [int(v) * step for v in row[edges[b] : edges[b + 1]] if v]
             if bound.rule == "per_value":
                 assert all(abs(v) <= Fraction(norm) for v in block)
             shares.append(sum(v * v for v in block) / Fraction(norm) ** 2)

@@ -140,7 +140,7 @@ def test_the_declared_sensitivity_is_reached_and_not_passed(rule: Rule) -> None:
     assert bound.sensitivity * (1 - 1e-9) < np.linalg.norm(change) <= bound.sensitivity
 
 
-@pytest.mark.parametrize(("rule", "want"), zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True))
+@pytest.mark.parametrize(("rule", "want"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
 def test_sensitivity_by_rule(rule: Rule, want: float) -> None:
     assert Bound(LENGTHS, NORMS, rule).sensitivity == want
 
@@ -219,7 +219,7 @@ def test_nan_and_infinity_are_refused(rule: Rule, bad: float, place: int) -> Non
 
 @pytest.mark.parametrize("rule", ["joint", "per_block"])
 def test_what_cannot_be_squared_is_refused_not_let_through(rule: Rule) -> None:
-    with pytest.raises(ContributionRefused, match="beyond 1e150"):
+    with pytest.raises(ContributionRefused, match="holds NaN, infinity or"):
         encode_bounded(np.full((1, 8), 1e300), Bound(LENGTHS, NORMS, rule), FINE)
 
 

@@ -181,4 +181,5 @@ def test_huge_scores_neither_overflow_nor_leave_the_range() -> None:
     last = _Given(1 - 2.0**-53)
     scores = np.array([0.0, 1.0, 1e9])  # the last one's weight underflows to 0
     assert mechanisms.exponential(scores, 1.0, 1.0, last) == 1  # type: ignore[arg-type]
-    assert mechanisms.exponential(scores, 1.0, 1.0, _Given(0.0)) == 0  # type: ignore[arg-type]
+    first = _Given(0.0)  # ... and the first one's must not win by being first
+    assert mechanisms.exponential(scores[::-1], 1.0, 1.0, first) == 1  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ SPLITS: dict[str, Split] = {
     "dirichlet 0.1": lambda y, k, rng: dirichlet(y, k, 0.1, rng),
     "dirichlet 10": lambda y, k, rng: dirichlet(y, k, 10, rng),
 }
-splits = pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS.keys())
+splits = pytest.mark.parametrize("split", list(SPLITS.values()), ids=list(SPLITS))
 
 
 def generator(seed: int = 0) -> np.random.Generator:

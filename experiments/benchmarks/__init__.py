@@ -1,0 +1,5 @@
+"""Our work and our peers' timed in the same run: `python -m experiments.benchmarks`.
+
+Times depend on the machine and on what else it does; the ratios of one run hold up better. Data,
+imports and fresh objects are prepared outside the clock, on both sides.
+"""

@@ -1,0 +1,117 @@
+"""The stopwatch: warm up, take turns, keep every repetition."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SLOW = 1.0
+"""Seconds from which a repetition counts as slow: its warm-up run is kept as a measurement."""
+
+_SLOW_REPETITIONS = 2
+_MOST_REPETITIONS = 51
+
+
+class PeerMissing(Exception):
+    """A peer cannot be timed here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to do the work.
+
+    Attributes
+    ----------
+    name : as shown
+    prepare : outside the clock: makes what is timed. It may raise PeerMissing
+    values : what a result is worth, so that speed is not bought by a worse one
+    """
+
+    name: str
+    prepare: Callable[[], Callable[[], Any]]
+    values: Callable[[Any], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A result that was timed by itself: in another process, or as a share of a run."""
+
+    seconds: float
+    result: Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a contestant needed, in seconds, and what its result is worth."""
+
+    name: str
+    seconds: tuple[float, ...]
+    values: dict[str, float]
+
+    @property
+    def median(self) -> float:
+        """Median of the repetitions."""
+        return statistics.median(self.seconds)
+
+    @property
+    def least(self) -> float:
+        """The fastest repetition: what disturbs a clock only ever adds to it."""
+        return min(self.seconds)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A contestant that could not be timed."""
+
+    name: str
+    reason: str
+
+
+def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
+    """Time contestants in turns, so that all of them see the same weather.
+
+    Parameters
+    ----------
+    repetitions : at least so many for each; more (up to 51) for what takes little time, two for
+        what takes more than a second
+
+    Returns
+    -------
+    In the order of `contestants`.
+    """
+    outcome: dict[str, Timing | Skipped] = {}
+    taken: dict[str, list[float]] = {}
+    wanted: dict[str, int] = {}
+    for c in contestants:
+        try:
+            first, result = _clock(c)
+        except PeerMissing as why:
+            outcome[c.name] = Skipped(c.name, str(why))
+            continue
+        outcome[c.name] = Timing(c.name, (first,), c.values(result))
+        taken[c.name] = [first] if first > SLOW else []
+        if first > SLOW:
+            wanted[c.name] = min(repetitions, _SLOW_REPETITIONS)
+        else:
+            lots = min(_MOST_REPETITIONS, int(SLOW / first)) if repetitions > 2 else 0
+            wanted[c.name] = max(repetitions, lots)
+    for _ in range(max(wanted.values(), default=0)):
+        for c in contestants:
+            if c.name in taken and len(taken[c.name]) < wanted[c.name]:
+                taken[c.name].append(_clock(c)[0])
+    for name, seconds in taken.items():
+        timed = outcome[name]
+        if isinstance(timed, Timing):
+            outcome[name] = Timing(name, tuple(seconds), timed.values)
+    return [outcome[c.name] for c in contestants]
+
+
+def _clock(contestant: Contestant) -> tuple[float, Any]:
+    run = contestant.prepare()
+    start = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    return (result.seconds, result.result) if isinstance(result, Inside) else (seconds, result)

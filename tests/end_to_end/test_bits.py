@@ -1,0 +1,295 @@
+"""The same bits, whoever drives the strategy and however the sum is taken.
+
+Oracle: `by_hand`, a loop over single clients with Python integers mod 2**64, no masks, no blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+from clients.answers import answer
+from clients.client_app import client_app, site_of
+from experiments.engines.flower import InProcessGrid, run_in_process
+from experiments.engines.inline import Unavailable, random_dropouts, run_inline
+from fedcal import datasets, partition
+from fedcal.calibrators import Calibrator
+from fedcal.errors import RoundFailed
+from fedcal.privacy.plan import Federation
+from fedcal.secure_aggregation import COMPLETE_UP_TO
+from fedcal.shards import Shards
+from strategies import (
+    STRATEGIES,
+    CalibrationStrategy,
+    FedBBQ,
+    FedBin,
+    FedNewton,
+    FedOneShot,
+    FedTemp,
+)
+from strategies.base import ANSWER
+
+METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
+    "fedtemp": FedTemp,
+    "fedtemp-temperature": lambda f, **o: FedTemp(f, average="temperature", **o),
+    "fednewton": lambda f, **o: FedNewton(f, rows_per_client=12, **o),
+    "fedoneshot": lambda f, **o: FedOneShot(f, rows_per_client=12, points=33, **o),
+    "fedbin": lambda f, **o: FedBin(f, bins_exponent=4, **o),
+    "fedbbq-none": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="none", **o),
+    "fedbbq-all": lambda f, **o: FedBBQ(f, bins_exponent=4, **o),
+    "fedbbq-changed": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="changed", **o),
+    "fedbbq-joint": lambda f, **o: FedBBQ(f, bins_exponent=4, clipping="joint", **o),
+}
+
+CLIENTS, CLASSES, ROWS = 20, 4, 250
+EMPTY = (0, 9, CLIENTS - 1)
+
+methods = pytest.mark.parametrize("method", METHODS)
+few_methods = pytest.mark.parametrize(
+    "method", ["fedtemp", "fednewton", "fedoneshot", "fedbbq-all"]
+)
+budgets = pytest.mark.parametrize("epsilon", [math.inf, 1.0], ids=["inf", "1"])
+
+
+def some_shards(clients: int = CLIENTS, rows: int = ROWS, empty: tuple[int, ...] = EMPTY) -> Shards:
+    rng = np.random.default_rng(clients)
+    labels = rng.integers(0, CLASSES, rows)
+    logits = rng.normal(0, 4, (rows, CLASSES))
+    logits[np.arange(rows), labels] += 4
+    owner = rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
+    return Shards.from_owner(logits, labels, owner, clients)
+
+
+@pytest.fixture(scope="module")
+def shards() -> Shards:
+    return some_shards()
+
+
+def make(
+    method: str,
+    epsilon: float = math.inf,
+    rate: float = 1.0,
+    masks: str = "none",
+    **fields: Any,
+) -> CalibrationStrategy:
+    rounds = 1 if method == "fedoneshot" else 2
+    public = {"clients": CLIENTS, "classes": CLASSES, "rounds": rounds, "seed": 4, **fields}
+    federation = Federation(sampling_rate=rate, epsilon=epsilon, **public)
+    return METHODS[method](federation, secure_aggregation=masks)
+
+
+def bits(strategy: CalibrationStrategy) -> dict[str, Any]:
+    """Everything that a run tells, as bytes."""
+    return {
+        "releases": [
+            (r.round, r.kind, r.values.tobytes(), r.std.tobytes()) for r in strategy.releases
+        ],
+        "result": {k: v.tobytes() for k, v in strategy.result().arrays().items()},
+        "bytes": (strategy.bytes_up, strategy.bytes_down),
+    }
+
+
+def by_hand(
+    strategy: CalibrationStrategy, shards: Shards, unavailable: Unavailable | None = None
+) -> Calibrator:
+    """The plain sum of who answers, client by client."""
+    for number in range(1, strategy.plan.rounds + 1):
+        asked = strategy.open_round(number)
+        assert asked is not None
+        gone = set() if unavailable is None else set(unavailable(number).tolist())
+        total, repliers = [0] * asked.query.bound.length, 0
+        for k in asked.clients.tolist():
+            if k not in gone:
+                words = answer(shards.block(k, k + 1), asked.query)[0].tolist()
+                total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
+                repliers += 1
+        strategy.close_round(asked, np.array(total, np.uint64), repliers)
+    return strategy.result()
+
+
+def told(strategy: CalibrationStrategy, run: Callable[..., object], *args: Any, **kw: Any) -> Any:
+    run(strategy, *args, **kw)
+    assert len(strategy.releases) == strategy.plan.rounds
+    return bits(strategy)
+
+
+def test_every_strategy_is_in_the_table() -> None:
+    assert {name.partition("-")[0] for name in METHODS} == set(STRATEGIES)
+
+
+@methods
+@budgets
+@pytest.mark.parametrize("rate", [1.0, 0.1, 0.001])
+def test_inline_and_flower_give_the_same_bits(
+    method: str, epsilon: float, rate: float, shards: Shards
+) -> None:
+    want = told(make(method, epsilon, rate), by_hand, shards)
+    assert told(make(method, epsilon, rate), run_inline, shards) == want
+    assert told(make(method, epsilon, rate, "masks"), run_inline, shards) == want
+    assert told(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
+    other = told(make(method, epsilon, rate, seed=5), run_inline, shards)
+    assert (other == want) == (math.isinf(epsilon) and rate != 0.1)  # else the seed matters
+
+
+@few_methods
+@budgets
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_the_block_size_changes_no_bit(
+    method: str, epsilon: float, masks: str, shards: Shards
+) -> None:
+    want = told(make(method, epsilon), by_hand, shards)
+    for block in (1, 7, 64, None):
+        assert told(make(method, epsilon, masks=masks), run_inline, shards, block=block) == want
+
+
+@methods
+@pytest.mark.parametrize("gone", ["one", "fifth"])
+def test_a_dropout_leaves_the_plain_sum_of_the_survivors(
+    method: str, gone: str, shards: Shards
+) -> None:
+    unavailable: Unavailable = random_dropouts(4, CLIENTS, 0.2)
+    if gone == "one":
+        unavailable = lambda number: np.array([5])  # noqa: E731
+    lost = {"unavailable": unavailable}
+    want = told(make(method), by_hand, shards, **lost)
+    assert want != told(make(method), run_inline, shards)
+    for masks in ("none", "masks"):
+        assert told(make(method, masks=masks), run_inline, shards, **lost) == want
+        assert told(make(method, masks=masks), run_in_process, shards, **lost) == want
+    noisy = told(make(method, 1.0), by_hand, shards, **lost)
+    assert told(make(method, 1.0, masks="masks"), run_in_process, shards, **lost) == noisy
+
+
+def test_the_dropouts_drawn_here_differ_by_round() -> None:
+    draw = random_dropouts(4, CLIENTS, 0.2)
+    first, second = draw(1).tolist(), draw(2).tolist()
+    assert first != second
+    assert 0 < len(first) < CLIENTS
+    assert draw(1).tolist() == first
+    assert random_dropouts(4, CLIENTS, 0.0)(1).size == 0
+    assert random_dropouts(4, CLIENTS, 1.0)(1).size == CLIENTS
+
+
+class Shuffled(InProcessGrid):
+    """Replies arrive in any order."""
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        order = np.random.default_rng(len(replies)).permutation(len(replies))
+        return [replies[k] for k in order]
+
+
+def run_shuffled(strategy: CalibrationStrategy, shards: Shards, ids: list[int]) -> None:
+    app = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
+
+    def gone(site: int, message: Message) -> bool:
+        return site == 7 and message.metadata.message_type == ANSWER
+
+    strategy.start(Shuffled(app, ids, gone))
+
+
+@few_methods
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_neither_node_ids_nor_the_order_of_replies_matter(
+    method: str, masks: str, shards: Shards
+) -> None:
+    want = told(make(method, 1.0), by_hand, shards, lambda number: np.array([7]))
+    ascending = list(range(100, 100 + CLIENTS))
+    for ids in (ascending, ascending[::-1], np.random.default_rng(0).permutation(ascending)):
+        got = told(make(method, 1.0, masks=masks), run_shuffled, shards, [int(i) for i in ids])
+        assert got == want
+
+
+@few_methods
+def test_renumbering_the_clients_changes_no_bit(method: str, shards: Shards) -> None:
+    want = told(make(method, 1.0), run_inline, shards)
+    order = np.random.default_rng(9).permutation(CLIENTS)
+    for masks in ("none", "masks"):
+        assert told(make(method, 1.0, masks=masks), run_inline, shards.take(order)) == want
+
+
+@few_methods
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_empty_clients_change_no_bit(method: str, masks: str, shards: Shards) -> None:
+    """The same rows with empty clients somewhere else, at the same (public) number of clients."""
+    full = shards.rows > 0
+    order = np.concatenate([np.flatnonzero(~full), np.flatnonzero(full)])
+    want = told(make(method, 1.0), by_hand, shards.take(order))
+    assert told(make(method, 1.0, masks=masks), run_in_process, shards) == want
+    nobody = shards.take(np.full(CLIENTS, EMPTY[0]))
+    got = make(method, masks=masks)
+    assert told(got, run_inline, nobody) == told(make(method, masks=masks), run_in_process, nobody)
+    assert all(not r.values.any() for r in got.releases)
+
+
+@few_methods
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_round_without_clients_releases_its_noise(
+    method: str, masks: str, shards: Shards
+) -> None:
+    private, exact = (make(method, e, 0.001, masks) for e in (1.0, math.inf))
+    assert not any(len(private.plan.sample(r)) for r in range(1, private.plan.rounds + 1))
+    run_in_process(private, shards)
+    run_inline(exact, shards)
+    assert len(private.releases) == private.plan.rounds
+    for release in private.releases:
+        if method == "fedoneshot":
+            assert release.values.size == 1  # a draw from the uniform distribution
+        else:
+            assert release.values.all()
+            assert (np.abs(release.values) < 9.2 * release.std).all()
+    for release in exact.releases:
+        assert release.kind == "class_counts" or not release.values.any()
+
+
+@few_methods
+def test_a_cohort_of_one(method: str, shards: Shards) -> None:
+    """Its mask is zero: nobody is there to share a seed with."""
+    seed = next(s for s in range(1000) if len(make(method, rate=0.03, seed=s).plan.sample(1)) == 1)
+    want = told(make(method, rate=0.03, seed=seed), by_hand, shards)
+    for run in (run_inline, run_in_process):
+        assert told(make(method, rate=0.03, masks="masks", seed=seed), run, shards) == want
+
+
+@pytest.mark.parametrize(("epsilon", "block"), [(1.0, 7), (math.inf, None)])
+def test_a_cohort_with_a_sparse_graph_and_dropouts(epsilon: float, block: int | None) -> None:
+    clients = COMPLETE_UP_TO + 12
+    many = some_shards(clients, 400, (0, 70, clients - 1))
+    unavailable = random_dropouts(1, clients, 0.2)
+    want = told(make("fednewton", epsilon, clients=clients), by_hand, many, unavailable)
+    got = make("fednewton", epsilon, masks="masks", clients=clients)
+    assert told(got, run_inline, many, unavailable=unavailable, block=block) == want
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_hundred_real_clients(masks: str) -> None:
+    data = datasets.load("resnet110-cifar10")
+    owner = partition.dirichlet(data.labels, 100, 0.1, np.random.default_rng(0))
+    real = Shards.from_owner(data.logits, data.labels, owner, 100)
+    public: dict[str, Any] = {"clients": 100, "classes": 10, "rounds": 1}
+    unavailable = random_dropouts(3, 100, 0.05)
+    for method in ("fednewton", "fedbbq-all"):
+        want = told(make(method, 1.0, **public), by_hand, real, unavailable)
+        for run in (run_inline, run_in_process):
+            got = make(method, 1.0, masks=masks, **public)
+            assert told(got, run, real, unavailable=unavailable) == want
+
+
+@few_methods
+@budgets
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_nobody_answers_is_not_nobody_sampled(
+    method: str, epsilon: float, masks: str, shards: Shards
+) -> None:
+    for run in (run_inline, run_in_process):
+        strategy = make(method, epsilon, masks=masks)
+        with pytest.raises(RoundFailed, match="nothing was released"):
+            run(strategy, shards, unavailable=lambda number: np.arange(CLIENTS))
+        assert strategy.releases == []

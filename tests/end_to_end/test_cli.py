@@ -1,0 +1,429 @@
+"""The command `fedcal`: what it prints, what it returns, what it says is not built yet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcal
+from experiments.cli import LATER, _run
+from fedcal import calibrators, datasets
+from fedcal.metrics import summary
+
+FEDERATED = ("fedtemp", "fednewton", "fedoneshot", "fedbin", "fedbbq")
+POOLED = ("none", "pooled-temperature", "pooled-bbq")
+METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
+CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
+
+Run = tuple[int, str, str]
+"""Exit code, stdout, stderr."""
+
+
+def rows(n: int = 240, classes: int = 3, seed: int = 5) -> dict[str, Any]:
+    """Overconfident logits, labels and seven natural clients."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    logits = rng.normal(size=(n, classes))
+    logits[np.arange(n), labels] += 1.0
+    return {"logits": 3 * logits, "labels": labels, "client": np.arange(n) % 7}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a data set in it; the terminal is plain and wide enough."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    np.savez("data.npz", **rows())
+    return tmp_path
+
+
+@pytest.fixture
+def fedcal_says(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> Run:
+        code = _run(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def strict(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# --- simulate -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "epsilon"),
+    [(m, e) for m in FEDERATED for e in ("inf", "1")] + [(m, "inf") for m in POOLED],
+)
+def test_simulate_as_json(fedcal_says: Any, folder: Path, method: str, epsilon: str) -> None:
+    code, out, err = fedcal_says(
+        *("simulate", "--data", "data.npz", "--method", method, "--epsilon", epsilon, "--json")
+    )
+    assert (code, err) == (0, "")
+    said = strict(out)
+    assert said["method"] == said["config"]["method"] == method
+    assert said["privacy"]["epsilon"] == (None if epsilon == "inf" else 1.0)
+    for part in ("before", "after"):
+        assert set(said[part]) >= set(METRICS)
+        assert 0 <= said[part]["accuracy"] <= 1
+        assert 0 <= said[part]["ece"] <= 1
+    assert os.listdir(folder) == ["data.npz"]
+
+
+def test_simulate_prints_a_table_of_percentages(fedcal_says: Any, folder: Path) -> None:
+    arguments = ("simulate", "--data", "data.npz", "--method", "fednewton", "--epsilon", "2")
+    code, out, err = fedcal_says(*arguments)
+    assert (code, err) == (0, "")
+    numbers = strict(fedcal_says(*arguments, "--json")[1])
+    for heading in ("accuracy %", "ECE %", "cwECE %", "NLL", "Brier", "MCE %"):
+        assert heading in out
+    for part in ("before", "after"):
+        (line,) = (text for text in out.splitlines() if part in text.split())
+        assert f"{100 * numbers[part]['accuracy']:.3f}" in line
+        assert f"{100 * numbers[part]['classwise_ece']:.3f}" in line
+        assert f"{numbers[part]['nll']:.4f}" in line
+    assert "(2, 1e-05)-DP for each user" in out
+    assert "Seeded noise protects nobody" in out
+    assert "bytes up" in out
+
+
+def test_the_table_says_when_there_is_no_privacy(fedcal_says: Any, folder: Path) -> None:
+    code, out, _ = fedcal_says("simulate", "--data", "data.npz", "--out", "o")
+    assert code == 0
+    assert "No differential privacy" in out
+    assert "written to o" in out
+
+
+def test_quiet_prints_nothing_and_writes_the_files(fedcal_says: Any, folder: Path) -> None:
+    assert fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--quiet") == (0, "", "")
+    assert (folder / "o" / "result.json").is_file()
+
+
+def test_json_is_what_the_result_file_holds(fedcal_says: Any, folder: Path) -> None:
+    _, out, _ = fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--json")
+    assert out == (folder / "o" / "result.json").read_text("utf-8")
+
+
+def test_options_reach_the_run(fedcal_says: Any, folder: Path) -> None:
+    code, out, _ = fedcal_says(
+        *("simulate", "--data", "data.npz", "--method", "fedtemp", "--clients", "11"),
+        *("--partition", "dirichlet:0.5", "--rounds", "3", "--sampling-rate", "0.9"),
+        *("--epsilon", "4", "--delta", "1e-3", "--trust", "central", "--unit", "user"),
+        *("--secure-aggregation", "masks", "--dropout", "0.1", "--seed", "7"),
+        *("--ledger", "l.db", "--cap", "9", "--set", "clip=0.25", "--set", "average=temperature"),
+        *("--engine", "inline", "--json"),
+    )
+    assert code == 0
+    assert strict(out)["config"] == {
+        "data": str(folder / "data.npz"),
+        "method": "fedtemp",
+        "clients": 11,
+        "partition": "dirichlet:0.5",
+        "rounds": 3,
+        "sampling_rate": 0.9,
+        "epsilon": 4.0,
+        "delta": 1e-3,
+        "unit": "user",
+        "trust": "central",
+        "engine": "inline",
+        "secure_aggregation": "masks",
+        "dropout": 0.1,
+        "seed": 7,
+        "ledger": str(folder / "l.db"),
+        "cap": 9.0,
+        "set": {"clip": 0.25, "average": "temperature"},
+    }
+
+
+def test_natural_clients_are_the_file_s_own(fedcal_says: Any, folder: Path) -> None:
+    code, out, _ = fedcal_says(
+        *("simulate", "--data", "data.npz", "--partition", "natural", "--clients", "7", "--json")
+    )
+    assert code == 0
+    assert strict(out)["config"]["clients"] == 7
+
+
+def test_a_config_file_is_overridden_by_options(fedcal_says: Any, folder: Path) -> None:
+    Path("c.toml").write_text(
+        'data = "data.npz"\nmethod = "fedtemp"\nclients = 9\nsampling-rate = 1.0\n'
+        "[set]\nclip = 0.1\nserver_lr = 0.5\n"
+    )
+    code, out, _ = fedcal_says(
+        *("simulate", "--config", "c.toml", "--clients", "5", "--set", "clip=0.2", "--json")
+    )
+    assert code == 0
+    config = strict(out)["config"]
+    assert (config["method"], config["clients"]) == ("fedtemp", 5)
+    assert config["set"] == {"clip": 0.2, "server_lr": 0.5}
+
+
+def test_the_default_is_the_shipped_network(fedcal_says: Any) -> None:
+    code, out, _ = fedcal_says("simulate", "--json")
+    assert code == 0
+    said = strict(out)
+    assert (said["config"]["data"], said["config"]["clients"]) == ("resnet110-cifar10", 100)
+    assert said["before"]["ece"] == pytest.approx(0.0475, abs=2e-4)
+    assert said["after"]["ece"] == pytest.approx(0.0113, abs=1e-3)  # the pooled temperature's
+
+
+def test_a_large_delta_is_a_warning(fedcal_says: Any, folder: Path) -> None:
+    private = ("simulate", "--data", "data.npz", "--clients", "20", "--epsilon", "1", "--quiet")
+    code, out, err = fedcal_says(*private, "--delta", "0.05")
+    assert (code, out) == (0, "")
+    (line,) = err.splitlines()
+    assert line.startswith("fedcal: warning: ")
+    assert "delta = 0.05" in line
+    assert fedcal_says(*private, "--delta", "0.0499") == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["[/b].npz", "[bold]x.npz", ":warning:.npz"])
+def test_names_that_look_like_markup_are_printed_as_they_are(
+    fedcal_says: Any, folder: Path, name: str
+) -> None:
+    Path(name).parent.mkdir(exist_ok=True)
+    np.savez(name, **rows())
+    code, out, err = fedcal_says("simulate", "--data", name, "--out", f"{name}-out")
+    assert (code, err) == (0, "")
+    assert f"written to {name}-out" in out
+    saved = str(Path(f"{name}-out", "calibrator.npz"))
+    code, out, _ = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
+    assert code == 0
+    assert f"written to {name}\n" in out
+    _, _, err = fedcal_says("simulate", "--data", f"missing/{name}")
+    assert f"missing/{name}" in err
+
+
+# --- apply --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(folder: Path, fedcal_says: Any) -> Path:
+    fedcal_says("simulate", "--data", "data.npz", "--method", "fedbbq", "--out", "run", "--quiet")
+    return folder / "run" / "calibrator.npz"
+
+
+def read_probs(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Probabilities and labels (or None) of what `apply` wrote."""
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False), None
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            assert set(arrays) <= {"probs", "labels"}
+            return arrays["probs"], arrays.get("labels")
+    with path.open(newline="") as f:
+        header, *lines = csv.reader(f)
+    labelled = header[0] == "label"
+    values = np.array(lines, float)
+    assert header[labelled:] == [f"prob_{j}" for j in range(values.shape[1] - labelled)]
+    return values[:, labelled:], values[:, 0] if labelled else None
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_apply(fedcal_says: Any, fitted: Path, folder: Path, suffix: str, labelled: bool) -> None:
+    fresh = rows(50, seed=6)
+    del fresh["client"]
+    if not labelled:
+        del fresh["labels"]
+    np.savez("fresh.npz", **fresh)
+    out_file = f"probs{suffix}"
+    arguments = ("--calibrator", str(fitted), "--data", "fresh.npz", "--out", out_file)
+    code, out, err = fedcal_says("apply", *arguments)
+    assert (code, err) == (0, "")
+    assert "50 rows calibrated by weighted-binning" in out
+    assert ("before: accuracy %" in out) is labelled
+    probs, labels = read_probs(folder / out_file)
+    expected = calibrators.load(fitted).predict_proba(fresh["logits"])
+    assert np.array_equal(probs, expected)  # a CSV holds every bit, too
+    if labelled and suffix != ".npy":
+        assert labels is not None
+        assert np.array_equal(labels, fresh["labels"])
+    else:
+        assert labels is None
+    assert sorted(os.listdir(folder)) == sorted(["data.npz", "fresh.npz", out_file, "run"])
+
+
+def test_apply_writes_what_fedcal_reads(fedcal_says: Any, fitted: Path) -> None:
+    fedcal_says("apply", "--calibrator", str(fitted), "--data", "data.npz", "--out", "p.csv")
+    read = datasets.load("p.csv")
+    assert (read.input, read.classes, len(read.labels)) == ("probs", 3, 240)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_apply_as_json_and_quiet(
+    fedcal_says: Any, fitted: Path, folder: Path, labelled: bool
+) -> None:
+    fresh: Mapping[str, Any] = rows(50, seed=6)
+    given = {k: v for k, v in fresh.items() if labelled or k == "logits"}
+    np.savez("fresh.npz", **given)
+    arguments = ("--calibrator", str(fitted), "--data", "fresh.npz", "--out", "p.npy")
+    assert fedcal_says("apply", *arguments, "--quiet") == (0, "", "")
+    code, out, _ = fedcal_says("apply", *arguments, "--json")
+    assert code == 0
+    said = strict(out)
+    assert (said["rows"], said["out"]) == (50, "p.npy")
+    assert ("after" in said) is labelled
+    if labelled:
+        probs = np.load("p.npy")
+        assert said["after"] == pytest.approx(summary(probs, fresh["labels"]))
+
+
+def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(
+    fedcal_says: Any, folder: Path
+) -> None:
+    fedcal_says("simulate", "--out", "run", "--quiet")
+    saved = "run/calibrator.npz"
+    code, out, _ = fedcal_says(
+        *("apply", "--calibrator", saved, "--data", "resnet110-cifar10", "--out", "p.npy", "--json")
+    )
+    assert (code, strict(out)["rows"]) == (0, 15000)
+    assert np.array_equal(np.load("p.npy")[5000:], np.load("run/test_probs.npy"))
+
+
+def test_apply_takes_probabilities_where_the_calibrator_was_fitted_on_them(
+    fedcal_says: Any, folder: Path
+) -> None:
+    options = ("--method", "fedbbq", "--partition", "natural", "--out", "run", "--quiet")
+    fedcal_says("simulate", "--data", "game-forecasts", *options)
+    code, _, err = fedcal_says(
+        *("apply", "--calibrator", "run/calibrator.npz", "--data", "game-forecasts"),
+        *("--out", "p.npy", "--quiet"),
+    )
+    assert (code, err) == (0, "")
+    assert np.load("p.npy").shape == (28932, 2)
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def test_datasets(fedcal_says: Any) -> None:
+    code, out, err = fedcal_says("datasets")
+    assert (code, err) == (0, "")
+    for entry in datasets.catalogue():
+        assert f"\n{entry.name}: " in out
+        assert entry.licence in out
+        assert entry.author in out
+    assert "29 natural clients" in out
+    assert fedcal_says("datasets", "--quiet") == (0, "", "")
+
+
+def test_datasets_as_json(fedcal_says: Any) -> None:
+    code, out, _ = fedcal_says("datasets", "--json")
+    assert code == 0
+    entries = strict(out)
+    assert [entry["name"] for entry in entries] == [e.name for e in datasets.catalogue()]
+    assert {"rows", "classes", "clients", "licence", "source", "input"} <= set(entries[0])
+
+
+def test_version(fedcal_says: Any) -> None:
+    assert fedcal_says("--version") == (0, f"fedcal {fedcal.__version__}\n", "")
+
+
+def test_help_names_every_command(fedcal_says: Any) -> None:
+    code, out, err = fedcal_says("--help")
+    assert (code, err) == (0, "")
+    for command in ("simulate", "apply", "datasets", *LATER):
+        assert command in out
+
+
+def test_help_of_simulate_names_the_contract_s_options(
+    fedcal_says: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
+    code, out, _ = fedcal_says("simulate", "--help")
+    assert code == 0
+    for option in (
+        *("data", "method", "clients", "partition", "rounds", "sampling-rate", "epsilon", "delta"),
+        *("unit", "trust", "engine", "secure-aggregation", "seed", "ledger", "cap", "ray-address"),
+        *("resume", "out", "set", "config", "quiet", "json"),
+    ):
+        assert f"--{option} " in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("compare", "evaluate", "plan", "train", "reproduce table1", "report some-folder", "site"),
+        "compare --methods fedtemp,fedbin --epsilon 1,2 --seeds 5",
+        "site --help",
+        "simulate --engine ray",
+        "simulate --engine grpc",
+        "simulate --trust local --epsilon 1",
+        "simulate --trust distributed --epsilon 1",
+        "simulate --unit example --epsilon 1",
+        "simulate --unit example --method none",
+        "simulate --secure-aggregation protocol",
+        "simulate --partition quantity:0.5",
+        "simulate --partition shards:2",
+        "simulate --partition flwr:DirichletPartitioner",
+        "simulate --resume",
+        "simulate --ray-address 127.0.0.1:6379",
+        "simulate --data rows.parquet",
+        *(
+            f"simulate --method {method}"
+            for method in (
+                *("fedvector", "fedmatrix", "fedopvector", "fedcal", "acct", "nllt", "ecet"),
+                *("dp-histogram", "one-source", "auto"),
+            )
+        ),
+    ],
+)
+def test_what_comes_later_is_not_built_yet(fedcal_says: Any, folder: Path, arguments: str) -> None:
+    extra = ("--out", "o") if arguments.startswith("simulate") else ()
+    code, out, err = fedcal_says(*arguments.split(), *extra)
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith("fedcal: error: ")
+    assert "not built yet" in line
+    assert os.listdir(folder) == ["data.npz"]
+
+
+# --- the real command, in a process of its own ---------------------------------------------------
+
+
+def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(CONSOLE_SCRIPT), *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_console_script_works_in_an_empty_folder(tmp_path: Path) -> None:
+    done = command(tmp_path, "simulate", "--epsilon", "1", "--out", "o", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = strict(done.stdout)
+    assert said["privacy"]["epsilon"] == 1.0
+    assert said == strict((tmp_path / "o" / "result.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "begins"),
+    [
+        (("--version",), 0, ""),
+        (("simulate", "--epsilon", "0", "--out", "o"), 2, "fedcal: error: epsilon must be"),
+        (("simulate", "--dropout", "1", "--out", "o"), 1, "fedcal: error: round 1: none of the"),
+    ],
+)
+def test_the_console_script_s_exit_code(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, begins: str
+) -> None:
+    done = command(tmp_path, *arguments)
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == (code != 0)
+    assert done.stderr.startswith(begins)
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,443 @@
+"""What a run leaves under --out: the contract's files, the same bits again, and no secrets."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import strategies
+from clients.answers import STATISTICS
+from experiments import simulate
+from experiments.cli import _run
+from experiments.config import Config, make_shards
+from fedcal import calibrators, datasets
+from fedcal.metrics import Reliability, classwise_ece, ece, nll
+from fedcal.privacy.bounding import bounded
+from fedcal.privacy.plan import Federation, Plan
+from fedcal.shards import Shards
+
+FEDERATED = ("fedtemp", "fednewton", "fedoneshot", "fedbin", "fedbbq")
+POOLED = ("none", "pooled-temperature", "pooled-bbq")
+RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
+FILES = {
+    *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
+    *("rounds.jsonl", "reliability.json"),
+}
+METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
+
+every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
+Make = Callable[[str, float], Path]
+
+
+def strict(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 rows of overconfident logits, 4 classes."""
+    rng = np.random.default_rng(11)
+    labels = rng.integers(0, 4, 300)
+    logits = rng.normal(size=(300, 4))
+    logits[np.arange(300), labels] += 1.5
+    path = tmp_path_factory.mktemp("data") / "rows.npz"
+    np.savez(path, logits=3 * logits, labels=labels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """(method, epsilon) -> the folder of that run, made once."""
+    made: dict[tuple[str, float], Path] = {}
+
+    def make(method: str, epsilon: float) -> Path:
+        if (method, epsilon) not in made:
+            out = made[method, epsilon] = tmp_path_factory.mktemp("run") / "out"
+            options: dict[str, Any] = {"method": method, "epsilon": epsilon, "clients": 30}
+            simulate(data, **options, seed=3, out=out)
+        return made[method, epsilon]
+
+    return make
+
+
+# --- the contract -------------------------------------------------------------------------------
+
+CONFIG_TYPES: dict[str, type] = {
+    **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
+    **{"secure_aggregation": str, "clients": int, "seed": int, "set": dict},
+    **dict.fromkeys(("sampling_rate", "delta", "dropout"), float),
+}
+
+
+@every_run
+def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -> None:
+    folder, private = run(method, epsilon), epsilon < math.inf
+    assert {p.name for p in folder.iterdir()} == FILES
+    result = strict((folder / "result.json").read_text("utf-8"))
+    assert set(result) == {
+        *("schema", "method", "config", "before", "after", "privacy", "communication"),
+        *("seconds", "versions"),
+    }
+    assert result["schema"] == 1
+    assert result["method"] == method
+    assert type(result["seconds"]) is float
+
+    config = result["config"]
+    rounds = {"rounds"} if method in FEDERATED else set()
+    assert set(config) == {*CONFIG_TYPES, "epsilon", *rounds}
+    assert {k: type(config[k]) for k in CONFIG_TYPES} == CONFIG_TYPES
+    assert config["epsilon"] == (1.0 if private else "inf")
+    assert config["trust"] == ("central" if private else "secagg")
+
+    for part in ("before", "after"):
+        assert set(result[part]) == set(METRICS)
+        assert all(type(value) is float for value in result[part].values())
+        # fractions, not percentages
+        assert all(0 <= result[part][k] <= 1 for k in ("accuracy", "ece", "classwise_ece", "mce"))
+        assert result[part]["accuracy"] > 0.3
+
+    sent = result["communication"]
+    assert set(sent) == {"bytes_up_per_client", "bytes_down_per_client", "rounds"}
+    assert all(type(value) is int for value in sent.values())
+    assert (sent["bytes_up_per_client"] > 0) is (method in FEDERATED)
+
+    assert {"fedcal", "python", "numpy", "flwr"} <= set(result["versions"])
+    assert all(type(value) is str for value in result["versions"].values())
+
+
+@every_run
+def test_the_privacy_record(run: Make, method: str, epsilon: float) -> None:
+    folder = run(method, epsilon)
+    privacy = strict((folder / "result.json").read_text("utf-8"))["privacy"]
+    assert set(privacy) >= {
+        *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
+        *("noise_source", "releases"),
+    }
+    assert (privacy["unit"], privacy["adjacency"]) == ("user", "zero-out")
+    lines = (folder / "rounds.jsonl").read_text("utf-8").splitlines()
+    assert privacy["releases"] == len(lines)
+    if epsilon == math.inf:
+        assert (privacy["epsilon"], privacy["delta"]) == (None, None)
+        assert (privacy["mechanism"], privacy["noise_source"]) == ("none", "none")
+        assert (privacy["noise_std"], privacy["trust"]) == (0.0, "secagg")
+        return
+    assert (privacy["epsilon"], privacy["trust"], privacy["noise_source"]) == (
+        *(1.0, "central"),
+        "seeded",
+    )
+    if method == "fedoneshot":
+        assert (privacy["mechanism"], privacy["delta"]) == ("exponential", 0.0)
+        assert privacy["noise_std"] is None  # nothing is added to a sum
+        return
+    assert (privacy["mechanism"], privacy["delta"]) == ("gaussian", 1e-5)
+    blocks = {"fedtemp": None, "fednewton": 2, "fedbin": 8, "fedbbq": 8}[method]
+    if blocks is None:
+        assert type(privacy["noise_std"]) is float
+    else:
+        assert len(privacy["noise_std"]) == blocks
+    assert np.min(privacy["noise_std"]) > 0.1
+
+
+@every_run
+def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> None:
+    folder, private = run(method, epsilon), epsilon < math.inf
+    lines = (folder / "rounds.jsonl").read_text("utf-8").splitlines()
+    records = [strict(line) for line in lines]
+    expected = {
+        "fedtemp": 12,
+        "fednewton": 4 if private else 8,
+        "fedoneshot": 1,
+        "fedbin": 1,
+        "fedbbq": 1 if private else 2,  # without privacy, the weights need one count more
+    }.get(method, 0)
+    assert [r["round"] for r in records] == list(range(1, expected + 1))
+    for record in records:
+        assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std"}
+        assert ("temperature" in record) is (method in ("fedtemp", "fednewton", "fedoneshot"))
+        assert all(type(value) is float for value in record["values"])
+        assert any(record["noise_std"]) is (private and method != "fedoneshot")
+    result = strict((folder / "result.json").read_text("utf-8"))
+    assert result["communication"]["rounds"] == expected
+    if records and "temperature" in records[-1]:
+        fitted = calibrators.load(folder / "calibrator.npz")
+        assert isinstance(fitted, calibrators.TemperatureScaling)
+        assert fitted.temperature == records[-1]["temperature"]
+
+
+def rows_of(data: Path) -> datasets.Dataset:
+    return datasets.load(data).split(3)
+
+
+@every_run
+def test_the_calibrator_gives_the_test_probabilities(
+    run: Make, data: Path, method: str, epsilon: float
+) -> None:
+    folder, rows = run(method, epsilon), rows_of(data)
+    assert rows.test_logits is not None
+    assert rows.test_labels is not None
+    probs = np.load(folder / "test_probs.npy", allow_pickle=False)
+    assert (probs.shape, probs.dtype) == ((150, 4), np.float64)
+    loaded = calibrators.load(folder / "calibrator.npz").predict_proba(rows.test_logits)
+    assert loaded.tobytes() == probs.tobytes()
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+    after = strict((folder / "result.json").read_text("utf-8"))["after"]
+    for name, metric in (("ece", ece), ("classwise_ece", classwise_ece), ("nll", nll)):
+        assert after[name] == pytest.approx(metric(probs, rows.test_labels), rel=1e-12)
+
+
+@every_run
+def test_reliability_data_give_the_metrics(run: Make, method: str, epsilon: float) -> None:
+    folder = run(method, epsilon)
+    records = strict((folder / "reliability.json").read_text("utf-8"))
+    result = strict((folder / "result.json").read_text("utf-8"))
+    assert set(records) == {"before", "after"}
+    for part, record in records.items():
+        reliability = Reliability.from_json(record)
+        assert reliability.rows == 150
+        for metric in ("accuracy", "ece", "classwise_ece", "mce"):
+            value = getattr(reliability, metric)
+            assert value == pytest.approx(result[part][metric], rel=1e-12)
+    if method != "none":
+        assert records["before"] != records["after"]
+
+
+# --- the same bits again ------------------------------------------------------------------------
+
+
+def bits(folder: Path) -> dict[str, bytes]:
+    """Every array that a run leaves."""
+    with np.load(folder / "calibrator.npz", allow_pickle=False) as arrays:
+        kept = {name: arrays[name].tobytes() for name in arrays}
+    return kept | {
+        "test_probs": np.load(folder / "test_probs.npy").tobytes(),
+        "rounds": (folder / "rounds.jsonl").read_bytes(),
+        "config": (folder / "config.toml").read_bytes(),
+        "reliability": (folder / "reliability.json").read_bytes(),
+    }
+
+
+@every_run
+def test_the_config_of_a_run_gives_the_same_bits(
+    run: Make, tmp_path: Path, method: str, epsilon: float
+) -> None:
+    folder, again = run(method, epsilon), tmp_path / "again"
+    config = folder / "config.toml"
+    assert _run(["simulate", "--config", str(config), "--out", str(again), "--quiet"]) == 0
+    assert bits(again) == bits(folder)
+
+
+@every_run
+def test_another_seed_gives_other_bits(
+    run: Make, tmp_path: Path, method: str, epsilon: float
+) -> None:
+    folder, again = run(method, epsilon), tmp_path / "again"
+    config = str(folder / "config.toml")
+    assert (
+        _run(["simulate", "--config", config, "--seed", "4", "--out", str(again), "--quiet"]) == 0
+    )
+    assert bits(again)["test_probs"] != bits(folder)["test_probs"]
+
+
+def test_the_config_works_from_another_folder(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data.parent)
+    options = ("--epsilon", "1", "--sampling-rate", "0.5", "--dropout", "0.2", "--quiet")
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert _run(["simulate", "--data", data.name, *options, "--out", str(first)]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert _run(["simulate", "--config", "first/config.toml", "--out", str(again), "--quiet"]) == 0
+    assert bits(again) == bits(first)
+
+
+@every_run
+def test_config_toml_is_the_config_of_result_json(run: Make, method: str, epsilon: float) -> None:
+    folder = run(method, epsilon)
+    config = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+    if config["epsilon"] == math.inf:
+        config["epsilon"] = "inf"
+    assert config == strict((folder / "result.json").read_text("utf-8"))["config"]
+
+
+# --- nothing that privacy forbids ---------------------------------------------------------------
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+CLASS_ROWS = (1009, 1103, 1301)
+"""Primes: numbers that no setting, bin or test count equals."""
+
+
+def numbers_of(content: Any) -> np.ndarray:
+    """The numbers of an array, or those in a text."""
+    if isinstance(content, np.ndarray) and content.dtype.kind in "fiub":
+        return content.astype(float).ravel()
+    return np.array([float(n) for n in NUMBER.findall(str(content))])
+
+
+def numbers_in(folder: Path) -> np.ndarray:
+    """Every number in every file of a folder, in arrays and in text, sorted."""
+    found: list[Any] = []
+    for path in folder.rglob("*"):
+        if path.suffix == ".npy":
+            found.append(np.load(path, allow_pickle=False).ravel())
+        elif path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                found += [numbers_of(arrays[name]) for name in arrays]
+        elif path.is_file():
+            found.append(numbers_of(path.read_text("utf-8")))
+    return np.sort(np.concatenate(found))
+
+
+def held(secrets: dict[str, float], folder: Path) -> set[str]:
+    """Names of those secrets that some file of the folder holds, up to the ring's grid."""
+    numbers = numbers_in(folder)
+    names = set()
+    for name, secret in secrets.items():
+        nearest = np.abs(numbers - secret).min()
+        if nearest <= 1e-6 * abs(secret):
+            names.add(name)
+    return names
+
+
+@pytest.fixture(scope="module")
+def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows whose classes are primes large; one pattern of logits per class, some mistaken."""
+    logits, labels = [], []
+    for j, count in enumerate(CLASS_ROWS):
+        rows = np.tile(np.linspace(-0.5, 0.5, 3), (count, 1))
+        rows[:, j] += 2.0
+        rows[: count // 7, (j + 1) % 3] += 3.0
+        logits.append(rows)
+        labels.append(np.full(count, j))
+    test = np.random.default_rng(0).normal(size=(97, 3))
+    path = tmp_path_factory.mktemp("primes") / "primes.npz"
+    np.savez(
+        path,
+        logits=np.concatenate(logits),
+        labels=np.concatenate(labels),
+        test_logits=test,
+        test_labels=test.argmax(axis=1),
+    )
+    return path
+
+
+FEDERATIONS: dict[str, dict[str, Any]] = {
+    "everybody": {"clients": 307, "partition": "dirichlet:0.1"},  # some clients are empty
+    "sampled": {"clients": 1511, "partition": "iid", "sampling_rate": 0.7},  # none is
+}
+
+
+def plan_of(method: str, config: Config) -> Plan:
+    federation = Federation(
+        clients=config.clients or 0,
+        classes=3,
+        rounds=config.rounds,
+        sampling_rate=config.sampling_rate,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        seed=config.seed,
+    )
+    return strategies.STRATEGIES[method](federation, **config.set).plan  # type: ignore[arg-type]
+
+
+def asked(method: str, folder: Path) -> list[tuple[int, str, dict[str, Any]]]:
+    """Round, query and its parameters, of each release."""
+    lines = (folder / "rounds.jsonl").read_text("utf-8").splitlines()
+    temperature = 1.0
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    for record in map(json.loads, lines):
+        params_of: dict[str, dict[str, Any]] = {
+            "temperature_newton": {"log_a": -math.log(temperature)},
+            "temperature_update": {"w": 1 / temperature, "average": "inverse", "count": True},
+            "temperature_scores": {"low": 0.25, "high": 8.0, "points": 257},
+            "class_histograms": {"bins": 128},
+            "class_counts": {},
+        }
+        found.append((record["round"], record["query"], params_of[record["query"]]))
+        temperature = record.get("temperature", temperature)
+    return found
+
+
+def answers_to(query: str, params: dict[str, Any], shards: Shards) -> np.ndarray:
+    return STATISTICS[query](shards, params)
+
+
+def secrets_of(
+    method: str, folder: Path, shards: Shards, config: Config
+) -> tuple[dict[str, float], set[str]]:
+    """Exact sums and counts behind a run; and which of them it releases without privacy."""
+    plan = plan_of(method, config)
+    secrets = {f"rows of class {j}": float(n) for j, n in enumerate(CLASS_ROWS)}
+    secrets["clients with rows"] = float(np.count_nonzero(shards.rows))
+    released: set[str] = set()
+    for number, query, params in asked(method, folder):
+        everyone = query == "class_counts"
+        cohort = np.arange(shards.clients) if everyone else plan.sample(number)
+        part = shards.take(cohort)
+        secrets[f"round {number}: clients"] = float(len(cohort))
+        secrets[f"round {number}: rows"] = float(part.rows.sum())
+        secrets[f"round {number}: clients with rows"] = float(np.count_nonzero(part.rows))
+        each = answers_to(query, params, part)
+        for i, value in enumerate(each.sum(axis=0)):
+            secrets[f"round {number}: {query} {i}"] = float(value)
+            released.add(f"round {number}: {query} {i}")
+        if plan.bound is not None and each.shape[1] == plan.bound.length:
+            for i, value in enumerate(bounded(each, plan.bound).sum(axis=0)):
+                secrets[f"round {number}: {query} {i}, clipped"] = float(value)
+        for j, value in enumerate(np.bincount(part.labels, minlength=3)):
+            secrets[f"round {number}: rows of class {j}"] = float(value)
+    # small numbers are everywhere; clients that are enrolled are public
+    large = {k: v for k, v in secrets.items() if abs(v) > 40 and v != config.clients}
+    return large, released & large.keys()
+
+
+def run_on_primes(
+    method: str, epsilon: float, federation: str, primes: Path, out: Path
+) -> tuple[dict[str, float], set[str]]:
+    options = {"method": method, "epsilon": epsilon, "seed": 2, **FEDERATIONS[federation]}
+    if method in ("fedtemp", "fednewton"):
+        options["rounds"] = 2
+    if method in ("fednewton", "fedoneshot"):
+        options["set"] = {"rows_per_client": 11}
+    result = simulate(primes, out=out, **options)
+    shards = make_shards(datasets.load(primes), result.config)
+    return secrets_of(method, out, shards, result.config)
+
+
+@pytest.mark.parametrize("federation", FEDERATIONS)
+@pytest.mark.parametrize("method", FEDERATED)
+def test_files_of_a_private_run_hold_no_exact_number(
+    method: str, federation: str, primes: Path, tmp_path: Path
+) -> None:
+    # Without privacy the very same search finds every released sum ...
+    secrets, released = run_on_primes(method, math.inf, federation, primes, tmp_path / "open")
+    assert len(released) >= 2
+    assert held(secrets, tmp_path / "open") >= released
+    # ... and with privacy nothing.
+    secrets, _ = run_on_primes(method, 1.0, federation, primes, tmp_path / "private")
+    assert len(secrets) >= 8
+    assert held(secrets, tmp_path / "private") == set()
+
+
+def test_the_search_finds_counts_where_there_are_some(primes: Path, tmp_path: Path) -> None:
+    secrets, _ = run_on_primes("fedbbq", math.inf, "everybody", primes, tmp_path / "bbq")
+    found = held(secrets, tmp_path / "bbq")
+    assert found >= {f"rows of class {j}" for j in range(3)}
+    for federation, name in (
+        ("everybody", "clients with rows"),
+        ("sampled", "round 2: clients"),
+    ):
+        out = tmp_path / federation
+        secrets, _ = run_on_primes("fedtemp", math.inf, federation, primes, out)
+        assert name in secrets
+        assert name in held(secrets, out)

@@ -1,0 +1,138 @@
+"""The built wheel: what is in it, and that it works alone, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import fedcal
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+PACKAGES = ("fedcal", "clients", "strategies", "experiments")
+BESIDE = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def pip(*arguments: str | Path, cwd: Path) -> None:
+    quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
+    # --no-index: nothing is fetched, so a missing build tool shows at once
+    done = run(sys.executable, "-m", "pip", *quiet, *arguments, cwd=cwd, PIP_NO_INDEX="1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that no build folder stays in the repository."""
+    source = tmp_path_factory.mktemp("source") / "checkout"
+    source.mkdir()
+    for name in BESIDE:
+        shutil.copy(ROOT / name, source / name)
+    for package in (*PACKAGES, "tests"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, source / package, ignore=ignored)
+    out = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("installed") / "site"
+    pip("install", "--no-deps", "--target", target, wheel, cwd=target.parent)
+    return target
+
+
+def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+    info = f"fedcal-{fedcal.__version__}.dist-info"
+    assert {name.partition("/")[0] for name in names} == {*PACKAGES, info}
+    assert [name for name in names if "test" in Path(name).stem.split("_")] == []
+
+    modules = {str(p.relative_to(ROOT)) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
+    data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
+    assert len(data) == 5
+    for package in PACKAGES:
+        assert f"{package}/py.typed" in names
+    assert {n for n in names if n.endswith(".py")} == modules
+    assert {n for n in names if n.endswith(".npz")} == data
+    assert "fedcal/datasets/README.md" in names  # attribution travels with the data
+    assert {f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICE"} <= set(names)
+
+
+def test_the_wheel_s_metadata(wheel: Path) -> None:
+    assert wheel.name == f"fedcal-{fedcal.__version__}-py3-none-any.whl"
+    info = f"fedcal-{fedcal.__version__}.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
+        entry_points = archive.read(f"{info}/entry_points.txt").decode()
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.11"
+    required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    names = {re.split(r"[^A-Za-z0-9_.-]", line)[0] for line in required}
+    assert {"flwr", "numpy", "scipy", "dp-accounting"} <= names
+    assert names & {"torch", "ray", "opacus", "pyarrow", "scikit-learn", "torchmetrics"} == set()
+    assert "fedcal = experiments.cli:main" in entry_points
+
+
+def fedcal_command(installed: Path, empty: Path, *arguments: str) -> str:
+    code = (
+        "import fedcal, clients, strategies, experiments, sys\n"
+        "print(*(m.__file__ for m in (fedcal, clients, strategies, experiments)), sep='\\n')\n"
+        "from experiments.cli import main\n"
+        f"main({list(arguments)!r})"
+    )
+    # -P: not even the current folder is searched, only the wheel and its dependencies
+    done = run(sys.executable, "-P", "-c", code, cwd=empty, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stderr) == (0, "")
+    *files, said = done.stdout.split("\n", 4)
+    assert [Path(file) for file in files] == [installed / k / "__init__.py" for k in PACKAGES]
+    return said
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_simulate_and_apply_from_the_wheel(installed: Path, empty: Path) -> None:
+    options = ("--data", "game-forecasts", "--partition", "natural", "--epsilon", "4")
+    said = fedcal_command(installed, empty, "simulate", *options, "--out", "run", "--json")
+    assert json.loads(said)["schema"] == 1
+    assert os.listdir(empty) == ["run"]
+    assert (empty / "run" / "result.json").read_text("utf-8") == said
+    said = fedcal_command(
+        *(installed, empty, "apply", "--calibrator", "run/calibrator.npz"),
+        *("--data", "game-forecasts", "--out", "probs.npy", "--json"),
+    )
+    assert json.loads(said)["rows"] == 28932
+
+
+def test_datasets_from_the_wheel(installed: Path, empty: Path) -> None:
+    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 4
+
+
+def test_the_installed_command_starts(installed: Path, empty: Path) -> None:
+    script = installed / "bin" / "fedcal"
+    done = run(sys.executable, "-P", script, "--version", cwd=empty, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stdout) == (0, f"fedcal {fedcal.__version__}\n")

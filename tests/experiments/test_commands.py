@@ -1,0 +1,147 @@
+"""What the commands show: percentages for people, progress on a terminal, files of rows."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.commands import SHOWN, progress_bar, run_apply, run_simulate, shown
+from experiments.config import Config
+from fedcal import calibrators, datasets
+from fedcal.errors import InputError
+from fedcal.metrics import summary
+
+
+def labels_and_logits(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(n) % 3
+    return labels, np.random.default_rng(1).normal(size=(n, 3)) + 2 * np.eye(3)[labels]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("accuracy", 0.9356, "93.560"),
+        ("ece", 0.0475, "4.750"),
+        ("classwise_ece", 0.00434, "0.434"),
+        ("mce", 1.0, "100.000"),
+        ("nll", 0.20889, "0.2089"),
+        ("brier", 0.09766, "0.0977"),
+    ],
+)
+def test_percentages_are_for_people(metric: str, value: float, text: str) -> None:
+    assert shown(metric, value) == text
+    assert SHOWN[metric].endswith("%") is (metric not in ("nll", "brier"))
+
+
+def test_every_metric_of_a_result_is_shown() -> None:
+    labels, logits = labels_and_logits()
+    probs = calibrators.Identity().fit(logits, labels).predict_proba(logits)
+    assert set(SHOWN) == set(summary(probs, labels))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_progress_bar_needs_a_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    stderr = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar() as bar:
+        task = bar.add_task("calibrating", total=4)
+        bar.update(task, completed=4)
+        bar.refresh()
+    assert ("calibrating" in stderr.getvalue()) is terminal
+    assert ("4/4" in stderr.getvalue()) is terminal
+    assert bool(stderr.getvalue()) is terminal
+
+
+def options(**given: Any) -> dict[str, Any]:
+    return {"data": "imdb-binary", "method": "none", **given}
+
+
+def test_quiet_hides_the_progress_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    run_simulate(options(method="fednewton"), [], None, None, quiet=True, as_json=False)
+    assert "fednewton" not in stderr.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_settings_of_the_command_line_win_over_the_file_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Config(data="imdb-binary", method="fedtemp", set={"clip": 0.1, "server_lr": 0.5})
+    (tmp_path / "c.toml").write_text(config.to_toml())
+    run_simulate({}, ["clip=0.3"], tmp_path / "c.toml", None, quiet=False, as_json=True)
+    said = capsys.readouterr().out
+    assert '"clip": 0.3' in said
+    assert '"server_lr": 0.5' in said
+
+
+def test_an_impossible_folder_is_refused_before_the_data_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        pytest.fail("the data were read")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(datasets, "load", never)
+    with pytest.raises(InputError, match="is a file"):
+        run_simulate(options(), [], None, tmp_path / "file", quiet=True, as_json=False)
+
+
+@pytest.fixture
+def fitted(tmp_path: Path) -> Path:
+    labels, logits = labels_and_logits()
+    calibrators.BBQ().fit(logits, labels).save(tmp_path / "bbq.npz")
+    return tmp_path / "bbq.npz"
+
+
+def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Path) -> None:
+    labels, logits = labels_and_logits(50)
+    np.savez(
+        tmp_path / "d.npz",
+        logits=logits[:30],
+        labels=labels[:30],
+        test_logits=logits[30:],
+        test_labels=labels[30:],
+    )
+    out = tmp_path / "p.npz"
+    run_apply(fitted, str(tmp_path / "d.npz"), out, quiet=True, as_json=False)
+    with np.load(out) as arrays:
+        assert np.array_equal(arrays["labels"], labels)
+        expected = calibrators.load(fitted).predict_proba(logits)
+        assert np.array_equal(arrays["probs"], expected)
+
+
+def test_labels_of_the_test_part_alone_are_not_enough(fitted: Path, tmp_path: Path) -> None:
+    labels, logits = labels_and_logits(50)
+    np.savez(
+        tmp_path / "d.npz", logits=logits[:30], test_logits=logits[30:], test_labels=labels[30:]
+    )
+    out = tmp_path / "p.npz"
+    run_apply(fitted, str(tmp_path / "d.npz"), out, quiet=True, as_json=False)
+    with np.load(out) as arrays:
+        assert list(arrays) == ["probs"]
+        assert arrays["probs"].shape == (50, 3)
+
+
+def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None:
+    labels, logits = labels_and_logits(50)
+    np.savez(tmp_path / "d.npz", logits=logits, labels=labels)
+    out = tmp_path / "p.csv"
+    out.write_text("x" * 100_000)
+    run_apply(fitted, str(tmp_path / "d.npz"), out, quiet=True, as_json=False)
+    assert len(out.read_text().splitlines()) == 51
+    assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]

@@ -1,0 +1,226 @@
+"""The resolved configuration: one set of names for command line, TOML and Python."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.config import (
+    LATER,
+    METHODS,
+    POOLED,
+    Config,
+    check_settings,
+    load_config,
+    make_shards,
+    merge,
+    parse_partition,
+    parse_setting,
+    settings_of,
+)
+from fedcal import datasets
+from fedcal.errors import InputError, NotBuiltYet
+from strategies import STRATEGIES
+
+
+def small(**extra: Any) -> datasets.Dataset:
+    labels = np.arange(60) % 3
+    return datasets.from_arrays(logits=np.eye(3)[labels], labels=labels, **extra)
+
+
+def test_the_defaults_are_the_contract_s() -> None:
+    c = Config()
+    assert (c.data, c.clients or 100, c.partition) == ("resnet110-cifar10", 100, "dirichlet:0.1")
+    assert (c.sampling_rate, c.delta, c.unit, c.epsilon) == (1.0, 1e-5, "user", math.inf)
+    assert (c.trust, c.engine, c.secure_aggregation, c.seed) == (None, "inline", "none", 0)
+
+
+def test_every_method_of_the_contract_is_known() -> None:
+    contract = {
+        *("fedtemp", "fednewton", "fedoneshot", "fedvector", "fedmatrix", "fedopvector", "fedcal"),
+        *("fedbin", "fedbbq", "acct", "nllt", "ecet", "dp-histogram", "one-source", "none"),
+        *("pooled-temperature", "pooled-bbq", "auto"),
+    }
+    assert len(METHODS) == len(contract)
+    assert {*STRATEGIES, *POOLED, *LATER} == set(METHODS) == contract
+
+
+@pytest.mark.parametrize("method", LATER)
+def test_later_methods_are_not_built_yet(method: str) -> None:
+    with pytest.raises(NotBuiltYet, match=f"'{method}' is not built yet"):
+        Config(method=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("fedtemp", {"clip", "server_lr", "average"}),
+        ("fednewton", {"rows_per_client"}),
+        ("fedoneshot", {"rows_per_client", "points", "low", "high"}),
+        ("fedbin", {"bins_exponent", "weighting", "clipping", "clip_positive", "clip_negative"}),
+        ("fedbbq", {"bins_exponent", "weighting", "clipping", "clip_positive", "clip_negative"}),
+        *((name, set[str]()) for name in POOLED),
+    ],
+)
+def test_a_method_s_own_parameters(method: str, names: set[str]) -> None:
+    assert set(settings_of(method)) == names
+    check_settings(method, dict.fromkeys(names, 1))
+    with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
+        check_settings(method, {"nonsense": 1})
+
+
+def test_the_contract_s_default_values_of_parameters() -> None:
+    defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
+    assert defaults["fedtemp"] == {"clip": 0.5, "server_lr": 1.0, "average": "inverse"}
+    assert defaults["fedbbq"]["bins_exponent"] == 7
+    assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
+    assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("clip=0.5", ("clip", 0.5)),
+        ("points=7", ("points", 7)),
+        ("flag=true", ("flag", True)),
+        ("average=temperature", ("average", "temperature")),
+        ('average="temperature"', ("average", "temperature")),
+        (" clip = 2 ", ("clip", 2)),
+        ("name=a=b", ("name", "a=b")),
+        ("name=", ("name", "")),
+    ],
+)
+def test_a_setting_is_toml_or_text(text: str, value: tuple[str, object]) -> None:
+    key, found = parse_setting(text)
+    assert (key, found, type(found)) == (*value, type(value[1]))
+
+
+@pytest.mark.parametrize("text", ["clip", "=1", " =1", "a=[1]", "a={}", "a=1979-05-27"])
+def test_a_setting_that_is_none(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_setting(text)
+
+
+def test_later_layers_win_and_set_tables_are_joined() -> None:
+    config = merge(
+        {"method": "fedtemp", "clients": 5, "set": {"clip": 0.1, "server_lr": 2.0}},
+        {"clients": 7, "epsilon": None, "sampling-rate": 0.5, "set": {"clip": 0.2}},
+    )
+    assert (config.clients, config.epsilon, config.sampling_rate) == (7, math.inf, 0.5)
+    assert config.set == {"clip": 0.2, "server_lr": 2.0}
+
+
+def test_whole_numbers_are_real_numbers_too() -> None:
+    config = merge({"epsilon": 1, "sampling_rate": 1})
+    assert (type(config.epsilon), type(config.sampling_rate)) == (float, float)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"metod": "fedtemp"},
+        {"method": 3},
+        {"epsilon": "1"},
+        {"epsilon": True},
+        {"delta": None, "cap": "1"},
+        {"set": 3},
+        {"clients": "3"},
+        {"clients": True},
+        {"clients": 2.0},
+        {"seed": 1.0},
+        {"dropout": -0.1},
+        {"dropout": math.nan},
+        {"cap": 1.0},
+        {"ledger": "l.db"},
+        {"method": "none", "epsilon": 1.0},
+    ],
+)
+def test_layers_that_are_refused(layer: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        merge(layer)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(),
+        Config(method="fedtemp", epsilon=2.5, clients=7, rounds=3, trust="central", seed=2**62),
+        Config(method="fedbbq", set={"weighting": "none", "bins_exponent": 5}),
+        Config(data='a "strange"\\name.npz', ledger="l.db", cap=3.0, epsilon=1.0),
+    ],
+)
+def test_toml_and_back(config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(config.to_toml(), "utf-8")
+    assert load_config(path, {}) == config
+    assert tomllib.loads(config.to_toml()) == config.to_dict()
+    assert None not in config.to_dict().values()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("iid", ("iid", 0.0)),
+        ("natural", ("natural", 0.0)),
+        ("dirichlet:0.1", ("dirichlet", 0.1)),
+        ("dirichlet:1e3", ("dirichlet", 1000.0)),
+    ],
+)
+def test_partitions(spec: str, expected: tuple[str, float]) -> None:
+    assert parse_partition(spec) == expected
+
+
+@pytest.mark.parametrize("spec", ["quantity:1", "shards:2", "flwr:IidPartitioner", "shards"])
+def test_later_partitions(spec: str) -> None:
+    with pytest.raises(NotBuiltYet):
+        parse_partition(spec)
+
+
+@pytest.mark.parametrize("spec", ["", "dirichlet", "dirichlet:", "dirichlet:0", "iid:1", "Iid"])
+def test_partitions_that_are_none(spec: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_partition(spec)
+    assert not isinstance(caught.value, NotBuiltYet)
+
+
+# --- shards -------------------------------------------------------------------------------------
+
+
+def test_iid_shards_are_even() -> None:
+    shards = make_shards(small(), Config(partition="iid", clients=7))
+    assert sorted(shards.rows) == [8, 8, 8, 9, 9, 9, 9]
+
+
+def test_dirichlet_shards_are_skewed_and_complete() -> None:
+    shards = make_shards(small(), Config(partition="dirichlet:0.1", clients=7))
+    assert (shards.clients, shards.rows.sum()) == (7, 60)
+    assert shards.rows.max() - shards.rows.min() > 10
+    assert sorted(shards.labels) == sorted(np.arange(60) % 3)
+
+
+def test_a_hundred_clients_is_the_default() -> None:
+    assert make_shards(small(), Config()).clients == 100
+
+
+def test_natural_shards_are_the_data_s_own() -> None:
+    names = np.array(["b", "a", "c", "a"])[np.arange(60) % 4]
+    shards = make_shards(small(client=names), Config(partition="natural"))
+    assert shards.rows.tolist() == [30, 15, 15]  # a, b, c
+    assert make_shards(small(client=names), Config(partition="natural", clients=3)).clients == 3
+    with pytest.raises(InputError, match="3 natural clients, but clients = 4"):
+        make_shards(small(client=names), Config(partition="natural", clients=4))
+    with pytest.raises(InputError, match="names no clients"):
+        make_shards(small(), Config(partition="natural"))
+
+
+def test_the_partition_is_the_seed_s() -> None:
+    first, again, other = (make_shards(small(), Config(seed=s, clients=7)) for s in (1, 1, 2))
+    assert np.array_equal(first.offsets, again.offsets)
+    assert np.array_equal(first.labels, again.labels)
+    assert not np.array_equal(first.offsets, other.offsets)

@@ -1,0 +1,229 @@
+"""When something goes wrong: both engines stop in the same way, and release nothing they may not.
+
+What only the Flower engine can meet (malformed or lying clients) stands in `test_flower_grid`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import experiments.engines.flower as flower_engine
+import experiments.engines.inline as inline_engine
+from experiments.engines.flower import run_in_process
+from experiments.engines.inline import run_inline
+from fedcal.errors import (
+    BudgetExceeded,
+    ContributionRefused,
+    FedcalError,
+    InputError,
+    PrivacyError,
+    RoundFailed,
+)
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from fedcal.release import Release
+from fedcal.shards import Shards
+from strategies import CalibrationStrategy, FedNewton, FedTemp
+
+CLIENTS, CLASSES = 12, 3
+Run = Callable[..., object]
+
+engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
+aggregations = pytest.mark.parametrize("masks", ["none", "masks"])
+
+
+@pytest.fixture
+def shards() -> Shards:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, 120)
+    logits = rng.normal(0, 4, (120, CLASSES))
+    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 120), CLIENTS)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(None, 1.5)
+
+
+def newton(
+    epsilon: float = 1.0, rounds: int = 3, rate: float = 1.0, **options: Any
+) -> CalibrationStrategy:
+    federation = Federation(CLIENTS, CLASSES, rounds, rate, epsilon, seed=2)
+    return FedNewton(federation, rows_per_client=10, **options)
+
+
+def everybody(from_round: int) -> Callable[[int], Any]:
+    """Nobody answers from that round on."""
+    return lambda number: np.arange(CLIENTS if number >= from_round else 0)
+
+
+@engines
+@aggregations
+def test_all_clients_fail_in_the_first_round(
+    run: Run, masks: str, shards: Shards, ledger: Ledger
+) -> None:
+    strategy = newton(ledger=ledger, secure_aggregation=masks)
+    noted: list[Release] = []
+    strategy.on_release = noted.append
+    with pytest.raises(RoundFailed, match="none of the 12 sampled") as caught:
+        run(strategy, shards, unavailable=everybody(1))
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 1
+    assert (strategy.releases, noted) == ([], [])
+    assert ledger.entries() == ()
+    assert ledger.spent() == (0.0, 0.0)
+    run(newton(ledger=ledger), shards)  # the budget is there again
+    assert ledger.spent() == (1.0, 1e-5)
+
+
+@engines
+def test_all_clients_fail_later(run: Run, shards: Shards, ledger: Ledger) -> None:
+    """What was released stays released, and the whole reservation stays spent."""
+    strategy = newton(ledger=ledger)
+    with pytest.raises(RoundFailed, match="round 3"):
+        run(strategy, shards, unavailable=everybody(3))
+    assert [r.round for r in strategy.releases] == [1, 2]
+    (entry,) = ledger.entries()
+    assert (entry.epsilon, entry.releases, entry.charged) == (1.0, 3, (1, 2))
+    with pytest.raises(BudgetExceeded):
+        run(newton(ledger=ledger), shards)
+
+
+@engines
+def test_sampled_clients_fail_although_others_are_there(run: Run, shards: Shards) -> None:
+    strategy = newton(math.inf, rate=0.3)
+    sampled = strategy.plan.sample(1)
+    assert 0 < len(sampled) < CLIENTS
+    with pytest.raises(RoundFailed, match=f"none of the {len(sampled)} sampled"):
+        run(strategy, shards, unavailable=lambda number: sampled)
+    assert strategy.releases == []
+
+
+@engines
+def test_a_run_is_charged_release_by_release(run: Run, shards: Shards, ledger: Ledger) -> None:
+    strategy = newton(ledger=ledger)
+    charged: list[tuple[int, ...]] = []
+    strategy.on_release = lambda release: charged.append(ledger.entries()[0].charged)
+    run(strategy, shards)
+    assert charged == [(1,), (1, 2), (1, 2, 3)]
+
+
+@engines
+def test_release_r_plus_one_is_stopped(run: Run, shards: Shards, ledger: Ledger) -> None:
+    strategy = newton(ledger=ledger)
+    run(strategy, shards)
+    last = strategy.releases[-1]
+    (entry,) = ledger.entries()
+    with pytest.raises(BudgetExceeded, match="release 4 is not covered"):
+        ledger.charge(entry.run, 4)
+    with pytest.raises(PrivacyError, match="3 releases"):
+        strategy.open_round(4)
+    with pytest.raises(PrivacyError):
+        run(strategy, shards)  # the same object again
+    assert strategy.releases[-1] is last
+    assert ledger.entries() == (entry,)
+
+
+def test_a_round_is_released_once(shards: Shards, ledger: Ledger) -> None:
+    strategy = newton(ledger=ledger)
+    asked = strategy.open_round(1)
+    assert asked is not None
+    total = np.zeros(asked.query.bound.length, np.uint64)
+    strategy.close_round(asked, total, CLIENTS)
+    with pytest.raises(PrivacyError, match="released once"):
+        strategy.close_round(asked, total, CLIENTS)
+    with pytest.raises(PrivacyError):
+        strategy.open_round(1)
+    with pytest.raises(PrivacyError):
+        strategy.open_round(3)
+    assert len(strategy.releases) == 1
+
+
+@engines
+def test_a_charge_that_the_ledger_refuses_stops_the_release(
+    run: Run, shards: Shards, ledger: Ledger
+) -> None:
+    """Somebody else has charged release 2 of this run: it must not be made again."""
+    strategy = newton(ledger=ledger)
+    strategy.on_release = lambda release: ledger.charge(ledger.entries()[0].run, 2)
+    with pytest.raises(BudgetExceeded, match=r"release 2 .* was charged before"):
+        run(strategy, shards)
+    assert [r.round for r in strategy.releases] == [1]
+
+
+@engines
+def test_a_run_over_the_cap_is_refused_before_anything_is_asked(
+    run: Run, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path, 1.5) as first:
+        run(newton(ledger=first), shards)
+    asked: list[object] = []
+
+    def tell(*arguments: object) -> None:
+        asked.append(arguments)
+        raise AssertionError("a client was asked")
+
+    monkeypatch.setattr(inline_engine, "answer", tell)
+    monkeypatch.setattr(flower_engine.InProcessGrid, "_deliver", tell)
+    with Ledger(path) as second:
+        strategy = newton(ledger=second)
+        with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent") as caught:
+            run(strategy, shards)
+        assert len(second.entries()) == 1
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert (asked, strategy.releases) == ([], [])
+
+
+@engines
+def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(
+    run: Run, shards: Shards
+) -> None:
+    shards.logits[5] = [1e30, -1e30, 0.0]
+    shards.labels[5] = 1
+    strategy = newton(math.inf)
+    with pytest.raises(FedcalError, match="leaves the ring's range") as caught:
+        run(strategy, shards)
+    assert strategy.releases == []
+    assert "e+30" not in str(caught.value)  # the message leaves the client, the value must not
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ContributionRefused if run is run_inline else RoundFailed)
+
+
+@engines
+def test_an_error_of_a_client_gives_the_reservation_back(
+    run: Run, shards: Shards, ledger: Ledger
+) -> None:
+    shards.logits[5] = [math.nan, 0.0, 0.0]
+    strategy = newton(ledger=ledger)
+    with pytest.raises(FedcalError, match="NaN"):
+        run(strategy, shards)
+    assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+def test_blocks_must_hold_a_client(shards: Shards) -> None:
+    for block in (0, -1, 1.5):
+        with pytest.raises(InputError, match="block"):
+            run_inline(newton(), shards, block=block)  # type: ignore[arg-type]
+
+
+@engines
+def test_a_failing_learner_stops_the_run_but_keeps_the_charge(
+    run: Run, shards: Shards, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release was made before the strategy looked at it."""
+
+    def broken(self: FedTemp, release: Release) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FedNewton, "update", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(newton(ledger=ledger), shards)
+    assert ledger.entries()[0].charged == (1,)

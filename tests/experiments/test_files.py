@@ -1,0 +1,124 @@
+"""Result files: strict JSON, all of them or none."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import SimulationResult, simulate
+from experiments.files import check_out, save_result, to_json
+from fedcal.errors import InputError
+
+NAMES = {
+    *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
+    *("rounds.jsonl", "reliability.json"),
+}
+
+
+@pytest.fixture(scope="module")
+def result() -> SimulationResult:
+    labels = np.arange(40) % 2
+    return simulate({"logits": np.eye(2)[labels] * 3, "labels": labels}, clients=3, rounds=2)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, {"a": [1.0, math.nan]}])
+def test_json_is_strict(value: Any) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json(value)
+
+
+def test_json_is_for_people_too() -> None:
+    assert to_json({"a": [1, 0.5, None]}) == ('{\n  "a": [\n    1,\n    0.5,\n    null\n  ]\n}\n')
+
+
+def test_folders_are_made_as_needed(result: SimulationResult, tmp_path: Path) -> None:
+    save_result(result, tmp_path / "a" / "b")
+    assert {p.name for p in (tmp_path / "a" / "b").iterdir()} == NAMES
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_what_else_lies_in_the_folder_stays(result: SimulationResult, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "result.json").write_text("old")
+    save_result(result, tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {*NAMES, "notes.txt"}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "result.json").read_text() == to_json(result.to_json())
+
+
+def test_result_json_goes_first_and_comes_last(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_result(result, tmp_path)
+    moved: list[tuple[str, bool]] = []
+    real = os.replace
+
+    def watch(source: Any, target: Any) -> None:
+        moved.append((Path(target).name, Path(target).parent == tmp_path))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", watch)
+    save_result(result, tmp_path)
+    outward = [name for name, into in moved if not into and name in NAMES][1:]
+    inward = [name for name, into in moved if into]
+    assert set(outward) == set(inward) == NAMES  # (the calibrator's own move came before)
+    assert outward[0] == inward[-1] == "result.json"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("at", range(12))
+def test_what_was_there_is_put_back(
+    result: SimulationResult,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    at: int,
+) -> None:
+    for name in NAMES:
+        (tmp_path / name).write_text(f"old {name}")
+    real, calls = os.replace, [0]
+
+    def fail_once(source: Any, target: Any) -> None:
+        if Path(source).parent == tmp_path or Path(target).parent == tmp_path:
+            calls[0] += 1
+            if calls[0] == at + 1:
+                raise error
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fail_once)
+    with pytest.raises((InputError, KeyboardInterrupt)):
+        save_result(result, tmp_path)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {n: f"old {n}" for n in NAMES}
+
+
+@pytest.mark.parametrize("out", ["new", "deep/down/new", "there"])
+def test_an_impossible_file_leaves_no_folder(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(InputError, match=r"cannot write results to .*: No space left on device"):
+        save_result(result, tmp_path / out)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "file/far/below"])
+def test_a_folder_that_cannot_be_is_refused_before_the_run(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="file"):
+        check_out(tmp_path / out)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("out", ["", "new", "deep/down/new"])
+def test_a_check_leaves_no_trace(tmp_path: Path, out: str) -> None:
+    check_out(tmp_path / out)
+    assert os.listdir(tmp_path) == []

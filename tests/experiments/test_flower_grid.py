@@ -1,0 +1,450 @@
+"""Flower's own loop: what the server sees, and what it does about clients that misbehave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from clients.answers import answer
+from clients.client_app import client_app, site_of
+from experiments.engines.flower import InProcessGrid
+from experiments.engines.inline import run_inline
+from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.privacy.bounding import Bound
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from fedcal.query import Query
+from fedcal.shards import Shards
+from fedcal.types import Words
+from strategies import CalibrationStrategy, FedBin, FedNewton
+from strategies.base import ANSWER, REVEAL, WHO
+
+CLIENTS, CLASSES = 16, 4
+IDS = [1000 + 7 * k for k in range(CLIENTS)]
+
+Replies = list[Message]
+
+
+@pytest.fixture
+def shards() -> Shards:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, 200)
+    logits = rng.normal(0, 4, (200, CLASSES))
+    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 200), CLIENTS)
+
+
+class Wire(InProcessGrid):
+    """Keeps what is sent and received; `tamper` may change the replies on their way."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        tamper: Callable[[Wire, str, Replies], Replies] | None = None,
+        unavailable: Callable[[int, Message], bool] | None = None,
+    ) -> None:
+        single = [shards.block(k, k + 1) for k in range(CLIENTS)]
+        super().__init__(client_app(lambda context: single[site_of(context)]), IDS, unavailable)
+        self.sent: list[Message] = []
+        self.received: list[Message] = []
+        self._tamper = tamper
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        asked = list(messages)
+        self.sent += asked
+        replies = list(super().send_and_receive(asked, timeout=timeout))
+        if self._tamper is not None and asked:
+            replies = self._tamper(self, asked[0].metadata.message_type, replies)
+        self.received += replies
+        return replies
+
+    def of_kind(self, messages: list[Message], kind: str) -> dict[int, Message]:
+        """Messages of one kind by site."""
+        return {
+            IDS.index(m.metadata.src_node_id if m in self.received else m.metadata.dst_node_id): m
+            for m in messages
+            if m.metadata.message_type == kind
+        }
+
+
+def fedbin(masks: str = "masks", epsilon: float = 1.0, **fields: Any) -> CalibrationStrategy:
+    federation = Federation(CLIENTS, CLASSES, epsilon=epsilon, seed=3, **fields)
+    return FedBin(federation, bins_exponent=5, secure_aggregation=masks)
+
+
+def newton(masks: str = "masks", **options: Any) -> CalibrationStrategy:
+    federation = Federation(CLIENTS, CLASSES, 2, epsilon=1.0, seed=3)
+    return FedNewton(federation, rows_per_client=12, secure_aggregation=masks, **options)
+
+
+def words_of(reply: Message) -> Words:
+    words: Words = reply.content.array_records["answer"]["words"].numpy()
+    return words
+
+
+def with_words(reply: Message, words: Any) -> Message:
+    reply.content = RecordDict({"answer": ArrayRecord({"words": Array(words)})})
+    return reply
+
+
+def of_site(replies: Replies, site: int) -> Message:
+    return next(r for r in replies if r.metadata.src_node_id == IDS[site])
+
+
+def stops(
+    shards: Shards,
+    tamper: Callable[[Wire, str, Replies], Replies],
+    match: str,
+    masks: str = "masks",
+) -> None:
+    """The run ends with one line; nothing is released and nothing stays reserved."""
+    ledger = Ledger(None, 1.0)
+    strategy = newton(masks, ledger=ledger)
+    with pytest.raises(RoundFailed, match=match) as caught:
+        strategy.start(Wire(shards, tamper))
+    assert "\n" not in str(caught.value)
+    assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+# -- what the server sees -----------------------------------------------------------------------
+
+
+def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: Shards) -> None:
+    wire, strategy = Wire(shards), fedbin()
+    strategy.start(wire)
+    assert strategy.plan.bound is not None
+    query = Query("class_histograms", {"bins": 32}, strategy.plan.bound, strategy.plan.ring, 1)
+    plain = answer(shards, query)
+    answers = wire.of_kind(wire.received, ANSWER)
+    assert sorted(answers) == list(range(CLIENTS))
+    seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
+    assert plain.any(axis=1).all()
+    assert (seen != plain).all()
+    assert np.array_equal(seen.sum(axis=0, dtype=np.uint64), plain.sum(axis=0, dtype=np.uint64))
+
+    bit = np.unpackbits(seen.view(np.uint8), axis=1).astype(np.float64)
+    for ones, n in (
+        (bit.sum(axis=1), bit.shape[1]),  # each answer
+        (bit.reshape(-1, 64).sum(axis=0), bit.size // 64),  # each bit of a word
+        ((bit[:, 1:] != bit[:, :-1]).sum(axis=1), bit.shape[1] - 1),  # neighbouring bits
+        ((bit[1:] != bit[:-1]).sum(axis=1), bit.shape[1]),  # two clients
+    ):
+        assert (np.abs(ones - n / 2) < 5 * math.sqrt(n) / 2).all()
+    encoded = np.unpackbits(plain.view(np.uint8), axis=1).sum(axis=1)
+    assert (encoded < 0.1 * bit.shape[1]).all()  # what the test would say about no masks
+
+    for message in wire.received:
+        records = set(message.content)
+        assert records == {"who" if message.metadata.message_type == WHO else "answer"}
+    assert not wire.of_kind(wire.sent, REVEAL)
+
+
+def test_without_masks_the_answers_are_the_plain_contributions(shards: Shards) -> None:
+    wire, strategy = Wire(shards), fedbin("none")
+    strategy.start(wire)
+    assert strategy.plan.bound is not None
+    query = Query("class_histograms", {"bins": 32}, strategy.plan.bound, strategy.plan.ring, 1)
+    answers = wire.of_kind(wire.received, ANSWER)
+    seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
+    assert np.array_equal(seen, answer(shards, query))
+    assert all("masking" not in m.content for m in wire.sent)
+
+
+def test_masks_of_another_round_are_others(shards: Shards) -> None:
+    wire, strategy = Wire(shards), newton()
+    strategy.start(wire)
+    by_round = [
+        np.stack([words_of(m) for m in wire.received if m.metadata.group_id == str(r)])
+        for r in (1, 2)
+    ]
+    assert by_round[0].shape == by_round[1].shape == (CLIENTS, 2)
+    assert (by_round[0] != by_round[1]).all()
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) -> None:
+    wire, strategy = Wire(shards), newton(masks)
+    strategy.start(wire)
+    plan = strategy.plan
+    queries = [m for m in wire.sent if m.metadata.message_type == ANSWER]
+    assert len(queries) == 2 * CLIENTS
+    for message in queries:
+        query = Query.from_fields(message.content.config_records["query"])
+        assert (query.bound, query.ring) == (plan.bound, plan.ring)
+        assert query.kind == "temperature_newton"
+        assert query.round == int(message.metadata.group_id)
+    for message in wire.sent:
+        assert not message.content.array_records
+        assert set(message.content) <= {"query", "masking"}
+
+
+def test_only_sampled_clients_are_asked(shards: Shards) -> None:
+    wire, strategy = Wire(shards), fedbin(epsilon=math.inf, sampling_rate=0.3)
+    strategy.start(wire)
+    assert sorted(wire.of_kind(wire.sent, ANSWER)) == strategy.plan.sample(1).tolist()
+    assert 0 < len(strategy.plan.sample(1)) < CLIENTS
+
+
+# -- who is there -------------------------------------------------------------------------------
+
+
+def values(strategy: CalibrationStrategy) -> list[bytes]:
+    return [r.values.tobytes() for r in strategy.releases]
+
+
+def survivors_only(gone: int) -> Callable[[int], Any]:
+    return lambda number: np.array([gone])
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+@pytest.mark.parametrize("how", ["error", "silence", "unknown"])
+def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> None:
+    """An error reply of Flower, no reply within the timeout, or not even known to be there."""
+    gone = 4
+
+    def away(site: int, message: Message) -> bool:
+        kind = message.metadata.message_type
+        return site == gone and (
+            (how == "error" and kind == ANSWER) or (how == "unknown" and kind == WHO)
+        )
+
+    def silence(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind != ANSWER or how != "silence":
+            return replies
+        return [r for r in replies if r.metadata.src_node_id != IDS[gone]]
+
+    strategy, want = newton(masks), newton()
+    strategy.start(Wire(shards, silence, away))
+    run_inline(want, shards, unavailable=survivors_only(gone))
+    assert values(strategy) == values(want)
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> None:
+    late, rounds = 9, 2
+
+    class Growing(Wire):
+        def get_node_ids(self) -> Iterable[int]:
+            first = not any(m.metadata.message_type == ANSWER for m in self.sent)
+            return [n for n in super().get_node_ids() if not (first and n == IDS[late])]
+
+    strategy, want = newton(masks), newton()
+    wire = Growing(shards)
+    strategy.start(wire)
+    run_inline(want, shards, unavailable=lambda r: np.array([late] if r < rounds else [], np.int64))
+    assert values(strategy) == values(want)
+    assert sum(m.metadata.message_type == WHO for m in wire.sent) == CLIENTS  # each asked once
+
+
+@pytest.mark.parametrize("lie", [3, -1, CLIENTS, 2**62])
+def test_a_node_that_lies_about_its_site_stops_the_run(lie: int, shards: Shards) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == WHO:
+            of_site(replies, 8).content = RecordDict({"who": ConfigRecord({"site": lie})})
+        return replies
+
+    stops(shards, tamper, f"site {lie}, which cannot be")
+
+
+@pytest.mark.parametrize("who", [{}, {"site": "third"}, {"site": [3]}, {"name": 3}])
+def test_a_node_that_does_not_say_its_site_stops_the_run(
+    who: dict[str, Any], shards: Shards
+) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == WHO:
+            of_site(replies, 8).content = RecordDict({"who": ConfigRecord(who)} if who else {})
+        return replies
+
+    stops(shards, tamper, "does not say which site")
+
+
+# -- answers that cannot be -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        np.zeros(2, np.int64),
+        np.zeros(2, np.float64),
+        np.zeros(2, ">u8"),
+        np.zeros(3, np.uint64),
+        np.zeros(1, np.uint64),
+        np.zeros((1, 2), np.uint64),
+        np.zeros(0, np.uint64),
+        np.uint64(1),
+        np.array(["a", "b"]),
+    ],
+    ids=lambda words: f"{words.dtype}{words.shape}",
+)
+def test_an_answer_of_another_dtype_or_shape_stops_the_run(
+    words: Any, masks: str, shards: Shards
+) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            with_words(of_site(replies, 6), np.asarray(words))
+        return replies
+
+    stops(shards, tamper, "site 6 sent", masks)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"answer": ConfigRecord({"words": [1, 2]})},
+        {"answer": ArrayRecord({"other": Array(np.zeros(2, np.uint64))})},
+        {"answer": ArrayRecord({"words": Array("uint64", (2,), "numpy.ndarray", b"junk")})},
+    ],
+    ids=["nothing", "no array", "other name", "no numpy bytes"],
+)
+def test_an_answer_without_words_stops_the_run(content: dict[str, Any], shards: Shards) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            of_site(replies, 6).content = RecordDict(content)
+        return replies
+
+    stops(shards, tamper, "site 6 sent")
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        return [*replies, of_site(replies, 2)] if kind == ANSWER else replies
+
+    stops(shards, tamper, "site 2 answered out of turn", masks)
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards: Shards) -> None:
+    strategy = fedbin(masks, sampling_rate=0.3)
+    cohort = strategy.plan.sample(1)
+    outsider = next(k for k in range(CLIENTS) if k not in cohort)
+
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            replies[0].metadata.__dict__["_src_node_id"] = IDS[outsider]
+        return replies
+
+    with pytest.raises(RoundFailed, match=f"site {outsider} answered out of turn"):
+        strategy.start(Wire(shards, tamper))
+    assert strategy.releases == []
+
+
+def test_an_answer_of_a_stranger_stops_the_run(shards: Shards) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            of_site(replies, 0).metadata.__dict__["_src_node_id"] = 5
+        return replies
+
+    stops(shards, tamper, "answered out of turn")
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_client_that_raises_stops_the_run_with_its_reason(masks: str, shards: Shards) -> None:
+    def shard_of(context: Context) -> Shards:
+        if site_of(context) == 5:
+            raise OSError("cannot read\n  the rows")
+        return shards.block(site_of(context), site_of(context) + 1)
+
+    ledger = Ledger(None, 1.0)
+    strategy = newton(masks, ledger=ledger)
+    with pytest.raises(RoundFailed) as caught:
+        strategy.start(InProcessGrid(client_app(shard_of), IDS))
+    assert str(caught.value).startswith("site 5 answered with an error: ")
+    assert str(caught.value).endswith("OSError: cannot read the rows")
+    assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+def test_a_raised_error_reaches_the_server_as_flowers_error_reply(shards: Shards) -> None:
+    def shard_of(context: Context) -> Shards:
+        raise OSError("no rows")
+
+    grid = InProcessGrid(client_app(shard_of), IDS)
+    query = Query("class_counts", {}, Bound((CLASSES,)), fedbin().plan.ring, 1)
+    content = RecordDict({"query": ConfigRecord(query.to_fields())})
+    (reply,) = grid.send_and_receive([Message(content, IDS[0], ANSWER, group_id="1")])
+    assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+    (nobody,) = grid.send_and_receive([Message(RecordDict(), 1, WHO, group_id="1")])
+    assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
+
+
+# -- unmasking ------------------------------------------------------------------------------------
+
+
+def gone_at(site: int, kinds: tuple[str, ...]) -> Callable[[int, Message], bool]:
+    return lambda k, message: k == site and message.metadata.message_type in kinds
+
+
+def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards: Shards) -> None:
+    wire, strategy = Wire(shards, unavailable=gone_at(3, (ANSWER,))), fedbin()
+    strategy.start(wire)
+    asked = wire.of_kind(wire.sent, REVEAL)
+    assert sorted(asked) == [k for k in range(CLIENTS) if k != 3]
+    for message in asked.values():
+        record = message.content.config_records["masking"]
+        assert (record["dropped"], record["round"]) == ([3], 1)
+
+
+def test_a_survivor_that_goes_silent_before_it_revealed_fails_the_round(shards: Shards) -> None:
+    ledger = Ledger(None, 1.0)
+
+    def away(site: int, message: Message) -> bool:
+        kind = message.metadata.message_type
+        return (site, kind) in ((3, ANSWER), (8, REVEAL))
+
+    strategy = newton(ledger=ledger)
+    with pytest.raises(RoundFailed, match="1 of 15 pair seeds") as caught:
+        strategy.start(Wire(shards, unavailable=away))
+    assert "\n" not in str(caught.value)
+    assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+@pytest.mark.parametrize(
+    "seeds", [{}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}]
+)
+def test_a_reveal_that_cannot_be_stops_the_run(seeds: dict[str, Any], shards: Shards) -> None:
+    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == REVEAL:
+            of_site(replies, 8).content = RecordDict({"seeds": ConfigRecord(seeds)})
+        return replies
+
+    strategy = newton()
+    with pytest.raises(FedcalError) as caught:
+        strategy.start(Wire(shards, tamper, gone_at(3, (ANSWER,))))
+    assert "\n" not in str(caught.value)
+    assert strategy.releases == []
+
+
+# -- Flower's interface -----------------------------------------------------------------------
+
+
+def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Shards) -> None:
+    for other in (1, 3, 0, -2):
+        wire, strategy = Wire(shards), newton()
+        with pytest.raises(InputError, match=f"num_rounds = {other}.*made for 2"):
+            strategy.start(wire, num_rounds=other)
+        assert (wire.sent, strategy.releases) == ([], [])
+
+
+def test_the_plans_number_of_rounds_is_accepted(shards: Shards) -> None:
+    named, own = newton(), newton()
+    result = named.start(Wire(shards), num_rounds=2)
+    own.start(Wire(shards))
+    assert values(named) == values(own)
+    assert len(named.releases) == 2
+    arrays = {k: v.numpy() for k, v in result.arrays.items()}
+    assert arrays["temperature"] == named.result().arrays()["temperature"]
+    assert not result.evaluate_metrics_clientapp
+
+
+def test_node_ids_must_differ(shards: Shards) -> None:
+    with pytest.raises(InputError, match="differ"):
+        InProcessGrid(client_app(lambda context: shards), [1, 2, 1])

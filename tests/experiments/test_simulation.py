@@ -1,0 +1,266 @@
+"""`from experiments import simulate`: one run in Python."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import SimulationResult, simulate
+from experiments.config import POOLED, Config
+from fedcal import calibrators, datasets
+from fedcal.errors import BudgetExceeded, InputError, NotBuiltYet, RoundFailed
+from fedcal.metrics import summary
+from fedcal.privacy.ledger import Ledger
+from strategies import STRATEGIES
+
+PRIVATE: dict[str, Any] = {"method": "fednewton", "epsilon": 1.0, "clients": 40, "seed": 3}
+
+
+def rows(n: int = 240, classes: int = 3, test: int = 0) -> dict[str, Any]:
+    """Overconfident logits with labels, and a test part if wanted."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, classes, n + test)
+    logits = rng.normal(size=(n + test, classes))
+    logits[np.arange(n + test), labels] += 1.0
+    found = {"logits": 3 * logits[:n], "labels": labels[:n]}
+    if test:
+        found |= {"test_logits": 3 * logits[n:], "test_labels": labels[n:]}
+    return found
+
+
+def same_bits(a: SimulationResult, b: SimulationResult) -> bool:
+    ours, theirs = a.calibrator.arrays(), b.calibrator.arrays()
+    return (
+        a.test_probs.tobytes() == b.test_probs.tobytes()
+        and a.rounds == b.rounds
+        and {k: v.tobytes() for k, v in ours.items()} == {k: v.tobytes() for k, v in theirs.items()}
+    )
+
+
+# --- what may be given --------------------------------------------------------------------------
+
+
+def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **rows())
+    by_arrays = simulate(rows(), **PRIVATE)
+    by_dataset = simulate(datasets.from_arrays(**rows()), **PRIVATE)
+    by_path = simulate(tmp_path / "rows.npz", **PRIVATE)
+    by_text = simulate(str(tmp_path / "rows.npz"), **PRIVATE)
+    by_config = simulate(config=Config(data=str(tmp_path / "rows.npz"), **PRIVATE))
+    for other in (by_dataset, by_path, by_text, by_config):
+        assert same_bits(by_arrays, other)
+        assert other.after == by_arrays.after
+    assert by_arrays.config.data == "arrays"
+    assert by_path.config.data == by_config.config.data == str(tmp_path / "rows.npz")
+
+
+def test_lists_are_arrays_too() -> None:
+    lists = {k: v.tolist() for k, v in rows().items()}
+    assert same_bits(simulate(lists, **PRIVATE), simulate(rows(), **PRIVATE))
+
+
+def test_a_shipped_name_is_kept() -> None:
+    result = simulate("imdb-binary", method="none")
+    assert result.config.data == "imdb-binary"
+    assert result.after == result.before
+
+
+def test_data_win_over_the_name_in_a_config() -> None:
+    config = Config(data="densenet-cifar100", method="none")
+    assert simulate("imdb-binary", config=config).calibrator.classes == 2
+    assert simulate(rows(), config=config).calibrator.classes == 3
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"logit": [[0.0, 1.0]]}, "logits or probs, labels"),
+        ({"logits": [[0.0, 1.0]] * 4}, "labels"),
+        ({"logits": [[0.0, 1.0], [0.0]], "labels": [0, 1]}, "logits"),
+        ({"logits": [[0.0, math.nan]] * 4, "labels": [0, 1, 0, 1]}, "row 0, column 1"),
+        ({"logits": [[0.0, 1.0]] * 4, "labels": [0, 1, 0, 2]}, "labels: 2 at row 3"),
+    ],
+)
+def test_arrays_that_are_refused(arrays: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        simulate(arrays)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"metod": "fedtemp"}, "unknown option 'metod'"),
+        ({"method": "fedtemp", "set": {"clap": 1}}, "'clap' for fedtemp"),
+        ({"epsilon": "1"}, "'epsilon' must be a number"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+        ({"config": Config(), "epsilon": 1.0}, "config or options, not both"),
+        ({"method": "none", "delta": 2.0}, "delta"),
+        ({"method": "none", "unit": "family"}, "unit 'family'"),
+        ({"method": "pooled-bbq", "trust": "central"}, "central"),
+        ({"method": "pooled-bbq", "rounds": 0}, "rounds"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        simulate(rows(), **options)
+    assert not isinstance(caught.value, NotBuiltYet)
+
+
+# --- what comes back ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [*STRATEGIES, *POOLED])
+def test_the_result_is_about_the_test_rows(method: str) -> None:
+    data = rows(test=80)
+    result = simulate(data, method=method, clients=20)
+    probs = result.calibrator.predict_proba(data["test_logits"])
+    assert probs.tobytes() == result.test_probs.tobytes()
+    assert result.after == pytest.approx(summary(probs, data["test_labels"]))
+    identity = calibrators.Identity().fit(data["logits"], data["labels"])
+    before = identity.predict_proba(data["test_logits"])
+    assert result.before == pytest.approx(summary(before, data["test_labels"]))
+    if method not in ("none", "fedtemp", "fedbin"):  # local optima, or empty bins, make it worse
+        assert result.after["nll"] < result.before["nll"]
+    for part, metrics in (("before", result.before), ("after", result.after)):
+        assert result.reliability[part].rows == 80
+        assert result.reliability[part].ece == pytest.approx(metrics["ece"])
+
+
+def test_what_is_resolved() -> None:
+    config = simulate(rows(), **PRIVATE).config
+    assert (config.rounds, config.trust, config.clients) == (4, "central", 40)
+    assert config.set == {"rows_per_client": 120 / 40}  # n/K of the fit half
+    config = simulate(rows(), method="fedbbq", clients=20).config
+    assert (config.rounds, config.trust, dict(config.set)) == (1, "secagg", {})
+
+
+def test_a_given_nominal_number_of_rows_is_kept() -> None:
+    for number in (50.0, 90.0):
+        result = simulate(rows(), **PRIVATE, set={"rows_per_client": number})
+        assert result.config.set == {"rows_per_client": number}
+        g, h = result.privacy["noise_std"]
+        assert h == pytest.approx(3 * g)
+        assert g == pytest.approx(0.2 * number * result.privacy["noise_multiplier"])
+
+
+def test_the_kind_of_input_is_remembered() -> None:
+    probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]] * 5)
+    data = {"probs": probs, "labels": np.arange(20) % 2}
+    assert simulate(data, clients=3).calibrator.input == "probs"
+    assert simulate(rows(), clients=3).calibrator.input == "logits"
+
+
+def test_progress_is_told_after_each_round() -> None:
+    seen: list[tuple[int, int]] = []
+    simulate(rows(), **PRIVATE, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_bytes_are_counted_per_expected_client() -> None:
+    everybody = simulate(rows(), method="fednewton", rounds=3, clients=20).communication
+    tenth = simulate(
+        rows(), method="fednewton", rounds=3, clients=20, sampling_rate=0.1
+    ).communication
+    assert everybody["bytes_up_per_client"] == 3 * 2 * 8
+    assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
+    assert everybody["rounds"] == tenth["rounds"] == 3
+
+
+def test_masks_change_no_bit_and_a_seed_changes_them() -> None:
+    plain = simulate(rows(), **PRIVATE, dropout=0.3)
+    assert same_bits(plain, simulate(rows(), **PRIVATE, dropout=0.3, secure_aggregation="masks"))
+    assert not same_bits(plain, simulate(rows(), **PRIVATE | {"seed": 4}, dropout=0.3))
+    assert not same_bits(plain, simulate(rows(), **PRIVATE))
+
+
+def test_save_writes_what_out_writes(tmp_path: Path) -> None:
+    result = simulate(rows(), **PRIVATE, out=tmp_path / "by-out")
+    result.save(tmp_path / "by-save")
+    result.save(str(tmp_path / "by-text"))
+    names = {p.name for p in (tmp_path / "by-out").iterdir()}
+    assert len(names) == 6
+    for folder in ("by-save", "by-text"):
+        assert {p.name for p in (tmp_path / folder).iterdir()} == names
+        for name in names:
+            saved = (tmp_path / folder / name).read_bytes()
+            assert name == "calibrator.npz" or saved == (tmp_path / "by-out" / name).read_bytes()
+    loaded = calibrators.load(tmp_path / "by-save" / "calibrator.npz")
+    assert loaded.predict_proba(rows()["logits"]).tobytes() == (
+        result.calibrator.predict_proba(rows()["logits"]).tobytes()
+    )
+
+
+# --- privacy ------------------------------------------------------------------------------------
+
+
+def test_the_statement_tells_what_is_claimed() -> None:
+    said = " ".join(simulate(rows(), **PRIVATE).privacy["statement"])
+    for claim in ("(1, 1e-05)-DP for each user", "public", "Seeded noise", "not private"):
+        assert claim in said
+    said = " ".join(simulate(rows(), clients=20).privacy["statement"])
+    assert "No differential privacy" in said
+    said = " ".join(simulate(rows(), method="pooled-bbq").privacy["statement"])
+    assert "no federation and no privacy" in said
+
+
+@pytest.mark.parametrize(("delta", "warned"), [(1 / 40, True), (0.5, True), (0.0249, False)])
+def test_a_delta_from_one_over_clients_on_is_warned_of(delta: float, warned: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        simulate(rows(), **PRIVATE, delta=delta)
+    assert ["below 1/clients" in str(w.message) for w in caught] == [True] * warned
+
+
+def test_without_privacy_no_delta_is_warned_of() -> None:
+    simulate(rows(), clients=20, delta=0.5)  # a warning is an error in tests
+
+
+def test_a_ledger_is_charged_for_each_release(tmp_path: Path) -> None:
+    path = str(tmp_path / "l.db")
+    simulate(rows(), **PRIVATE, ledger=path, cap=1.5)
+    with Ledger(path) as ledger:
+        (entry,) = ledger.entries()
+    assert (entry.epsilon, entry.delta, entry.unit) == (1.0, 1e-5, "user")
+    assert entry.charged == (1, 2, 3, 4)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
+        simulate(rows(), **PRIVATE, ledger=path)
+
+
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_when_nobody_answers_nothing_is_charged_or_written(method: str, tmp_path: Path) -> None:
+    path, out = str(tmp_path / "l.db"), tmp_path / "out"
+    options: dict[str, Any] = {**PRIVATE, "method": method, "dropout": 1.0}
+    with pytest.raises(RoundFailed, match="none of the 40 sampled clients answered"):
+        simulate(rows(), **options, ledger=path, cap=1.0, out=out)
+    assert not out.exists()
+    with Ledger(path) as ledger:
+        assert ledger.entries() == ()
+
+
+def test_more_privacy_is_more_noise() -> None:
+    stds = [simulate(rows(), **PRIVATE | {"epsilon": e}).privacy["noise_std"][0] for e in (1, 4)]
+    assert stds[0] > 2 * stds[1]
+
+
+# --- the main job -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "ece", "classwise_ece"),
+    [
+        ("none", 0.0475, 0.00983),
+        ("pooled-temperature", 0.0113, 0.00434),
+        ("fednewton", 0.0113, 0.00434),
+    ],
+)
+def test_the_shipped_network(method: str, ece: float, classwise_ece: float) -> None:
+    result = simulate(method=method)
+    assert result.after["ece"] == pytest.approx(ece, abs=1e-4)
+    assert result.after["classwise_ece"] == pytest.approx(classwise_ece, abs=5e-5)
+    if isinstance(result.calibrator, calibrators.TemperatureScaling):
+        assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)

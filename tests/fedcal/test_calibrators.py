@@ -1,0 +1,371 @@
+"""Each calibrator against its definition; what they share is in the contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from fedcal.calibrators import (
+    BBQ,
+    Calibrator,
+    HistogramBinning,
+    Identity,
+    TemperatureScaling,
+    WeightedBinning,
+)
+from fedcal.calibrators.histogram import cells_of, count_cells, noise_weight
+from fedcal.datasets import Dataset, load
+from fedcal.errors import InputError
+from fedcal.metrics import classwise_ece, ece
+from fedcal.numerics import label_entries, shifted, softmax, tempered_moments
+
+
+@pytest.fixture(scope="module")
+def resnet() -> Dataset:
+    return load("resnet110-cifar10")
+
+
+def rows(classes: int, n: int = 500, hardness: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([classes, n])
+    labels = rng.integers(0, classes, n)
+    logits = rng.normal(scale=hardness, size=(n, classes))
+    logits[np.arange(n), labels] += 3
+    return logits, labels
+
+
+def test_identity_is_softmax() -> None:
+    logits, labels = rows(5)
+    calibrator = Identity().fit(logits, labels)
+    np.testing.assert_array_equal(calibrator.predict_proba(logits), softmax(logits))
+
+
+# --- temperature ------------------------------------------------------------------------------
+
+
+def scores_on_test(calibrator: Calibrator, data: Dataset) -> tuple[float, float]:
+    assert data.test_logits is not None
+    assert data.test_labels is not None
+    proba = calibrator.predict_proba(data.test_logits)
+    return ece(proba, data.test_labels), classwise_ece(proba, data.test_labels)
+
+
+def test_the_shipped_network_has_the_published_numbers(resnet: Dataset) -> None:
+    assert resnet.labels is not None
+    before = scores_on_test(Identity(10), resnet)
+    np.testing.assert_allclose(before, (0.0475, 0.00983), rtol=0, atol=2e-4)
+    assert before[1] == pytest.approx(0.00983, abs=5e-5)  # float16 files
+    calibrator = TemperatureScaling().fit(resnet.logits, resnet.labels)
+    assert calibrator.temperature == pytest.approx(2.395, abs=1e-3)
+    after = scores_on_test(calibrator, resnet)
+    np.testing.assert_allclose(after, (0.0113, 0.00434), rtol=0, atol=2e-4)
+    assert after[1] == pytest.approx(0.00434, abs=5e-5)
+
+
+def log_loss(logits: np.ndarray, labels: np.ndarray, log_t: float) -> float:
+    z = shifted(logits) * math.exp(-log_t)
+    return float((np.log(np.exp(z).sum(axis=1)) - label_entries(z, labels)).sum())
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "hardness"),
+    [(2, 300, 2.0), (10, 50, 1.0), (10, 5000, 6.0), (100, 500, 3.0), (3, 4001, 7.0)],
+)
+def test_the_fit_is_the_optimum(classes: int, n: int, hardness: float) -> None:
+    logits, labels = rows(classes, n, hardness)
+    log_t = math.log(TemperatureScaling().fit(logits, labels).temperature)
+    assert abs(log_t) < math.log(19)  # an inner one
+    a, z = math.exp(-log_t), shifted(logits)
+    mean, var = tempered_moments(z, a)
+    gradient = a * (mean - label_entries(z, labels)).sum()
+    curvature = a * a * var.sum()
+    assert abs(gradient) < 1e-6 * curvature  # a Newton step from here
+    twin = minimize_scalar(
+        lambda t: log_loss(logits, labels, t),
+        bracket=(log_t - 0.1, log_t + 0.1),
+        options={"xtol": 1e-10},
+    )
+    # the loss is flat at its bottom: a comparison of values tells log T to sqrt(eps) at best
+    assert log_t == pytest.approx(float(twin.x), abs=1e-6)
+
+
+def test_the_shipped_networks_fit_is_the_optimum(resnet: Dataset) -> None:
+    assert resnet.labels is not None
+    t = TemperatureScaling().fit(resnet.logits, resnet.labels).temperature
+    z = shifted(resnet.logits)
+    mean, var = tempered_moments(z, 1 / t)
+    step = (mean - label_entries(z, resnet.labels)).sum() * t / var.sum()
+    assert abs(step) < 1e-6
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("n", [1, 10, 5000])
+def test_rows_without_errors_stay_at_the_lowest_temperature(classes: int, n: int) -> None:
+    labels = np.arange(n) % classes
+    logits = np.eye(classes)[labels] * 0.2 + np.random.default_rng(1).uniform(0, 0.1, (n, classes))
+    t = TemperatureScaling().fit(logits, labels).temperature
+    assert t == pytest.approx(1 / 20, rel=1e-5)
+    assert t >= 1 / 20 * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 10, 5000])
+def test_rows_without_hits_stay_at_the_highest_temperature(n: int) -> None:
+    labels = np.arange(n) % 5
+    logits = np.eye(5)[(labels + 1) % 5] * 3.0
+    t = TemperatureScaling().fit(logits, labels).temperature
+    assert t == pytest.approx(20, rel=1e-5)
+
+
+def test_logits_that_say_nothing_have_a_temperature_all_the_same() -> None:
+    t = TemperatureScaling().fit(np.ones((10, 3)), np.arange(10) % 3).temperature
+    assert 1 / 20 <= t <= 20
+
+
+def test_a_class_that_is_masked_out_does_not_matter() -> None:
+    """Masks are often the lowest float32."""
+    logits, labels = rows(3)
+    want = TemperatureScaling().fit(logits, labels).temperature
+    for mask in (-1e4, float(np.finfo(np.float32).min), -1e300):
+        masked = np.concatenate([logits, np.full((len(logits), 1), mask)], axis=1)
+        got = TemperatureScaling().fit(masked, labels).temperature
+        assert got == pytest.approx(want, rel=1e-9)
+
+
+def test_a_constant_added_to_a_row_does_not_matter() -> None:
+    logits, labels = rows(10)
+    want = TemperatureScaling().fit(logits, labels).temperature
+    moved = logits + np.arange(len(logits))[:, None]
+    assert TemperatureScaling().fit(moved, labels).temperature == pytest.approx(want, rel=1e-9)
+
+
+def test_a_known_temperature_is_found() -> None:
+    """Labels drawn from softmax(z / 2.5)."""
+    rng = np.random.default_rng(1)
+    logits = rng.normal(scale=4, size=(100_000, 4))
+    gumbel = rng.gumbel(size=logits.shape)
+    labels = (logits / 2.5 + gumbel).argmax(axis=1)
+    assert TemperatureScaling().fit(logits, labels).temperature == pytest.approx(2.5, rel=0.02)
+
+
+@pytest.mark.parametrize("temperature", [1 / 20, 0.5, 1.0, 2.395, 20.0])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+def test_temperature_never_changes_a_prediction(temperature: float, classes: int) -> None:
+    logits = rows(classes, 2000)[0]
+    proba = TemperatureScaling(temperature, classes).predict_proba(logits)
+    np.testing.assert_array_equal(proba.argmax(axis=1), logits.argmax(axis=1))
+
+
+@pytest.mark.parametrize("temperature", [1 / 20, 20.0])
+def test_extreme_logits_may_tie_but_never_change_places(temperature: float) -> None:
+    logits = np.array([[1.0, 1 + 2e-16, 0], [1e300, -1e300, 0], [0, 1e-300, -1e-300]])
+    proba = TemperatureScaling(temperature, 3).predict_proba(logits)
+    best = logits.argmax(axis=1)
+    np.testing.assert_array_equal(proba[np.arange(3), best], proba.max(axis=1))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf, "2", True])
+def test_a_temperature_that_is_none_is_refused(temperature: Any) -> None:
+    with pytest.raises(InputError, match="temperature must be a"):
+        TemperatureScaling(temperature, 3)
+
+
+# --- histograms -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_histograms_count_each_row_once_per_class(classes: int) -> None:
+    """P_j(b) = #{y = j, p_j in b}, N_j(b) = #{y != j, p_j in b}, of each client."""
+    bins, clients = 8, 4
+    logits, labels = rows(classes, 200)
+    owner = np.arange(200) % 3  # client 3 is empty
+    counts = count_cells(cells_of(logits, labels, bins), bins, owner, clients)
+    want = np.zeros_like(counts)
+    probs = softmax(logits)
+    for i in range(200):
+        for table, j in enumerate([1] if classes == 2 else range(classes)):
+            b = min(int(probs[i, j] * bins), bins - 1)
+            want[owner[i], 0 if labels[i] == j else 1, table, b] += 1
+    np.testing.assert_array_equal(counts, want)
+
+
+def test_histogram_binning_by_hand() -> None:
+    positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0]])
+    negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0]])
+    table = HistogramBinning.table_of(positive, negative)
+    # an empty bin returns its midpoint; a negative (noisy) count is none
+    assert table.tolist() == [[0.0, 0.25, 0.75, 0.875], [1.0, 0.375, 0.0, 0.875]]
+
+
+def slow_bbq(positive: list[float], negative: list[float]) -> list[float]:
+    """Naeini et al. 2015 with N' = 2, in plain Python, one class."""
+    fine = len(positive)
+    p_fine, n_fine = ([max(v, 0.0) for v in counts] for counts in (positive, negative))
+    models = []
+    bins = 2
+    while bins <= fine:
+        width = fine // bins
+        score, means = 0.0, []
+        for b in range(bins):
+            p = sum(p_fine[b * width : (b + 1) * width])
+            n = sum(n_fine[b * width : (b + 1) * width])
+            middle = (b + 0.5) / bins
+            alpha, beta = 2 / bins * middle, 2 / bins * (1 - middle)
+            score += math.lgamma(2 / bins) - math.lgamma(p + n + 2 / bins)
+            score += math.lgamma(p + alpha) - math.lgamma(alpha)
+            score += math.lgamma(n + beta) - math.lgamma(beta)
+            means += [(p + alpha) / (p + n + 2 / bins)] * width
+        models.append((score, means))
+        bins *= 2
+    top = max(score for score, _ in models)
+    weights = [math.exp(score - top) for score, _ in models]
+    return [
+        sum(w * means[b] for w, (_, means) in zip(weights, models, strict=True)) / sum(weights)
+        for b in range(fine)
+    ]
+
+
+@pytest.mark.parametrize("bins", [2, 4, 8, 32])
+@pytest.mark.parametrize("noise", [0.0, 3.0])
+def test_bbq_against_a_slow_twin(bins: int, noise: float) -> None:
+    rng = np.random.default_rng(bins)
+    positive = rng.poisson(6 * np.linspace(0, 1, bins), (3, bins)) + noise * rng.normal(
+        size=(3, bins)
+    )
+    negative = rng.poisson(4 * np.linspace(1, 0, bins), (3, bins)) + noise * rng.normal(
+        size=(3, bins)
+    )
+    positive[2] = negative[2] = 0.0  # a class that nobody has
+    table = BBQ.table_of(positive, negative)
+    want = [slow_bbq(p, n) for p, n in zip(positive.tolist(), negative.tolist(), strict=True)]
+    np.testing.assert_allclose(table, want, rtol=1e-11)
+
+
+def test_bbq_with_many_counts_stays_in_range() -> None:
+    positive = np.array([[1e15, 0.0, 1e15, 1e15], [0.0, 0.0, 0.0, 1e9]])
+    table = BBQ.table_of(positive, positive[::-1])
+    assert ((table >= 0) & (table <= 1)).all()
+    BBQ(np.tile(table, (2, 1))[:3], 3)  # and so is a table
+
+
+@pytest.mark.parametrize("bins", [1, 3, 12])
+def test_bbq_needs_a_power_of_two(bins: int) -> None:
+    with pytest.raises(InputError, match=f"needs a power of two of bins, got {bins}"):
+        BBQ.table_of(np.ones((1, bins)), np.ones((1, bins)))
+
+
+@pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_pooled_fit_is_from_histograms_of_all_rows(
+    kind: type[HistogramBinning | BBQ], classes: int
+) -> None:
+    logits, labels = rows(classes)
+    owner = np.arange(len(labels)) % 7
+    counts = count_cells(cells_of(logits, labels, 128), 128, owner, 7).sum(axis=0)
+    positive, negative = counts.astype(float)
+    federated = kind.from_histograms(positive, negative, classes)
+    np.testing.assert_array_equal(federated.table, kind().fit(logits, labels).table)
+
+
+def test_a_prediction_is_looked_up_and_normalised() -> None:
+    table = np.array([[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.6, 1.0], [0.0, 0.0, 0.0, 0.8]])
+    probs = np.array([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9], [0.3, 0.2, 0.5]])
+    got = HistogramBinning(table, 3).predict_proba(np.log(probs))
+    want = [[0.3 / 0.8, 0.5 / 0.8, 0.0], [0.1 / 0.9, 0.0, 0.8 / 0.9], [1.0, 0.0, 0.0]]
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_a_row_of_zeros_keeps_the_models_probabilities() -> None:
+    table = np.array([[0.0, 1.0], [0.0, 0.5], [0.0, 0.0]])
+    logits = np.log([[0.3, 0.3, 0.4], [0.8, 0.1, 0.1]])
+    base = HistogramBinning(table, 3)
+    for calibrator in (base, WeightedBinning(base, np.ones(3))):
+        got = calibrator.predict_proba(logits)
+        np.testing.assert_array_equal(got[0], softmax(logits)[0])
+        assert got[1].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_two_classes_share_one_mirrored_table() -> None:
+    table = np.array([[0.1, 0.2, 0.7, 0.95]])
+    p = np.array([0.1, 0.3, 0.6, 0.9])
+    got = HistogramBinning(table, 2).predict_proba(np.log(np.stack([1 - p, p], axis=1)))
+    np.testing.assert_allclose(got[:, 1], table[0], rtol=1e-15)
+    np.testing.assert_allclose(got[:, 0], 1 - table[0], rtol=1e-15)
+    fitted = BBQ().fit(*rows(2))
+    assert fitted.table.shape == (1, 128)
+
+
+# --- weighting --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
+@pytest.mark.parametrize("mixed", ["all", "changed"])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_weight_one_is_the_base_bit_for_bit(kind: Any, mixed: Any, classes: int) -> None:
+    logits, labels = rows(classes)
+    base = kind().fit(logits, labels)
+    weighted = WeightedBinning(base, np.ones(len(base.table)), mixed)
+    np.testing.assert_array_equal(weighted.predict_proba(logits), base.predict_proba(logits))
+    pooled = WeightedBinning(kind(), rows=mixed).fit(logits, labels)
+    np.testing.assert_array_equal(pooled.predict_proba(logits), base.predict_proba(logits))
+
+
+@pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_weight_zero_is_the_model(kind: Any, classes: int) -> None:
+    logits, labels = rows(classes)
+    base = kind().fit(logits, labels)
+    weighted = WeightedBinning(base, np.zeros(len(base.table)))
+    np.testing.assert_allclose(weighted.predict_proba(logits), softmax(logits), rtol=1e-14)
+
+
+def test_classes_are_mixed_one_by_one_and_then_normalised() -> None:
+    table = np.array([[0.2, 0.4], [0.6, 0.8], [0.0, 1.0]])
+    p = np.array([[0.6, 0.3, 0.1]])
+    a = np.array([0.5, 0.1, 0.0])
+    mixed = a * np.array([0.4, 0.6, 0.0]) + (1 - a) * p[0]
+    got = WeightedBinning(HistogramBinning(table, 3), a).predict_proba(np.log(p))[0]
+    np.testing.assert_allclose(got, mixed / mixed.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_changed_mixes_only_rows_whose_prediction_changes(classes: int) -> None:
+    logits, labels = rows(classes, 400, 4.0)
+    base = HistogramBinning().fit(logits, np.random.default_rng(0).permutation(labels))
+    weights = np.full(len(base.table), 0.3)
+    plain = base.predict_proba(logits)
+    changed = plain.argmax(axis=1) != softmax(logits).argmax(axis=1)
+    assert 0.05 < changed.mean() < 0.95
+    got = WeightedBinning(base, weights, "changed").predict_proba(logits)
+    np.testing.assert_array_equal(got[~changed], plain[~changed])
+    mixed = WeightedBinning(base, weights, "all").predict_proba(logits)
+    np.testing.assert_array_equal(got[changed], mixed[changed])
+    assert (mixed[~changed] != plain[~changed]).any(axis=1).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(2), "3 tables need as many weights"),
+        (np.ones((3, 1)), "3 tables need as many weights"),
+        (np.array([0.5, 0.5, 1.1]), r"must lie in \[0, 1\]"),
+        (np.array([0.5, 0.5, -0.1]), r"must lie in \[0, 1\]"),
+        (np.array([0.5, 0.5, np.nan]), r"must lie in \[0, 1\]"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(weights: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        WeightedBinning(HistogramBinning(np.ones((3, 4)), 3), weights)
+
+
+def test_the_weight_of_noise_is_small_and_that_of_signal_is_one() -> None:
+    """B.5: signal over what noise of this std would add up to in absolute value."""
+    std, bins = 5.0, 128
+    noise = std * np.random.default_rng(1).normal(size=(2000, bins))
+    of_noise = noise_weight(noise.sum(axis=1), np.full(2000, std), bins)
+    assert of_noise.mean() < 0.1  # half of them 0, the others about 1 / sqrt(128)
+    expected = math.sqrt(2 / math.pi) * std * bins
+    got = noise_weight(np.array([expected / 4, expected * 2]), np.full(2, std), bins)
+    np.testing.assert_allclose(got, [0.25, 1.0], rtol=1e-15)

@@ -1,0 +1,314 @@
+"""One release per round, in order, charged before the noise is drawn, and no more than planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.errors import BudgetExceeded, PrivacyError, RoundFailed
+from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan, mechanisms
+from fedcal.query import Ask
+from fedcal.release import Asked, Curator, Release
+from fedcal.streams import Purpose, stream
+
+BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
+ASK = Ask("statistic", (2, 1), {"w": 0.5})
+SUM = np.array([1.5, -2.25, 100.0])
+ROUNDS = 3
+
+
+def plan_of(rounds: int = ROUNDS, **change: Any) -> Plan:
+    fields: dict[str, Any] = {"clients": 10, "classes": 2, "epsilon": 1.0}
+    return make_plan(Federation(**fields | change), rounds=rounds, bound=BOUND)
+
+
+def exponential_plan(**change: Any) -> Plan:
+    fields: dict[str, Any] = {"clients": 10, "classes": 2, "epsilon": 1.0}
+    bound = Bound((5,), (2.0,), "per_value")
+    return make_plan(Federation(**fields | change), rounds=1, bound=bound, mechanism="exponential")
+
+
+def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
+    return curator.close(asked, asked.query.ring.encode(SUM), repliers)
+
+
+def release(curator: Curator, round_number: int = 1) -> Release:
+    return close(curator, curator.open(round_number, ASK))
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger(None, 1.5) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rounds for which noise was drawn."""
+    rounds: list[int] = []
+
+    def spy(seed: int, purpose: Purpose, round_number: int = 0) -> np.random.Generator:
+        if purpose == Purpose.NOISE:
+            rounds.append(round_number)
+        return stream(seed, purpose, round_number)
+
+    monkeypatch.setattr("fedcal.release.stream", spy)
+    return rounds
+
+
+# --- what is released -------------------------------------------------------------------------
+
+
+def test_without_privacy_the_exact_sum_is_released() -> None:
+    plan = plan_of(epsilon=math.inf)
+    curator = Curator(plan)
+    asked = curator.open(1, ASK)
+    assert asked.clients.tolist() == list(range(10))
+    assert not asked.query.bound.finite
+    released = close(curator, asked)
+    assert released.values.tolist() == SUM.tolist()
+    assert released.std.tolist() == [0, 0, 0]
+    assert (released.round, released.kind) == (1, "statistic")
+
+
+def test_without_privacy_queries_may_differ_by_round_and_ask_everyone() -> None:
+    curator = Curator(plan_of(epsilon=math.inf, sampling_rate=0.2))
+    first = curator.open(1, Ask("class_counts", (7,), everyone=True))
+    assert len(first.clients) == 10
+    curator.close(first, np.zeros(7, np.uint64), 10)
+    second = curator.open(2, ASK)
+    assert second.query.bound.lengths == ASK.lengths
+    assert second.clients.tolist() == curator.plan.sample(2).tolist()
+
+
+def test_a_private_release_is_the_sum_and_noise_of_the_plans_std() -> None:
+    plan = plan_of()
+    query = Curator(plan).open(1, ASK).query
+    assert (query.bound, query.ring, query.params) == (BOUND, plan.ring, {"w": 0.5})
+    noise = []
+    for seed in range(300):
+        released = release(Curator(replace(plan, seed=seed)))
+        np.testing.assert_allclose(released.std, np.repeat(plan.noise_std or (), BOUND.lengths))
+        noise.append((released.values - SUM) / released.std)
+    squares = float((np.array(noise) ** 2).sum())
+    assert abs(squares - 900) < 5 * math.sqrt(2 * 900)  # chi-square, 900 degrees of freedom
+
+
+def test_noise_is_repeated_by_seed_and_round_only() -> None:
+    def values(seed: int) -> list[list[float]]:
+        curator = Curator(plan_of(seed=seed))
+        return [release(curator, r).values.tolist() for r in (1, 2, 3)]
+
+    assert values(1) == values(1)
+    every = [tuple(v) for seed in (1, 2) for v in values(seed)]
+    assert len(set(every)) == 6
+
+
+def test_the_exponential_mechanism_releases_an_index_and_nothing_else() -> None:
+    scores = np.array([9e4, -5e4, 0.0, 5e4, 9e4])
+    curator = Curator(exponential_plan())
+    asked = curator.open(1, Ask("scores", (5,)))
+    released = curator.close(asked, asked.query.ring.encode(scores), 10)
+    assert released.values.tolist() == [2.0]
+    assert released.std.shape == (0,)
+
+
+def test_the_exponential_draw_has_the_plans_epsilon() -> None:
+    plan = exponential_plan(epsilon=2.0)
+    scores = np.array([0.0, 4.0, 4.0, 4.0, 4.0])
+    # P(index 0) = 1 / (1 + 4 exp(-eps |S| / (2 C))) with eps = 2, S = 4, C = 2
+    hits = 0
+    for seed in range(1000):
+        curator = Curator(replace(plan, seed=seed))
+        asked = curator.open(1, Ask("scores", (5,)))
+        hits += curator.close(asked, asked.query.ring.encode(scores), 10).values[0] == 0
+    p = 1 / (1 + 4 * math.exp(-2))
+    assert abs(hits - 1000 * p) < 5 * math.sqrt(1000 * p * (1 - p))
+
+
+# --- order and number of releases -------------------------------------------------------------
+
+
+def test_a_round_is_released_once(drawn: list[int]) -> None:
+    curator = Curator(plan_of())
+    asked = curator.open(1, ASK)
+    close(curator, asked)
+    with pytest.raises(PrivacyError, match="each round is released once"):
+        close(curator, asked)
+    assert (drawn, curator.releases) == ([1], 1)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_rounds_are_opened_in_order(after: int) -> None:
+    curator = Curator(plan_of())
+    for r in range(1, after + 1):
+        release(curator, r)
+    for wrong in {0, 1, 2, 3, 4} - {after + 1}:
+        with pytest.raises(PrivacyError, match=f"round {wrong} cannot be opened after {after}"):
+            curator.open(wrong, ASK)
+    assert curator.open(after + 1, ASK).round == after + 1
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_release_r_plus_1_is_refused_by_the_curator(epsilon: float, drawn: list[int]) -> None:
+    curator = Curator(plan_of(epsilon=epsilon))
+    for r in range(1, ROUNDS + 1):
+        asked = curator.open(r, ASK)
+        close(curator, asked)
+    drawn.clear()
+    with pytest.raises(PrivacyError, match="round 4 cannot be opened after 3 of the 3"):
+        curator.open(ROUNDS + 1, ASK)
+    late = replace(asked, query=replace(asked.query, round=ROUNDS + 1))
+    with pytest.raises(PrivacyError, match="round 4 is not open"):
+        close(curator, late)
+    assert not drawn
+
+
+def test_the_ledger_stops_release_r_plus_1(ledger: Ledger, drawn: list[int]) -> None:
+    curator = Curator(plan_of(), ledger)
+    for r in range(1, ROUNDS + 1):
+        release(curator, r)
+    run = ledger.entries()[0].run
+    with pytest.raises(BudgetExceeded, match="reserved 3 releases, release 4 is not covered"):
+        ledger.charge(run, ROUNDS + 1)
+    # ... also if somebody talks the curator into it
+    curator.plan = replace(curator.plan, rounds=ROUNDS + 1)
+    with pytest.raises(BudgetExceeded, match="release 4 is not covered"):
+        release(curator, ROUNDS + 1)
+    assert (drawn, curator.releases) == ([1, 2, 3], ROUNDS)
+
+
+# --- the ledger -------------------------------------------------------------------------------
+
+
+def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger: Ledger) -> None:
+    curator = Curator(plan_of(), ledger)
+    assert ledger.entries() == ()
+    curator.open(1, ASK)
+    (entry,) = ledger.entries()
+    plan = curator.plan
+    assert (entry.epsilon, entry.delta, entry.releases) == (1.0, 1e-5, ROUNDS)
+    assert (entry.mechanism, entry.unit, entry.adjacency) == ("gaussian", "user", "zero-out")
+    assert (entry.event, entry.charged) == (plan.event, ())
+
+
+def test_each_release_is_charged_before_its_noise_is_drawn(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged_at_noise = []
+    real = mechanisms.gaussian
+
+    def spy(*arguments: Any) -> Any:
+        charged_at_noise.append(ledger.entries()[0].charged)
+        return real(*arguments)
+
+    monkeypatch.setattr(mechanisms, "gaussian", spy)
+    curator = Curator(plan_of(), ledger)
+    for r in range(1, ROUNDS + 1):
+        release(curator, r)
+    assert charged_at_noise == [(1,), (1, 2), (1, 2, 3)]
+
+
+def test_a_ledger_that_refuses_stops_the_release(
+    ledger: Ledger, drawn: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curator = Curator(plan_of(), ledger)
+    release(curator)
+    asked = curator.open(2, ASK)
+
+    def refuse(run: str, number: int) -> None:
+        raise BudgetExceeded(f"no release {number}")
+
+    monkeypatch.setattr(ledger, "charge", refuse)
+    with pytest.raises(BudgetExceeded, match="no release 2"):
+        close(curator, asked)
+    assert (drawn, curator.releases) == ([1], 1)
+
+
+def test_a_cap_that_two_runs_share_refuses_the_second(ledger: Ledger, drawn: list[int]) -> None:
+    release(Curator(plan_of(), ledger))
+    second = Curator(plan_of(), ledger)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
+        second.open(1, ASK)
+    assert (drawn, len(ledger.entries())) == ([1], 1)
+
+
+def test_without_privacy_nothing_is_charged(ledger: Ledger) -> None:
+    release(Curator(plan_of(epsilon=math.inf), ledger))
+    assert ledger.entries() == ()
+
+
+def test_a_pure_run_is_charged_without_delta(ledger: Ledger) -> None:
+    Curator(exponential_plan(), ledger).open(1, Ask("scores", (5,)))
+    assert ledger.spent() == (1.0, 0.0)
+
+
+# --- who was asked ----------------------------------------------------------------------------
+
+
+def test_a_round_without_clients_releases_its_noise(ledger: Ledger) -> None:
+    curator = Curator(plan_of(1, sampling_rate=1e-3), ledger)
+    asked = curator.open(1, ASK)
+    assert len(asked.clients) == 0
+    released = curator.close(asked, np.zeros(3, np.uint64), 0)
+    assert (released.values != 0).all()
+    assert (np.abs(released.values) < 6 * released.std).all()
+    assert ledger.entries()[0].charged == (1,)
+
+
+def test_a_round_that_nobody_answers_releases_nothing(ledger: Ledger, drawn: list[int]) -> None:
+    curator = Curator(plan_of(), ledger)
+    asked = curator.open(1, ASK)
+    with pytest.raises(RoundFailed, match="round 1: none of the 10 sampled clients answered"):
+        close(curator, asked, repliers=0)
+    assert (drawn, ledger.entries()) == ([], ())  # the reservation is given back
+    with pytest.raises(PrivacyError, match="is not open"):
+        close(curator, asked)  # a late answer, without a reservation
+    assert not drawn
+    release(curator)  # asked again, it is reserved again
+    assert ledger.spent()[0] == 1.0
+
+
+def test_a_later_round_that_nobody_answers_stays_charged(ledger: Ledger, drawn: list[int]) -> None:
+    curator = Curator(plan_of(), ledger)
+    release(curator)
+    asked = curator.open(2, ASK)
+    with pytest.raises(RoundFailed):
+        close(curator, asked, repliers=0)
+    assert drawn == [1]
+    assert [e.charged for e in ledger.entries()] == [(1,)]
+    assert release(curator, 2).round == 2  # asked again, under the same reservation
+
+
+def test_without_privacy_nobody_answering_fails_too() -> None:
+    curator = Curator(plan_of(epsilon=math.inf))
+    with pytest.raises(RoundFailed):
+        close(curator, curator.open(1, ASK), repliers=0)
+    assert curator.releases == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [Ask("statistic", (3,)), Ask("statistic", (1, 2)), Ask("statistic", (2, 1), everyone=True)],
+)
+def test_a_private_query_is_the_one_that_was_planned(ask: Ask, ledger: Ledger) -> None:
+    with pytest.raises(PrivacyError, match="not the one that the plan was made for"):
+        Curator(plan_of(), ledger).open(1, ask)
+    assert ledger.entries() == ()
+
+
+def test_a_round_that_was_not_opened_here_is_not_closed(drawn: list[int]) -> None:
+    asked = Curator(plan_of()).open(1, ASK)
+    with pytest.raises(PrivacyError, match="is not open"):
+        close(Curator(plan_of()), asked)
+    curator = Curator(plan_of())
+    mine = curator.open(1, ASK)
+    wider = replace(mine.query, bound=replace(BOUND, norms=(1e6, 1e6)))
+    with pytest.raises(PrivacyError, match="a bound that is not the plan's"):
+        close(curator, replace(mine, query=wider))
+    assert not drawn

@@ -1,0 +1,223 @@
+"""FedBin and FedBBQ on histograms small enough to weigh by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.engines.inline import run_inline
+from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
+from fedcal.errors import InputError
+from fedcal.privacy.plan import Federation
+from fedcal.release import Release
+from fedcal.shards import Shards
+from fedcal.types import Floats
+from strategies import CalibrationStrategy, FedBBQ, FedBin
+
+CLASSES, BINS = 3, 4
+POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])
+NEGATIVE = np.array([[9.0, 1, 1, 0], [4, 4, 0, 0], [1, 1, 1, 1]])
+PRIVATE = {"epsilon": 1.0}
+
+
+def federation(**fields: Any) -> Federation:
+    return Federation(**{"clients": 20, "classes": CLASSES, **fields})
+
+
+def histograms(positive: Floats, negative: Floats, std: float = 0.0, number: int = 1) -> Release:
+    values = np.concatenate([positive.ravel(), negative.ravel()])
+    stds = np.repeat([std, 5 * std], positive.size)
+    return Release(number, "class_histograms", values, stds)
+
+
+def counts(*rows: float) -> Release:
+    return Release(1, "class_counts", np.array(rows), np.zeros(len(rows)))
+
+
+def weights(strategy: CalibrationStrategy) -> Floats:
+    result = strategy.result()
+    assert isinstance(result, WeightedBinning)
+    return result.weights
+
+
+def some_shards(clients: int = 20, rows: int = 300, classes: int = CLASSES) -> Shards:
+    """Class `classes - 1` is nobody's."""
+    rng = np.random.default_rng(2)
+    labels, owner = rng.integers(0, classes - 1, rows), rng.integers(0, clients, rows)
+    return Shards.from_owner(rng.normal(0, 3, (rows, classes)), labels, owner, clients)
+
+
+@pytest.mark.parametrize(
+    ("method", "calibrator"),
+    [
+        (FedBin(federation(), bins_exponent=2), HistogramBinning),
+        (FedBBQ(federation(), bins_exponent=2, weighting="none"), BBQ),
+    ],
+)
+def test_the_result_is_the_calibrator_of_the_histograms(
+    method: CalibrationStrategy, calibrator: Any
+) -> None:
+    ask = method.query(1)
+    assert ask is not None
+    assert (ask.kind, ask.params, ask.everyone) == ("class_histograms", {"bins": BINS}, False)
+    assert ask.lengths == (BINS,) * (2 * CLASSES)
+    method.update(histograms(POSITIVE, NEGATIVE))
+    want = calibrator.from_histograms(POSITIVE, NEGATIVE, CLASSES)
+    result = method.result()
+    assert type(result) is calibrator
+    assert np.array_equal(result.arrays()["table"], want.table)
+
+
+def test_fedbin_is_the_share_of_positives_in_each_bin() -> None:
+    method = FedBin(federation(), bins_exponent=2)
+    method.update(histograms(POSITIVE, NEGATIVE))
+    table = method.result().arrays()["table"]
+    assert table[0].tolist() == [1 / 10, 2 / 3, 0.0, 1.0]
+    assert table[1].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert table[2].tolist() == [2 / 3] * 4
+
+
+@pytest.mark.parametrize("weighting", ["all", "changed"])
+def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(
+    weighting: Any,
+) -> None:
+    method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, weighting=weighting)
+    assert (method.plan.rounds, method.plan.counting_rounds) == (2, 1)
+    first, second = method.query(1), method.query(2)
+    assert first is not None
+    assert second is not None
+    assert (first.kind, first.lengths, first.everyone) == ("class_counts", (CLASSES,), True)
+    assert (second.kind, second.everyone) == ("class_histograms", False)
+    method.update(counts(16.0, 4.0, 80.0))
+    method.update(histograms(POSITIVE, NEGATIVE, number=2))
+    assert weights(method).tolist() == [8 / 16, 4 / 4, 8 / 80]
+    result = method.result()
+    assert isinstance(result, WeightedBinning)
+    assert result.rows == weighting
+
+
+def test_of_two_classes_the_weight_is_that_of_the_second() -> None:
+    method = FedBBQ(federation(classes=2), bins_exponent=2)
+    method.update(counts(999.0, 32.0))
+    method.update(histograms(POSITIVE[:1], NEGATIVE[:1], number=2))
+    assert weights(method).tolist() == [8 / 32]
+
+
+def test_a_class_that_nobody_has_gets_weight_one() -> None:
+    method = FedBBQ(federation(), bins_exponent=2)
+    none = POSITIVE * [[1], [1], [0]]
+    method.update(counts(8.0, 8.0, 0.0))
+    method.update(histograms(none, NEGATIVE, number=2))
+    assert weights(method).tolist() == [1.0, 0.5, 1.0]
+
+
+def test_the_share_counts_the_rows_of_who_answered_the_histogram_round() -> None:
+    shards, gone = some_shards(), np.array([0, 7, 8, 19])
+    method = FedBBQ(federation(), bins_exponent=2)
+    run_inline(method, shards, unavailable=lambda r: gone if r == 2 else np.zeros(0, np.int64))
+    there = np.bincount(shards.labels, minlength=CLASSES)
+    counted = np.bincount(shards.labels[~np.isin(shards.owner, gone)], minlength=CLASSES)
+    assert (counted < there)[:2].all()
+    assert there[2] == 0
+    assert weights(method) == pytest.approx([*(counted[:2] / there[:2]), 1.0], rel=1e-15)
+
+
+def test_with_privacy_a_weight_is_signal_over_expected_noise() -> None:
+    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    ask = method.query(1)
+    assert ask is not None
+    assert (ask.kind, method.plan.rounds) == ("class_histograms", 1)  # nothing exact is asked
+    std = 3.0
+    expected = math.sqrt(2 / math.pi) * std * BINS
+    method.update(histograms(POSITIVE, NEGATIVE, std))
+    assert weights(method) == pytest.approx([8 / expected, 4 / expected, 8 / expected], rel=1e-13)
+    strong = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    strong.update(histograms(100 * POSITIVE, NEGATIVE, std))
+    assert weights(strong).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
+    """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
+    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    std = 6.0
+    noisy = np.array([[6.0, -5, 7, -6], [-6, -6, -6, 6], [5, 5, -9, 3]])
+    method.update(histograms(noisy, NEGATIVE, std))
+    expected = math.sqrt(2 / math.pi) * std * BINS
+    assert weights(method) == pytest.approx([2 / expected, 0.0, 4 / expected], rel=1e-13)
+
+
+def test_rounds_add_up_counts_and_noise_variance() -> None:
+    method = FedBBQ(federation(rounds=3, **PRIVATE), bins_exponent=2)
+    assert method.plan.rounds == 3
+    std, pieces = 3.0, [0.5 * POSITIVE, 0.25 * POSITIVE, 0.25 * POSITIVE]
+    for number, piece in enumerate(pieces, 1):
+        method.update(histograms(piece, NEGATIVE / 3, std, number))
+    expected = math.sqrt(2 / math.pi) * math.sqrt(3) * std * BINS
+    assert weights(method) == pytest.approx([8 / expected, 4 / expected, 8 / expected], rel=1e-13)
+    result = method.result()
+    assert isinstance(result, WeightedBinning)
+    want = BBQ.from_histograms(POSITIVE, NEGATIVE, CLASSES).table
+    assert result.base.table == pytest.approx(want, rel=1e-12)
+
+
+def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one() -> None:
+    shards = some_shards()
+    method = FedBBQ(federation(rounds=2), bins_exponent=2)
+    assert (method.plan.rounds, method.plan.counting_rounds) == (3, 1)
+    run_inline(method, shards)
+    assert [r.kind for r in method.releases] == ["class_counts"] + ["class_histograms"] * 2
+    assert np.array_equal(method.releases[1].values, method.releases[2].values)
+    assert weights(method).tolist() == [1.0, 1.0, 1.0]
+    once = FedBBQ(federation(), bins_exponent=2, weighting="none")
+    run_inline(once, shards)
+    positive, negative = once.releases[0].values.reshape(2, CLASSES, BINS) * 2
+    result = method.result()
+    assert isinstance(result, WeightedBinning)
+    assert np.array_equal(result.base.table, BBQ.from_histograms(positive, negative, CLASSES).table)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_noise_of_each_clipping(c: int) -> None:
+    """Lemma B.7: std C sqrt(2 c) sigma with one clip per class and sign; C sigma jointly."""
+    tables = 1 if c == 2 else c
+    own = federation(classes=c, **PRIVATE)
+    options: Any = {"bins_exponent": 2, "clip_positive": 3.0, "clip_negative": 7.0}
+    each = FedBin(own, **options).plan
+    joint = FedBin(own, clipping="joint", **options).plan
+    assert each.multiplier == joint.multiplier > 0
+    share = math.sqrt(2 * tables) * each.multiplier
+    assert each.noise_std == pytest.approx((3 * share,) * tables + (7 * share,) * tables)
+    alone = each.multiplier
+    assert joint.noise_std == pytest.approx((3 * alone,) * tables + (7 * alone,) * tables)
+
+
+def test_defaults_are_the_papers() -> None:
+    naive, final = FedBin(federation()), FedBBQ(federation(**PRIVATE))
+    assert (naive.weighting, final.weighting, naive.bins, naive.plan.rounds) == (
+        "none",
+        "all",
+        128,
+        1,
+    )
+    assert final.plan.bound is not None
+    assert final.plan.bound.norms == (2.0,) * 3 + (10.0,) * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"bins_exponent": 0}, "bins_exponent"),
+        ({"bins_exponent": 17}, "bins_exponent"),
+        ({"weighting": "some"}, "weighting"),
+        ({"clipping": "none"}, "clipping"),
+        ({"clip_positive": 0.0}, "clip_positive"),
+        ({"clip_negative": math.inf}, "clip_negative"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_line(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word) as caught:
+        FedBBQ(federation(), **options)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,223 @@
+"""FedTemp, FedNewton and FedOneShot on releases whose outcome is known by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.engines.inline import run_inline
+from fedcal.errors import InputError
+from fedcal.privacy.plan import Federation
+from fedcal.release import Release
+from fedcal.shards import Shards
+from strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
+
+
+def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
+    return Federation(**{"clients": 100, "classes": 3, "epsilon": epsilon, **fields})
+
+
+def learn(
+    strategy: CalibrationStrategy, values: list[float], std: list[float] | None = None
+) -> float:
+    """Temperature after one release."""
+    stds = np.zeros(len(values)) if std is None else np.array(std)
+    strategy.update(Release(1, "any", np.array(values), stds))
+    arrays = strategy.result().arrays()
+    assert int(arrays["classes"]) == 3
+    return float(arrays["temperature"])
+
+
+def shards_of(clients: int, rows: int) -> Shards:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 3, rows)
+    logits = rng.normal(0, 4, (rows, 3))
+    logits[np.arange(rows), labels] += 3
+    return Shards.from_owner(logits, labels, rng.integers(0, clients, rows), clients)
+
+
+# -- FedNewton --------------------------------------------------------------------------------
+
+
+def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
+    strategy = FedNewton(federation())
+    assert strategy.query(1).params == {"log_a": 0.0}
+    learn(strategy, [1.0, 4.0])
+    ask = strategy.query(2)
+    assert (ask.kind, ask.lengths) == ("temperature_newton", (1, 1))
+    assert ask.params == {"log_a": -0.25}
+
+
+@pytest.mark.parametrize(
+    ("values", "std", "log_t"),
+    [
+        ([1.0, 4.0], [0.0, 0.0], 0.25),
+        ([-1.0, 4.0], [0.0, 0.0], -0.25),
+        ([9.0, 4.0], [0.0, 0.0], 0.7),  # a round at most doubles T ...
+        ([-9.0, 4.0], [0.0, 0.0], -0.7),  # ... or halves it
+        ([1.0, 4.0], [1.0, 1.5], 0.25),  # two stds are 3: the curvature is trusted
+        ([1.0, 4.0], [1.0, 5.0], 0.1),  # two stds are 10: they replace it
+        ([1.0, -4.0], [1.0, 5.0], 0.1),
+        ([0.0, 0.0], [0.0, 0.0], 0.0),  # no rows
+        ([1.0, -1.0], [0.0, 0.0], 0.0),
+    ],
+)
+def test_newton_step(values: list[float], std: list[float], log_t: float) -> None:
+    assert learn(FedNewton(federation()), values, std) == pytest.approx(math.exp(log_t), rel=1e-14)
+
+
+def test_newton_never_leaves_the_temperatures_that_a_fit_may_have() -> None:
+    strategy = FedNewton(federation())
+    for _ in range(9):
+        temperature = learn(strategy, [1e6, 1.0])
+    assert temperature == pytest.approx(20.0, rel=1e-14)
+
+
+@pytest.mark.parametrize(("m", "norm"), [(50.0, 10.0), (100, 20.0), (5.0, 3.0), (0.5, 3.0)])
+def test_newton_bound_comes_from_the_public_nominal_rows(m: float, norm: float) -> None:
+    plan = FedNewton(federation(epsilon=1.0), rows_per_client=m).plan
+    assert plan.bound is not None
+    assert plan.bound.norms == pytest.approx((norm, 3 * norm))
+    assert plan.bound.rule == "joint"
+    assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
+
+
+def test_default_rounds() -> None:
+    assert FedNewton(federation()).plan.rounds == 8
+    assert FedNewton(federation(epsilon=1.0), rows_per_client=9).plan.rounds == 4
+    assert FedNewton(federation(rounds=3)).plan.rounds == 3
+    assert FedTemp(federation()).plan.rounds == 12
+    assert FedTemp(federation(epsilon=1.0)).plan.rounds == 12
+    assert FedOneShot(federation()).plan.rounds == 1
+
+
+# -- FedTemp ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("average", "values", "w"),
+    [
+        ("inverse", [2.0, 4.0], 0.5),
+        ("temperature", [-3.0, 2.0], 2.5),
+        ("inverse", [0.0, 0.0], 1.0),  # nobody has rows
+        ("inverse", [900.0, 9.0], 1 / 20),  # kept in [1/20, 20]
+        ("temperature", [-900.0, 9.0], 20.0),
+    ],
+)
+def test_fedtemp_divides_by_the_repliers_with_rows(
+    average: Any, values: list[float], w: float
+) -> None:
+    strategy = FedTemp(federation(sampling_rate=0.5), average=average)
+    assert strategy.query(1).lengths == (1, 1)
+    temperature = learn(strategy, values)
+    assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-14)
+    assert strategy.query(2).params["w"] == pytest.approx(w, rel=1e-14)
+
+
+@pytest.mark.parametrize("average", ["inverse", "temperature"])
+@pytest.mark.parametrize(("clients", "rate"), [(100, 1.0), (40, 0.5), (1000, 0.02)])
+def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: float) -> None:
+    public = federation(clients=clients, sampling_rate=rate, epsilon=1.0, rounds=1)
+    strategy = FedTemp(public, average=average, clip=0.25, server_lr=0.5)
+    ask = strategy.query(1)
+    assert (ask.lengths, ask.params["count"]) == ((1,), False)
+    temperature = learn(strategy, [4.0], [1.0])
+    w = 1 - 0.5 * 4.0 / (rate * clients)
+    assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-13)
+    assert strategy.plan.bound is not None
+    assert strategy.plan.bound.norms == (0.25,)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 10, 19])
+def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
+    strategy = FedTemp(federation(clients=20, epsilon=1.0, rounds=1))
+    gone = np.arange(missing)
+    run_inline(strategy, shards_of(20, 200), unavailable=lambda r: gone)
+    (release,) = strategy.releases
+    w = min(max(1.0 - float(release.values[0]) / 20, 1 / 20), 20.0)
+    assert strategy.w == pytest.approx(w, rel=1e-14)
+
+
+def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None:
+    shards, gone = shards_of(20, 200), np.array([3, 4, 5])
+    padded = Shards(shards.logits, shards.labels, np.append(shards.offsets, [200] * 30))
+    strategy = FedTemp(federation(clients=50, rounds=1))
+    run_inline(strategy, padded, unavailable=lambda r: gone)
+    assert strategy.releases[0].values[1] == 17
+    assert strategy.w == pytest.approx(1.0 - strategy.releases[0].values[0] / 17, rel=1e-14)
+
+
+# -- FedOneShot -------------------------------------------------------------------------------
+
+
+def test_one_shot_interpolates_the_root_without_privacy() -> None:
+    # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
+    strategy = FedOneShot(federation(), points=4, low=0.5, high=4.0)
+    assert strategy.query(1).params == {"low": 0.5, "high": 4.0, "points": 4}
+    assert strategy.query(1).lengths == (4,)
+    assert learn(strategy, [9.0, 3.0, -1.0, -2.0]) == pytest.approx(2**0.75, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("values", "temperature"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], 1.0),  # no rows: the model is left alone
+        ([4.0, 3.0, 2.0, 1.0], 4.0),  # the root lies beyond the grid
+        ([-1.0, -2.0, -3.0, -4.0], 0.5),
+        ([4.0, 0.0, -3.0, -4.0], 1.0),
+    ],
+)
+def test_one_shot_at_the_edges(values: list[float], temperature: float) -> None:
+    strategy = FedOneShot(federation(), points=4, low=0.5, high=4.0)
+    assert learn(strategy, values) == pytest.approx(temperature, rel=1e-14)
+
+
+@pytest.mark.parametrize(("index", "temperature"), [(0, 0.5), (1, 1.0), (3, 4.0)])
+def test_one_shot_takes_the_drawn_point_with_privacy(index: int, temperature: float) -> None:
+    strategy = FedOneShot(federation(epsilon=1.0), rows_per_client=50, points=4, low=0.5, high=4.0)
+    assert learn(strategy, [float(index)], []) == pytest.approx(temperature, rel=1e-14)
+    plan = strategy.plan
+    assert plan.bound is not None
+    assert (plan.bound.norms, plan.bound.rule) == ((10.0,), "per_value")
+    assert (plan.mechanism, plan.delta, plan.epsilon_per_release) == ("exponential", 0.0, 1.0)
+
+
+def test_one_shot_releases_the_index_only() -> None:
+    strategy = FedOneShot(federation(clients=20, epsilon=1.0), rows_per_client=10)
+    run_inline(strategy, shards_of(20, 200))
+    (release,) = strategy.releases
+    assert release.values.shape == (1,)
+    assert release.values[0] in range(257)
+    assert release.std.shape == (0,)
+
+
+# -- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "fields", "word"),
+    [
+        (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedNewton, {"rows_per_client": 0.0}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
+        (FedNewton, {"rows_per_client": math.inf}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedOneShot, {}, {"rounds": 2}, "rounds"),
+        (FedOneShot, {"points": 1}, {}, "points"),
+        (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
+        (FedOneShot, {"high": math.nan}, {}, "high"),
+        (FedTemp, {"clip": 0.0}, {}, "clip"),
+        (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
+        (FedTemp, {"average": "median"}, {}, "average"),
+        (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_line(
+    method: Any, options: dict[str, Any], fields: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(InputError, match=word) as caught:
+        method(federation(**fields), **options)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,337 @@
+"""The house rules that hold for every module: who imports whom, what is never written."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fedcal
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+PACKAGES = ("fedcal", "clients", "strategies", "experiments")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
+
+HEAVY = {"torch", "opacus", "ray", "pyarrow", "sklearn", "torchmetrics"}
+PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+KEYED = {"Generator", "BitGenerator", "Philox", "PCG64", "SeedSequence", "default_rng"}
+
+MAY_NOT = {
+    "fedcal": {"flwr", "clients", "strategies", "experiments"},
+    "clients": {"flwr", "strategies", "experiments"},
+    "strategies": {"clients", "experiments"},
+    "experiments": set[str](),
+}
+
+every_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
+
+
+# --- what a module imports ----------------------------------------------------------------------
+
+
+def imports(tree: ast.AST, package: str) -> set[str]:
+    """Top-level names of everything that is imported anywhere below `tree`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(package if node.level else str(node.module).partition(".")[0])
+    return found
+
+
+def at_import(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Statements that run when the module is imported; type checkers' imports do not."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+            continue
+        yield node
+        for block in ("body", "orelse", "finalbody"):
+            waiting += getattr(node, block, [])
+        for handler in getattr(node, "handlers", []):
+            waiting += handler.body
+
+
+def imports_at_import(tree: ast.Module, package: str) -> set[str]:
+    plain = [n for n in at_import(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    return set().union(*(imports(node, package) for node in plain))
+
+
+def forbidden_imports(tree: ast.Module, path: Path) -> set[str]:
+    package = path.parts[0]
+    banned = MAY_NOT[package] - ({"flwr"} if path == Path("clients/client_app.py") else set())
+    return imports(tree, package) & banned
+
+
+# --- what a module may not hold -----------------------------------------------------------------
+
+
+def pickles(tree: ast.AST) -> list[str]:
+    found = [name for name in sorted(imports(tree, "")) if name in PICKLES]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            value = node.value
+            if not (isinstance(value, ast.Constant) and value.value is False):
+                found.append(f"allow_pickle={ast.unparse(value)}")
+    return found
+
+
+def global_randomness(tree: ast.AST) -> list[str]:
+    found = [name for name in ("random",) if name in imports(tree, "")]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr not in KEYED:
+            text = ast.unparse(node)
+            if text.startswith(("np.random.", "numpy.random.")) and text.count(".") == 2:
+                found.append(text)
+        if isinstance(node, ast.ImportFrom) and node.module == "numpy.random":
+            found += [alias.name for alias in node.names if alias.name not in KEYED]
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("random.default_rng"):
+            found += [] if node.args or node.keywords else [ast.unparse(node)]
+    return found
+
+
+def asserts(tree: ast.AST) -> list[str]:
+    return [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+
+
+def undocumented(tree: ast.Module) -> list[str]:
+    """The module, public functions, classes and their public methods that have no docstring."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [] if ast.get_docstring(tree) else ["the module"]
+    for node in tree.body:
+        if not isinstance(node, kinds) or node.name.startswith("_"):
+            continue
+        members = node.body if isinstance(node, ast.ClassDef) else []
+        for public in (node, *members):
+            if isinstance(public, kinds) and not public.name.startswith("_"):
+                found += [] if ast.get_docstring(public) else [f"{node.name}: {public.name}"]
+    return found
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@every_module
+def test_imports_point_one_way(path: Path) -> None:
+    assert forbidden_imports(parsed(path), path.relative_to(ROOT)) == set()
+
+
+@every_module
+def test_heavy_packages_are_imported_where_used(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    assert imports_at_import(parsed(path), package) & HEAVY == set()
+
+
+@pytest.mark.parametrize("check", [pickles, global_randomness, asserts, undocumented])
+@every_module
+def test_house_rules(path: Path, check: Callable[[ast.Module], list[str]]) -> None:
+    assert check(parsed(path)) == []
+
+
+def test_all_four_packages_were_looked_at() -> None:
+    seen = {Path(name).parts[0] for name in NAMES}
+    assert seen == set(PACKAGES)
+    for name in ("clients/client_app.py", "strategies/base.py", "experiments/engines/flower.py"):
+        assert name in NAMES
+        assert "flwr" in imports(parsed(ROOT / name), "")
+
+
+# --- the checks themselves see what they look for -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "source"),
+    [
+        ("fedcal/x.py", "def f():\n    import flwr.app"),
+        ("fedcal/x.py", "from clients.answers import answer"),
+        ("clients/x.py", "from flwr.app import Message"),
+        ("clients/client_app.py", "import strategies"),
+        ("strategies/x.py", "if True:\n    from experiments import simulate"),
+        ("strategies/x.py", "import clients.answers as a"),
+    ],
+)
+def test_forbidden_imports_are_seen(where: str, source: str) -> None:
+    assert forbidden_imports(ast.parse(source), Path(where))
+
+
+def test_flower_is_for_the_client_app_alone() -> None:
+    tree = ast.parse("from flwr.app import Message")
+    assert forbidden_imports(tree, Path("clients/client_app.py")) == set()
+    assert forbidden_imports(tree, Path("strategies/base.py")) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "heavy"),
+    [
+        ("import torch", True),
+        ("try:\n    import ray.data\nexcept ImportError:\n    pass", True),
+        ("class A:\n    from sklearn import svm", True),
+        ("def f():\n    import torch", False),
+        ("if TYPE_CHECKING:\n    import torch", False),
+    ],
+)
+def test_heavy_imports_are_seen(source: str, heavy: bool) -> None:
+    assert bool(imports_at_import(ast.parse(source), "") & HEAVY) is heavy
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        (pickles, "import pickle"),
+        (pickles, "np.load(f, allow_pickle=True)"),
+        (pickles, "np.load(f, allow_pickle=flag)"),
+        (global_randomness, "np.random.seed(0)"),
+        (global_randomness, "x = numpy.random.normal"),
+        (global_randomness, "np.random.default_rng()"),
+        (global_randomness, "import random"),
+        (global_randomness, "from numpy.random import rand"),
+        (asserts, "def f(x):\n    assert x > 0"),
+        (undocumented, "x = 1"),
+        (undocumented, '"""m"""\ndef f():\n    pass'),
+        (undocumented, '"""m"""\nclass A:\n    """a"""\n    def f(self):\n        pass'),
+    ],
+)
+def test_broken_house_rules_are_seen(check: Callable[[ast.Module], list[str]], source: str) -> None:
+    assert check(ast.parse(source))
+
+
+def test_kept_house_rules_are_not_reported() -> None:
+    tree = ast.parse(
+        '"""m"""\n'
+        "rng = np.random.Generator(np.random.Philox(key=key))\n"
+        "np.load(f, allow_pickle=False)\n"
+        "def _hidden(): pass\n"
+    )
+    for check in (pickles, global_randomness, asserts, undocumented):
+        assert check(tree) == []
+
+
+# --- __all__ ------------------------------------------------------------------------------------
+
+
+def public_names(tree: ast.Module, package: str) -> set[str]:
+    """What a module defines and, in an `__init__`, takes from its own package; no underscores."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{package}."):
+            found |= {alias.asname or alias.name for alias in node.names}
+    return {name for name in found if not name.startswith("_") or name == "__version__"}
+
+
+WITH_ALL = [path for path in MODULES if "\n__all__ = " in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_ALL, ids=[str(p.relative_to(ROOT)) for p in WITH_ALL])
+def test_all_is_exactly_what_is_public(path: Path) -> None:
+    relative = path.relative_to(ROOT).with_suffix("")
+    own = relative.parts[:-1] if path.name == "__init__.py" else (*relative.parts[:-1], "nobody's")
+    name = ".".join(relative.parts[:-1] if path.name == "__init__.py" else relative.parts)
+    module = importlib.import_module(name)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert set(module.__all__) == public_names(parsed(path), ".".join(own))
+    assert [n for n in module.__all__ if not hasattr(module, n)] == []
+
+
+def test_the_public_packages_say_what_is_public() -> None:
+    stems = {str(path.relative_to(ROOT).parent) for path in WITH_ALL if path.stem == "__init__"}
+    assert stems >= {"fedcal", "fedcal/metrics", "fedcal/calibrators", "strategies", "experiments"}
+
+
+# --- importing ----------------------------------------------------------------------------------
+
+
+def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter that finds `path` first and then this project."""
+    search = os.pathsep.join(map(str, (*path, ROOT)))
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": search, "FLWR_TELEMETRY_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_fresh_import_loads_nothing_heavy(tmp_path: Path) -> None:
+    done = python(
+        "import fedcal, clients, strategies, experiments.cli, sys; print(*sys.modules)", tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"strategies.base", "experiments.cli", "flwr"} <= loaded
+    # the last three are ours to load late: together they take longer than everything else
+    assert loaded & (HEAVY | {"scipy.stats", "dp_accounting", "matplotlib"}) == set()
+
+
+def test_the_science_does_not_load_flower(tmp_path: Path) -> None:
+    names = (
+        "calibrators",
+        "datasets",
+        "metrics",
+        "partition",
+        "privacy.plan",
+        "release",
+        "secure_aggregation",
+    )
+    code = "; ".join(f"import fedcal.{name}" for name in names)
+    done = python(f"{code}; import sys; print(*sys.modules)", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fedcal.release" in done.stdout.split()
+    assert set(done.stdout.split()) & {"flwr", "clients", "strategies", "experiments"} == set()
+
+
+@pytest.mark.parametrize("file", ["clients/__init__.py", "clients.py"])
+@pytest.mark.parametrize("imported", ["experiments", "experiments.cli"])
+def test_a_foreign_package_gets_one_clear_line(tmp_path: Path, file: str, imported: str) -> None:
+    foreign = tmp_path / "elsewhere" / file
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("x = 1\n")
+    done = python(f"import {imported}", tmp_path, tmp_path / "elsewhere")
+    assert done.returncode == 1
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("ImportError: the package 'clients' belongs beside fedcal in ")
+    assert str(ROOT) in last
+    assert str(foreign) in last
+
+
+def test_the_right_neighbours_are_accepted(tmp_path: Path) -> None:
+    harmless = tmp_path / "elsewhere"
+    harmless.mkdir()
+    done = python("import experiments; print(experiments.__all__)", tmp_path, harmless)
+    assert done.returncode == 0, done.stderr
+    assert "simulate" in done.stdout
+
+
+def test_a_foreign_module_one_folder_below_home_is_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `home/scripts/clients.py` has the same grandparent as `home/clients/__init__.py`
+    from fedcal import _neighbours
+
+    home = tmp_path / "home"
+    (home / "fedcal").mkdir(parents=True)
+    (home / "scripts").mkdir()
+    (home / "scripts" / "neighbour_of_nobody.py").write_text("x = 1\n")
+    monkeypatch.setattr(_neighbours, "__file__", str(home / "fedcal" / "_neighbours.py"))
+    monkeypatch.syspath_prepend(home / "scripts")
+    with pytest.raises(ImportError, match="belongs beside fedcal"):
+        _neighbours.require_neighbours("neighbour_of_nobody")
