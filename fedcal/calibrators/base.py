@@ -70,8 +70,7 @@ class Calibrator(ABC):
         InputError
             If the calibrator is not fitted, the class count differs, or a logit is not finite.
         """
-        if not self.classes:
-            raise InputError(f"this {self.kind} calibrator is not fitted")
+        self._need_fitted()
         z = check_logits(logits)
         if z.shape[1] != self.classes:
             raise InputError(
@@ -79,8 +78,13 @@ class Calibrator(ABC):
             )
         return self._predict(z)
 
+    def _need_fitted(self) -> None:
+        if not self.classes:
+            raise InputError(f"this {self.kind} calibrator is not fitted")
+
     def save(self, path: str | Path) -> None:
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
+        self._need_fitted()
         path = Path(path)
         header = {
             "format": FORMAT,

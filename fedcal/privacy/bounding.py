@@ -34,9 +34,9 @@ from fedcal.types import Floats, Words
 
 Rule = Literal["joint", "per_block", "per_value"]
 
-SLACK = 2.0**-36
+SLACK = 2.0**-34
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
-sum of up to 2**16 squares that checks it, can hide a true norm above 1."""
+sum of up to 2**18 squares that checks it, can hide a true norm above 1."""
 
 _SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
 

@@ -118,6 +118,16 @@ class Plan:
     adjacency: str = "zero-out"
     noise_source: str = "seeded"
 
+    def __post_init__(self) -> None:
+        if self.bound is None:
+            return
+        largest, room = max(self.bound.norms), self.ring.limit * self.grid
+        if largest > room:
+            raise InputError(
+                f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients, whose "
+                f"noise asks for steps of {self.grid:g} and leaves room for {room:g}"
+            )
+
     @property
     def private(self) -> bool:
         """Whether releases are differentially private."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -369,3 +370,9 @@ def test_the_weight_of_noise_is_small_and_that_of_signal_is_one() -> None:
     expected = math.sqrt(2 / math.pi) * std * bins
     got = noise_weight(np.array([expected / 4, expected * 2]), np.full(2, std), bins)
     np.testing.assert_allclose(got, [0.25, 1.0], rtol=1e-15)
+
+
+def test_an_unfitted_calibrator_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not fitted"):
+        BBQ().save(tmp_path / "c.npz")
+    assert not list(tmp_path.iterdir())

@@ -230,3 +230,9 @@ def test_the_exponential_mechanism_is_asked_once() -> None:
             bound=Bound((9,), (3.0,), "per_value"),
             mechanism="exponential",
         )
+
+
+def test_a_norm_that_the_ring_has_no_room_for_is_refused_when_planning() -> None:
+    federation = Federation(clients=10**6, classes=10, epsilon=1.0)
+    with pytest.raises(InputError, match="does not fit the ring"):
+        make_plan(federation, rounds=1, bound=Bound((1, 1), (1e-6, 10.0)))
