@@ -93,18 +93,24 @@ def scipy_temperature(logits: Floats, labels: Integers) -> Callable[[], float]:
     return run
 
 
+def _torchmetrics() -> tuple[Any, Any]:
+    """On one thread, as we are; two were never faster class by class, and much slower under load."""
+    torch = _load("torch", "torch")
+    torch.set_num_threads(1)
+    return torch, _load("torchmetrics.functional.classification", "torchmetrics")
+
+
 def torchmetrics_classwise(probs: Floats, labels: Integers, bins: int) -> Callable[[], float]:
     """Classwise ECE: torchmetrics' binary calibration error, one class against the rest."""
-    torch = _load("torch", "torch")
-    functional = _load("torchmetrics.functional.classification", "torchmetrics")
-    p, y = torch.from_numpy(probs), torch.from_numpy(labels)
+    torch, functional = _torchmetrics()
+    columns, y = torch.from_numpy(probs.T.copy()), torch.from_numpy(labels)
 
     def run() -> float:
         errors = [
             functional.binary_calibration_error(
-                p[:, j], (y == j).long(), n_bins=bins, norm="l1", validate_args=False
+                column, (y == j).long(), n_bins=bins, norm="l1", validate_args=False
             )
-            for j in range(p.shape[1])
+            for j, column in enumerate(columns)
         ]
         return float(torch.stack(errors).mean())
 
@@ -113,8 +119,7 @@ def torchmetrics_classwise(probs: Floats, labels: Integers, bins: int) -> Callab
 
 def torchmetrics_top_label(probs: Floats, labels: Integers, bins: int) -> Callable[[], float]:
     """Top-label ECE by torchmetrics."""
-    torch = _load("torch", "torch")
-    functional = _load("torchmetrics.functional.classification", "torchmetrics")
+    torch, functional = _torchmetrics()
     p, y = torch.from_numpy(probs), torch.from_numpy(labels)
     classes = p.shape[1]
     return lambda: float(

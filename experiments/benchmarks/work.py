@@ -62,7 +62,7 @@ def _real_rows(quick: bool) -> tuple[Floats, Integers]:
 
 def _many_classes(quick: bool) -> tuple[Floats, Integers]:
     """Synthetic logits, (50000, 1000): the label's stands out by six."""
-    n, c = (600, 40) if quick else (50_000, 1000)
+    n, c = (1000, 20) if quick else (50_000, 1000)
     rng = np.random.default_rng(0)
     labels = rng.integers(0, c, n)
     logits = rng.normal(scale=2.0, size=(n, c))

@@ -124,8 +124,8 @@ class Plan:
         largest, room = max(self.bound.norms), self.ring.limit * self.grid
         if largest > room:
             raise InputError(
-                f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients, whose "
-                f"noise asks for steps of {self.grid:g} and leaves room for {room:g}"
+                f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
+                f"its noise asks for steps of {self.grid:g}, which leave room for {room:g}"
             )
 
     @property

@@ -6,23 +6,23 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import strategies
 from clients.answers import STATISTICS
 from experiments import simulate
 from experiments.cli import _run
-from experiments.config import Config, make_shards
+from experiments.config import make_shards
 from fedcal import calibrators, datasets
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
-from fedcal.privacy.bounding import bounded
-from fedcal.privacy.plan import Federation, Plan
+from fedcal.release import Asked
 from fedcal.shards import Shards
+from strategies import CalibrationStrategy
 
 FEDERATED = ("fedtemp", "fednewton", "fedoneshot", "fedbin", "fedbbq")
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
@@ -298,17 +298,6 @@ def numbers_in(folder: Path) -> np.ndarray:
     return np.sort(np.concatenate(found))
 
 
-def held(secrets: dict[str, float], folder: Path) -> set[str]:
-    """Names of those secrets that some file of the folder holds, up to the ring's grid."""
-    numbers = numbers_in(folder)
-    names = set()
-    for name, secret in secrets.items():
-        nearest = np.abs(numbers - secret).min()
-        if nearest <= 1e-6 * abs(secret):
-            names.add(name)
-    return names
-
-
 @pytest.fixture(scope="module")
 def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows whose classes are primes large; one pattern of logits per class, some mistaken."""
@@ -337,107 +326,93 @@ FEDERATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(method: str, config: Config) -> Plan:
-    federation = Federation(
-        clients=config.clients or 0,
-        classes=3,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        seed=config.seed,
-    )
-    return strategies.STRATEGIES[method](federation, **config.set).plan  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Secret:
+    """A number that only the server may know; `released`: a run without privacy publishes it."""
+
+    name: str
+    value: float
+    released: bool = False
 
 
-def asked(method: str, folder: Path) -> list[tuple[int, str, dict[str, Any]]]:
-    """Round, query and its parameters, of each release."""
-    lines = (folder / "rounds.jsonl").read_text("utf-8").splitlines()
-    temperature = 1.0
-    found: list[tuple[int, str, dict[str, Any]]] = []
-    for record in map(json.loads, lines):
-        params_of: dict[str, dict[str, Any]] = {
-            "temperature_newton": {"log_a": -math.log(temperature)},
-            "temperature_update": {"w": 1 / temperature, "average": "inverse", "count": True},
-            "temperature_scores": {"low": 0.25, "high": 8.0, "points": 257},
-            "class_histograms": {"bins": 128},
-            "class_counts": {},
-        }
-        found.append((record["round"], record["query"], params_of[record["query"]]))
-        temperature = record.get("temperature", temperature)
-    return found
+Watched = Callable[..., list[Secret]]
 
 
-def answers_to(query: str, params: dict[str, Any], shards: Shards) -> np.ndarray:
-    return STATISTICS[query](shards, params)
+@pytest.fixture
+def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """Run on `primes` and tell what the server alone saw: exact sums, and who was in them."""
+    rounds: list[tuple[Asked, Any]] = []
+    close = CalibrationStrategy.close_round
+
+    def spy(self: CalibrationStrategy, asked: Asked, total: Any, repliers: int) -> Any:
+        rounds.append((asked, total.copy()))
+        return close(self, asked, total, repliers)
+
+    monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
+
+    def run(method: str, epsilon: float, federation: str, out: Path) -> list[Secret]:
+        rounds.clear()
+        options = {"method": method, "epsilon": epsilon, "seed": 2, **FEDERATIONS[federation]}
+        if method in ("fedtemp", "fednewton"):
+            options["rounds"] = 2
+        if method in ("fednewton", "fedoneshot"):
+            options["set"] = {"rows_per_client": 11}
+        result = simulate(primes, out=out, **options)
+        shards = make_shards(datasets.load(primes), result.config)
+        secrets = [Secret(f"rows of class {j}", n) for j, n in enumerate(CLASS_ROWS)]
+        secrets.append(Secret("clients with rows", np.count_nonzero(shards.rows)))
+        for asked, total in rounds:
+            secrets += secrets_of(asked, total, shards)
+        # small counts are everywhere, and how many clients are enrolled is public
+        return [s for s in secrets if tells(s.value) and s.value != shards.clients]
+
+    return run
 
 
-def secrets_of(
-    method: str, folder: Path, shards: Shards, config: Config
-) -> tuple[dict[str, float], set[str]]:
-    """Exact sums and counts behind a run; and which of them it releases without privacy."""
-    plan = plan_of(method, config)
-    secrets = {f"rows of class {j}": float(n) for j, n in enumerate(CLASS_ROWS)}
-    secrets["clients with rows"] = float(np.count_nonzero(shards.rows))
-    released: set[str] = set()
-    for number, query, params in asked(method, folder):
-        everyone = query == "class_counts"
-        cohort = np.arange(shards.clients) if everyone else plan.sample(number)
-        part = shards.take(cohort)
-        secrets[f"round {number}: clients"] = float(len(cohort))
-        secrets[f"round {number}: rows"] = float(part.rows.sum())
-        secrets[f"round {number}: clients with rows"] = float(np.count_nonzero(part.rows))
-        each = answers_to(query, params, part)
-        for i, value in enumerate(each.sum(axis=0)):
-            secrets[f"round {number}: {query} {i}"] = float(value)
-            released.add(f"round {number}: {query} {i}")
-        if plan.bound is not None and each.shape[1] == plan.bound.length:
-            for i, value in enumerate(bounded(each, plan.bound).sum(axis=0)):
-                secrets[f"round {number}: {query} {i}, clipped"] = float(value)
-        for j, value in enumerate(np.bincount(part.labels, minlength=3)):
-            secrets[f"round {number}: rows of class {j}"] = float(value)
-    # small numbers are everywhere; clients that are enrolled are public
-    large = {k: v for k, v in secrets.items() if abs(v) > 40 and v != config.clients}
-    return large, released & large.keys()
+def tells(value: float) -> bool:
+    return abs(value) > 40 or (value != round(value) and abs(value) > 1e-3)
 
 
-def run_on_primes(
-    method: str, epsilon: float, federation: str, primes: Path, out: Path
-) -> tuple[dict[str, float], set[str]]:
-    options = {"method": method, "epsilon": epsilon, "seed": 2, **FEDERATIONS[federation]}
-    if method in ("fedtemp", "fednewton"):
-        options["rounds"] = 2
-    if method in ("fednewton", "fedoneshot"):
-        options["set"] = {"rows_per_client": 11}
-    result = simulate(primes, out=out, **options)
-    shards = make_shards(datasets.load(primes), result.config)
-    return secrets_of(method, out, shards, result.config)
+def secrets_of(asked: Asked, total: Any, shards: Shards) -> Iterator[Secret]:
+    """The sum that the server decodes, the unclipped one, and the counts of the cohort."""
+    part, where = shards.take(asked.clients), f"round {asked.round}"
+    for i, value in enumerate(asked.query.ring.decode(total)):
+        yield Secret(f"{where}: sum {i}", float(value), released=True)
+    for i, value in enumerate(STATISTICS[asked.query.kind](part, asked.query.params).sum(axis=0)):
+        yield Secret(f"{where}: unclipped sum {i}", float(value))
+    yield Secret(f"{where}: clients", len(asked.clients))
+    yield Secret(f"{where}: clients with rows", np.count_nonzero(part.rows))
+    yield Secret(f"{where}: rows", part.rows.sum())
+    for j, count in enumerate(np.bincount(part.labels, minlength=3)):
+        yield Secret(f"{where}: rows of class {j}", count)
+
+
+def held(secrets: list[Secret], folder: Path) -> set[str]:
+    """Names of those secrets that some file of the folder holds, to nine digits."""
+    numbers = numbers_in(folder)
+    return {s.name for s in secrets if np.abs(numbers - s.value).min() <= 1e-9 * abs(s.value)}
 
 
 @pytest.mark.parametrize("federation", FEDERATIONS)
 @pytest.mark.parametrize("method", FEDERATED)
 def test_files_of_a_private_run_hold_no_exact_number(
-    method: str, federation: str, primes: Path, tmp_path: Path
+    watched: Watched, method: str, federation: str, tmp_path: Path
 ) -> None:
     # Without privacy the very same search finds every released sum ...
-    secrets, released = run_on_primes(method, math.inf, federation, primes, tmp_path / "open")
+    secrets = watched(method, math.inf, federation, tmp_path / "open")
+    released = {s.name for s in secrets if s.released}
     assert len(released) >= 2
     assert held(secrets, tmp_path / "open") >= released
     # ... and with privacy nothing.
-    secrets, _ = run_on_primes(method, 1.0, federation, primes, tmp_path / "private")
-    assert len(secrets) >= 8
+    secrets = watched(method, 1.0, federation, tmp_path / "private")
+    assert [s.name for s in secrets if s.released] != []
     assert held(secrets, tmp_path / "private") == set()
 
 
-def test_the_search_finds_counts_where_there_are_some(primes: Path, tmp_path: Path) -> None:
-    secrets, _ = run_on_primes("fedbbq", math.inf, "everybody", primes, tmp_path / "bbq")
-    found = held(secrets, tmp_path / "bbq")
-    assert found >= {f"rows of class {j}" for j in range(3)}
-    for federation, name in (
-        ("everybody", "clients with rows"),
-        ("sampled", "round 2: clients"),
-    ):
-        out = tmp_path / federation
-        secrets, _ = run_on_primes("fedtemp", math.inf, federation, primes, out)
-        assert name in secrets
-        assert name in held(secrets, out)
+def test_the_search_finds_counts_where_there_are_some(watched: Watched, tmp_path: Path) -> None:
+    bbq = watched("fedbbq", math.inf, "everybody", tmp_path / "bbq")
+    assert held(bbq, tmp_path / "bbq") >= {f"rows of class {j}" for j in range(3)}
+    everybody = watched("fedtemp", math.inf, "everybody", tmp_path / "everybody")
+    assert "clients with rows" in held(everybody, tmp_path / "everybody")
+    sampled = watched("fedtemp", math.inf, "sampled", tmp_path / "sampled")
+    assert "round 2: clients" in held(sampled, tmp_path / "sampled")
