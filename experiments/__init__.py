@@ -6,6 +6,7 @@ from fedcal._neighbours import require_neighbours
 
 require_neighbours()
 
-from experiments.simulation import SimulationResult, simulate  # noqa: E402
+from experiments.result import SimulationResult  # noqa: E402
+from experiments.simulation import simulate  # noqa: E402
 
 __all__ = ["SimulationResult", "simulate"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
-import os
+import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,10 @@ from rich.table import Table
 
 from experiments.config import load_config, merge, parse_setting
 from experiments.files import check_out, to_json
-from experiments.simulation import SimulationResult, simulate
+from experiments.result import SimulationResult
+from experiments.simulation import simulate
 from fedcal import calibrators, datasets
+from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
@@ -146,29 +147,22 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
 
 
 def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
-    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        if out.suffix == ".csv":
-            with draft.open("w", newline="") as f:
-                writer = csv.writer(f)
-                names = [f"prob_{j}" for j in range(probs.shape[1])]
-                writer.writerow(names if labels is None else ["label", *names])
-                for i, row in enumerate(probs.tolist()):
-                    writer.writerow(row if labels is None else [int(labels[i]), *row])
+    with whole_file(out) as f:
+        if out.suffix == ".npy":
+            np.save(f, probs, allow_pickle=False)
+        elif out.suffix == ".npz":
+            arrays: dict[str, Any] = (
+                {"probs": probs} if labels is None else {"probs": probs, "labels": labels}
+            )
+            np.savez_compressed(f, **arrays)
         else:
-            with draft.open("wb") as f:
-                if out.suffix == ".npy":
-                    np.save(f, probs, allow_pickle=False)
-                elif labels is None:
-                    np.savez_compressed(f, probs=probs)
-                else:
-                    np.savez_compressed(f, probs=probs, labels=labels)
-        os.replace(draft, out)
-    except OSError as e:
-        raise InputError(f"cannot write {out}: {e.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+            names = [f"prob_{j}" for j in range(probs.shape[1])]
+            columns = probs.tolist()
+            if labels is not None:
+                names = ["label", *names]
+                columns = [[int(label), *row] for label, row in zip(labels, columns, strict=True)]
+            with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
+                csv.writer(text).writerows([names, *columns])
 
 
 def run_datasets(*, quiet: bool, as_json: bool) -> None:

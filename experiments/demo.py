@@ -22,7 +22,8 @@ from rich.table import Table
 from experiments.commands import progress_bar, shown
 from experiments.figures import reliability_figure, save_figure
 from experiments.files import to_json
-from experiments.simulation import SimulationResult, simulate
+from experiments.result import SimulationResult
+from experiments.simulation import simulate
 from fedcal import datasets
 from fedcal.metrics import Reliability
 

@@ -1,4 +1,4 @@
-"""Result files: all of them or none, and nothing in them that privacy forbids."""
+"""Folders of result files: all of them or none."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from fedcal.errors import InputError
-
-if TYPE_CHECKING:
-    from experiments.simulation import SimulationResult
+from fedcal.errors import FedcalError, InputError
 
 
 def to_json(value: Any) -> str:
@@ -22,12 +18,17 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def save_result(result: SimulationResult, out: Path) -> None:
-    """Write a run into the folder `out`: all files, or what was there before.
+def write_folder(out: Path, write: Callable[[Path], None]) -> None:
+    """Put the files that `write` makes into the folder `out`: all, or what was there before.
 
     Everything is written to a hidden folder in `out` first and then moved file by file, so a
     full disk or an interrupt changes nothing. Who kills the process between two moves finds no
     `result.json`: it goes first and comes last.
+
+    Raises
+    ------
+    FedcalError
+        If a file cannot be written.
     """
     missing = [p for p in (out, *out.parents) if not p.exists()]
     try:
@@ -36,10 +37,10 @@ def save_result(result: SimulationResult, out: Path) -> None:
             new, old = Path(draft, "new"), Path(draft, "old")
             new.mkdir()
             old.mkdir()
-            _write_all(result, new)
+            write(new)
             _swap(out, new, old)
     except OSError as e:
-        raise InputError(f"cannot write results to {out}: {e.strerror}") from None
+        raise FedcalError(f"cannot write results to {out}: {e.strerror}") from None
     finally:
         for folder in missing:
             with contextlib.suppress(OSError):
@@ -72,14 +73,3 @@ def check_out(out: Path) -> None:
             pass
     except OSError as e:
         raise InputError(f"cannot write results to {out}: {e.strerror}") from None
-
-
-def _write_all(result: SimulationResult, folder: Path) -> None:
-    (folder / "result.json").write_text(to_json(result.to_json()), "utf-8")
-    (folder / "config.toml").write_text(result.config.to_toml(), "utf-8")
-    lines = (json.dumps(r, allow_nan=False) for r in result.rounds)
-    (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    reliability = {k: v.to_json() for k, v in result.reliability.items()}
-    (folder / "reliability.json").write_text(to_json(reliability), "utf-8")
-    np.save(folder / "test_probs.npy", result.test_probs, allow_pickle=False)
-    result.calibrator.save(folder / "calibrator.npz")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import fedcal
 from experiments.config import POOLED, Config, make_shards, merge, resolved, settings_of
 from experiments.engines.inline import random_dropouts, run_inline
+from experiments.result import SimulationResult, versions
+from experiments.statement import of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
@@ -26,7 +26,6 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
-from fedcal.types import Floats
 from strategies import STRATEGIES, CalibrationStrategy
 
 NOMINAL_ROWS = (
@@ -36,58 +35,6 @@ NOMINAL_ROWS = (
 
 Progress = Callable[[int, int], None]
 """(rounds done, rounds planned)."""
-
-
-@dataclass(frozen=True)
-class SimulationResult:
-    """A fitted calibrator, what it is worth on test rows, and what it cost.
-
-    Attributes
-    ----------
-    calibrator : ready for `predict_proba` and `save`
-    before, after : metrics on the test rows, as fractions. For the researcher's eyes: they are
-        exact numbers about test rows, not private releases
-    privacy : unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
-    communication : payload bytes per client over the whole run, rounds
-    config : resolved; running it again gives the same bits
-    seconds : of the federated rounds (or the pooled fit)
-    rounds : one record per release
-    """
-
-    calibrator: Calibrator
-    before: dict[str, float]
-    after: dict[str, float]
-    privacy: dict[str, Any]
-    communication: dict[str, Any]
-    config: Config
-    seconds: float
-    versions: dict[str, str]
-    rounds: list[dict[str, Any]] = field(repr=False)
-    reliability: dict[str, Reliability] = field(repr=False)
-    test_probs: Floats = field(repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of `result.json`: strict JSON, no NaN and no infinity."""
-        config = self.config.to_dict()
-        if math.isinf(self.config.epsilon):
-            config["epsilon"] = "inf"
-        return {
-            "schema": 1,
-            "method": self.config.method,
-            "config": config,
-            "before": self.before,
-            "after": self.after,
-            "privacy": self.privacy,
-            "communication": self.communication,
-            "seconds": self.seconds,
-            "versions": self.versions,
-        }
-
-    def save(self, out: str | Path) -> None:
-        """Write `result.json` and its companions into the folder `out`."""
-        from experiments.files import save_result
-
-        save_result(self, Path(out))
 
 
 def simulate(
@@ -194,7 +141,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         said = "Nothing was learned from anybody."
     else:
         said = "All rows were pooled in one place: no federation and no privacy."
-    privacy = _no_privacy("none", config.unit, said)
+    privacy = without_privacy(config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
     known = resolved(config, clients=shards.clients, trust="secagg", rounds=None)
     return _Run(calibrator, known, seconds, privacy, communication, [])
@@ -209,33 +156,28 @@ def _fit_federated(
     if nominal and "rows_per_client" not in settings:
         settings["rows_per_client"] = len(shards.labels) / shards.clients
         notes.append(NOMINAL_ROWS.format(settings["rows_per_client"]))
-    ledger = Ledger(config.ledger, config.cap) if config.ledger is not None else None
-    try:
-        method: Callable[..., CalibrationStrategy] = STRATEGIES[config.method]
-        strategy = method(
-            federation, ledger=ledger, secure_aggregation=config.secure_aggregation, **settings
-        )
-        _warn_of_delta(federation)
+    method: Callable[..., CalibrationStrategy] = STRATEGIES[config.method]
+    build = partial(method, federation, secure_aggregation=config.secure_aggregation, **settings)
+    build()  # refuses bad settings before a new ledger file is made
+    _warn_of_delta(federation)
+    unavailable = None
+    if config.dropout:
+        unavailable = random_dropouts(config.seed, shards.clients, config.dropout)
+    with Ledger(config.ledger, config.cap) if config.ledger else nullcontext() as ledger:
+        strategy = build(ledger=ledger)
         watch = _Watch(strategy, progress)
-        unavailable = None
-        if config.dropout:
-            unavailable = random_dropouts(config.seed, shards.clients, config.dropout)
         start = time.perf_counter()
         calibrator = run_inline(strategy, shards, unavailable=unavailable)
         seconds = time.perf_counter() - start
-    finally:
-        if ledger is not None:
-            ledger.close()
     known = resolved(
         config,
         clients=shards.clients,
         rounds=strategy.plan.rounds - strategy.plan.counting_rounds,
         trust=strategy.plan.trust,
-        ledger=None if ledger is None else str(Path(str(config.ledger)).resolve()),
+        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
         set=settings,
     )
-    privacy = _privacy(strategy)
-    privacy["statement"] += notes
+    privacy = of_plan(strategy.plan, len(strategy.releases), notes)
     return _Run(calibrator, known, seconds, privacy, _communication(strategy), watch.records)
 
 
@@ -271,60 +213,6 @@ def _communication(strategy: CalibrationStrategy) -> dict[str, Any]:
     }
 
 
-def _no_privacy(mechanism: str, unit: str, said: str) -> dict[str, Any]:
-    return {
-        "unit": unit,
-        "adjacency": "zero-out",
-        "trust": "secagg",
-        "epsilon": None,
-        "delta": None,
-        "mechanism": mechanism,
-        "noise_std": 0.0,
-        "noise_source": "none",
-        "releases": 0,
-        "statement": [said],
-    }
-
-
-def _privacy(strategy: CalibrationStrategy) -> dict[str, Any]:
-    plan = strategy.plan
-    test_rows = "The metrics on test rows are exact and not private: for the researcher's eyes."
-    if not plan.private:
-        said = "No differential privacy: the exact sums are released."
-        record = _no_privacy("none", plan.unit, said)
-        record["releases"] = len(strategy.releases)
-        record["statement"].append(test_rows)
-        return record
-    std = plan.noise_std
-    noise: float | list[float] | None = None
-    if std is not None:
-        noise = std[0] if len(set(std)) == 1 else list(std)
-    statement = [
-        f"All {plan.rounds} releases together are ({plan.epsilon:g}, {plan.delta:g})-DP for each "
-        "user: a client whose rows are all removed could hardly be told from one that took part.",
-        "The server sees the exact sums and is trusted to forget them; everyone else sees "
-        "releases only.",
-        "Seeded noise protects nobody who knows the seed: this is a simulation.",
-        "The number of clients, the method and its parameters are taken as public.",
-        test_rows,
-    ]
-    return {
-        "unit": plan.unit,
-        "adjacency": plan.adjacency,
-        "trust": plan.trust,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "mechanism": plan.mechanism,
-        "noise_std": noise,
-        "noise_source": plan.noise_source,
-        "releases": len(strategy.releases),
-        "noise_multiplier": plan.multiplier or None,
-        "zcdp_noise_multiplier": plan.zcdp_multiplier,
-        "event": plan.event,
-        "statement": statement,
-    }
-
-
 def _warn_of_delta(federation: Federation) -> None:
     if federation.private and federation.delta >= 1 / federation.clients:
         warnings.warn(
@@ -347,7 +235,7 @@ def _judge(run: _Run, data: Dataset) -> SimulationResult:
         communication=run.communication,
         config=run.config,
         seconds=run.seconds,
-        versions=_versions(),
+        versions=versions(),
         rounds=run.rounds,
         reliability={
             "before": Reliability.of(before, labels),
@@ -355,13 +243,3 @@ def _judge(run: _Run, data: Dataset) -> SimulationResult:
         },
         test_probs=np.ascontiguousarray(after),
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {"fedcal": fedcal.__version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "flwr", "dp-accounting"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # pragma: no branch
-            found[package] = "unknown"
-    return found

@@ -94,7 +94,7 @@ def scipy_temperature(logits: Floats, labels: Integers) -> Callable[[], float]:
 
 
 def _torchmetrics() -> tuple[Any, Any]:
-    """On one thread, as we are; two were never faster class by class, and much slower under load."""
+    """On one thread, as we are; class by class two are no faster, and under load much slower."""
     torch = _load("torch", "torch")
     torch.set_num_threads(1)
     return torch, _load("torchmetrics.functional.classification", "torchmetrics")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.types import Floats, Integers
 
@@ -85,7 +84,6 @@ class Calibrator(ABC):
     def save(self, path: str | Path) -> None:
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
         self._need_fitted()
-        path = Path(path)
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -93,17 +91,9 @@ class Calibrator(ABC):
             "classes": self.classes,
             "input": self.input,
         }
-        draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            with draft.open("wb") as f:
-                arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays()}
-                np.savez_compressed(f, **arrays)
-            os.replace(draft, path)
-        except OSError as e:
-            raise InputError(f"cannot write the calibrator to {path}: {e.strerror}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink()
+        arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays()}
+        with whole_file(Path(path)) as f:
+            np.savez_compressed(f, **arrays)
 
 
 def kinds() -> dict[str, type[Calibrator]]:

@@ -642,7 +642,7 @@ def test_a_full_disk_leaves_everything_as_it_was(
         assert _run([*arguments, "--quiet"]) == 0
         assert replace.calls == 7
         return
-    assert "No space left on device" in refused(*arguments)
+    assert "No space left on device" in refused(*arguments, code=1)
 
 
 def test_a_full_disk_stops_apply(
@@ -650,7 +650,8 @@ def test_a_full_disk_stops_apply(
 ) -> None:
     Path("p.npy").write_bytes(b"what was there")
     monkeypatch.setattr(os, "replace", FullDisk(0))
-    line = refused("apply", "--calibrator", fitted, "--data", "data.npz", "--out", "p.npy")
+    arguments = ("apply", "--calibrator", fitted, "--data", "data.npz", "--out", "p.npy")
+    line = refused(*arguments, code=1)
     assert "No space left on device" in line
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import simulate
 from experiments.engines.inline import run_inline
-from experiments.simulation import SimulationResult
+from experiments.result import SimulationResult
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
 from fedcal.datasets import Dataset, catalogue

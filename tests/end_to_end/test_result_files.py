@@ -360,7 +360,7 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
         result = simulate(primes, out=out, **options)
         shards = make_shards(datasets.load(primes), result.config)
         secrets = [Secret(f"rows of class {j}", n) for j, n in enumerate(CLASS_ROWS)]
-        secrets.append(Secret("clients with rows", np.count_nonzero(shards.rows)))
+        secrets.append(Secret("clients with rows", int(np.count_nonzero(shards.rows))))
         for asked, total in rounds:
             secrets += secrets_of(asked, total, shards)
         # small counts are everywhere, and how many clients are enrolled is public
@@ -381,10 +381,10 @@ def secrets_of(asked: Asked, total: Any, shards: Shards) -> Iterator[Secret]:
     for i, value in enumerate(STATISTICS[asked.query.kind](part, asked.query.params).sum(axis=0)):
         yield Secret(f"{where}: unclipped sum {i}", float(value))
     yield Secret(f"{where}: clients", len(asked.clients))
-    yield Secret(f"{where}: clients with rows", np.count_nonzero(part.rows))
-    yield Secret(f"{where}: rows", part.rows.sum())
+    yield Secret(f"{where}: clients with rows", int(np.count_nonzero(part.rows)))
+    yield Secret(f"{where}: rows", int(part.rows.sum()))
     for j, count in enumerate(np.bincount(part.labels, minlength=3)):
-        yield Secret(f"{where}: rows of class {j}", count)
+        yield Secret(f"{where}: rows of class {j}", int(count))
 
 
 def held(secrets: list[Secret], folder: Path) -> set[str]:

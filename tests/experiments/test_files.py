@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from experiments import SimulationResult, simulate
-from experiments.files import check_out, save_result, to_json
-from fedcal.errors import InputError
+from experiments.files import check_out, to_json
+from fedcal.errors import FedcalError, InputError
 
 NAMES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
@@ -37,7 +37,7 @@ def test_json_is_for_people_too() -> None:
 
 
 def test_folders_are_made_as_needed(result: SimulationResult, tmp_path: Path) -> None:
-    save_result(result, tmp_path / "a" / "b")
+    result.save(tmp_path / "a" / "b")
     assert {p.name for p in (tmp_path / "a" / "b").iterdir()} == NAMES
     assert os.listdir(tmp_path) == ["a"]
 
@@ -45,7 +45,7 @@ def test_folders_are_made_as_needed(result: SimulationResult, tmp_path: Path) ->
 def test_what_else_lies_in_the_folder_stays(result: SimulationResult, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "result.json").write_text("old")
-    save_result(result, tmp_path)
+    result.save(tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {*NAMES, "notes.txt"}
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "result.json").read_text() == to_json(result.to_json())
@@ -54,7 +54,7 @@ def test_what_else_lies_in_the_folder_stays(result: SimulationResult, tmp_path: 
 def test_result_json_goes_first_and_comes_last(
     result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_result(result, tmp_path)
+    result.save(tmp_path)
     moved: list[tuple[str, bool]] = []
     real = os.replace
 
@@ -63,7 +63,7 @@ def test_result_json_goes_first_and_comes_last(
         real(source, target)
 
     monkeypatch.setattr(os, "replace", watch)
-    save_result(result, tmp_path)
+    result.save(tmp_path)
     outward = [name for name, into in moved if not into and name in NAMES][1:]
     inward = [name for name, into in moved if into]
     assert set(outward) == set(inward) == NAMES  # (the calibrator's own move came before)
@@ -91,8 +91,8 @@ def test_what_was_there_is_put_back(
         real(source, target)
 
     monkeypatch.setattr(os, "replace", fail_once)
-    with pytest.raises((InputError, KeyboardInterrupt)):
-        save_result(result, tmp_path)
+    with pytest.raises((FedcalError, KeyboardInterrupt)):
+        result.save(tmp_path)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {n: f"old {n}" for n in NAMES}
 
 
@@ -105,8 +105,8 @@ def test_an_impossible_file_leaves_no_folder(
 
     (tmp_path / "there").mkdir()
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(InputError, match=r"cannot write results to .*: No space left on device"):
-        save_result(result, tmp_path / out)
+    with pytest.raises(FedcalError, match=r"cannot write results to .*: No space left on device"):
+        result.save(tmp_path / out)
     assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
 
 
