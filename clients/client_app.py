@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from clients.answers import answer
+from fedcal.errors import ContributionRefused
 from fedcal.query import Query
 from fedcal.secure_aggregation import mask, reveal
 from fedcal.shards import Shards
+
+log = logging.getLogger("fedcal")
 
 
 def site_of(context: Context) -> int:
@@ -23,7 +27,8 @@ def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
 
     It answers three messages: `query.who` (its site), `query.answer` (its contribution, masked
     if the server names a cohort) and `query.reveal` (the seeds of this round that it shares with
-    clients that dropped out). An error reaches the server as Flower's error reply.
+    clients that dropped out). Of an error the server learns the class; a text that may tell of
+    rows stays in the site's log.
     """
     app = ClientApp()
 
@@ -36,7 +41,13 @@ def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
     def contribute(message: Message, context: Context) -> Message:
         records = message.content.config_records
         query = Query.from_fields(records["query"])
-        words = answer(shard_of(context), query)[0]
+        try:
+            words = answer(shard_of(context), query)[0]
+        except ContributionRefused:
+            raise  # its text tells of the bound, never of rows
+        except Exception as e:
+            log.exception("site %d cannot answer %r", site_of(context), query.kind)
+            raise RuntimeError(f"{type(e).__name__}; the site's own log says more") from None
         if "masking" in records:
             seed, cohort = _masking(records["masking"])
             words = words + mask(site_of(context), cohort, seed, query.round, len(words))

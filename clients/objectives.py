@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.numerics import label_entries, shifted, tempered_moments
+from fedcal.numerics import label_entries, log_grid, shifted, tempered_moments
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -42,12 +42,6 @@ def temperature_newton(shards: Shards, params: Mapping[str, Any]) -> Floats:
     return np.stack([shards.sum_rows(g), shards.sum_rows(a * a * var)], axis=1)
 
 
-def temperature_grid(params: Mapping[str, Any]) -> Floats:
-    """The public log grid of temperatures, (points,)."""
-    low, high = math.log(float(params["low"])), math.log(float(params["high"]))
-    return np.exp(np.linspace(low, high, int(params["points"])))
-
-
 def temperature_scores(shards: Shards, params: Mapping[str, Any]) -> Floats:
     """S_k(T) = sum_i a (E_p[z_i] - z_i[y_i]), a = 1/T, on a public grid of temperatures.
 
@@ -64,7 +58,8 @@ def temperature_scores(shards: Shards, params: Mapping[str, Any]) -> Floats:
     """
     z, of_label = shifted_logits(shards), label_logits(shards)
     out = np.empty((shards.clients, int(params["points"])))
-    for t, a in enumerate(1.0 / temperature_grid(params)):
+    log_t = log_grid(float(params["low"]), float(params["high"]), int(params["points"]))
+    for t, a in enumerate(np.exp(-log_t)):
         mean, _ = tempered_moments(z, a)
         out[:, t] = shards.sum_rows(a * (mean - of_label))
     return out

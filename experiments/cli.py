@@ -123,7 +123,7 @@ def apply(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Apply a calibrator to a file of logits or probabilities."""
+    """Apply a calibrator to all rows of a file, a test part after the others."""
     from experiments.commands import run_apply
 
     run_apply(calibrator, data, out, quiet=quiet, as_json=json)

@@ -112,6 +112,8 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
     """`fedcal apply`."""
     if out.suffix not in (".npy", ".npz", ".csv"):
         raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
+    if Path(data).exists() and out.exists() and out.samefile(data):
+        raise InputError(f"--out {out} is the data file itself")
     fitted = calibrators.load(calibrator)
     rows = datasets.load(data, labels_required=False)
     if rows.input != fitted.input:
@@ -124,22 +126,23 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
         )
     logits, before, labels = rows.logits, rows.probs, rows.labels
     if rows.test_logits is not None and rows.test_probs is not None:
-        # a set with a test part is one model's rows: all of them are calibrated, in file order
         logits = np.concatenate([logits, rows.test_logits])
         before = np.concatenate([before, rows.test_probs])
         if rows.test_labels is not None:
             labels = np.concatenate([labels, rows.test_labels])
     probs = fitted.predict_proba(logits)
     labelled = len(labels) == len(probs)
-    _write_probs(out, probs, labels if labelled else None)
     metrics = {}
     if labelled:
         metrics = {"before": summary(before, labels), "after": summary(probs, labels)}
+    _write_probs(out, probs, labels if labelled else None)
     if as_json:
         print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
     elif not quiet:
         console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-        console.print(f"{len(probs)} rows calibrated by {fitted.kind}, written to {out}")
+        parts = f" ({len(rows.logits)} and the test part's {len(probs) - len(rows.logits)})"
+        parts = parts if len(probs) > len(rows.logits) else ""
+        console.print(f"{len(probs)} rows{parts} calibrated by {fitted.kind}, written to {out}")
         for name, values in metrics.items():
             console.print(
                 f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from fedcal import partition
@@ -79,6 +80,8 @@ class Config:
             positive("cap", self.cap)
             if self.ledger is None:
                 raise InputError("cap needs a ledger: give --ledger FILE")
+            if math.isfinite(self.epsilon) and self.epsilon > self.cap:
+                raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
         if self.ledger is not None and math.isinf(self.epsilon):
             raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
         if self.method in POOLED and math.isfinite(self.epsilon):
@@ -138,7 +141,8 @@ def merge(*layers: Mapping[str, Any]) -> Config:
             if key == "set":
                 if not isinstance(value, Mapping):
                     raise InputError("option 'set' must be a table of key = value")
-                values["set"] = values["set"] | dict(value)
+                plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
+                values["set"] = values["set"] | plain
             elif value is not None:
                 values[key] = _typed(key, value)
     return Config(**values)
@@ -149,6 +153,10 @@ _REAL = ("sampling_rate", "epsilon", "delta", "dropout", "cap")
 
 
 def _typed(key: str, value: Any) -> Any:
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, np.generic):
+        value = value.item()
     if key in _TEXT and not isinstance(value, str):
         raise InputError(f"option {key!r} must be text, got {value!r}")
     if key in _REAL:

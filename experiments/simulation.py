@@ -16,7 +16,7 @@ import numpy as np
 from experiments.config import POOLED, Config, make_shards, merge, resolved, settings_of
 from experiments.engines.inline import random_dropouts, run_inline
 from experiments.result import SimulationResult, versions
-from experiments.statement import of_plan, without_privacy
+from experiments.statement import HELD_OUT, large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
@@ -28,10 +28,7 @@ from fedcal.release import Release
 from fedcal.shards import Shards
 from strategies import STRATEGIES, CalibrationStrategy
 
-NOMINAL_ROWS = (
-    "rows_per_client = {:g}, which sets the clip bound, was taken from the size of the simulated "
-    "data; a deployment must choose it as a public number."
-)
+ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 
 Progress = Callable[[int, int], None]
 """(rounds done, rounds planned)."""
@@ -74,6 +71,7 @@ def simulate(
     if isinstance(data, (str, Path)) and str(data) not in _shipped():
         named = str(Path(data).resolve())
     config = merge({"data": named}, options) if config is None else resolved(config, data=named)
+    held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = make_shards(loaded, config)
     federation = Federation(
@@ -92,6 +90,8 @@ def simulate(
     else:
         run = _fit_federated(config, federation, shards, progress)
     run.calibrator.input = loaded.input
+    if held_out:
+        run.privacy["statement"].append(HELD_OUT)
     result = _judge(run, loaded)
     if out is not None:
         result.save(out)
@@ -118,13 +118,12 @@ def _load(data: Any) -> Dataset:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Mapping):
-        try:
-            return datasets.from_arrays(**data)
-        except TypeError:
+        if "labels" not in data or not set(data) <= {*ARRAYS, "name"}:
             raise InputError(
-                "arrays need the keys logits or probs, labels, and perhaps client, test_logits "
-                f"or test_probs, test_labels; got {', '.join(map(str, data))}"
-            ) from None
+                f"arrays need logits or probs, and labels; allowed are {', '.join(ARRAYS)}; "
+                f"got {', '.join(map(str, data))}"
+            )
+        return datasets.from_arrays(**data)
     return datasets.load(data)
 
 
@@ -141,7 +140,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         said = "Nothing was learned from anybody."
     else:
         said = "All rows were pooled in one place: no federation and no privacy."
-    privacy = without_privacy(config.unit, said)
+    privacy = without_privacy("secagg" if config.method == "none" else "pooled", config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
     known = resolved(config, clients=shards.clients, trust="secagg", rounds=None)
     return _Run(calibrator, known, seconds, privacy, communication, [])
@@ -151,15 +150,13 @@ def _fit_federated(
     config: Config, federation: Federation, shards: Shards, progress: Progress | None
 ) -> _Run:
     settings = dict(config.set)
-    notes = []
-    nominal = "rows_per_client" in settings_of(config.method) and federation.private
-    if nominal and "rows_per_client" not in settings:
-        settings["rows_per_client"] = len(shards.labels) / shards.clients
-        notes.append(NOMINAL_ROWS.format(settings["rows_per_client"]))
+    if "rows_per_client" in settings_of(config.method) and federation.private:
+        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
     method: Callable[..., CalibrationStrategy] = STRATEGIES[config.method]
     build = partial(method, federation, secure_aggregation=config.secure_aggregation, **settings)
-    build()  # refuses bad settings before a new ledger file is made
-    _warn_of_delta(federation)
+    plan = build().plan  # refuses bad settings before a new ledger file is made
+    if plan.private and plan.delta >= 1 / plan.clients:
+        warnings.warn(large_delta(plan), stacklevel=3)
     unavailable = None
     if config.dropout:
         unavailable = random_dropouts(config.seed, shards.clients, config.dropout)
@@ -172,12 +169,17 @@ def _fit_federated(
     known = resolved(
         config,
         clients=shards.clients,
-        rounds=strategy.plan.rounds - strategy.plan.counting_rounds,
-        trust=strategy.plan.trust,
+        rounds=plan.rounds - plan.counting_rounds,
+        trust=plan.trust,
         ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
         set=settings,
     )
-    privacy = of_plan(strategy.plan, len(strategy.releases), notes)
+    privacy = of_plan(
+        plan,
+        len(strategy.releases),
+        config.secure_aggregation,
+        settings.get("rows_per_client"),  # type: ignore[arg-type]
+    )
     return _Run(calibrator, known, seconds, privacy, _communication(strategy), watch.records)
 
 
@@ -190,12 +192,11 @@ class _Watch:
         strategy.on_release = self._note
 
     def _note(self, release: Release) -> None:
-        blocks = sorted({float(s) for s in release.std})
         record = {
             "round": release.round,
             "query": release.kind,
             "values": release.values.tolist(),
-            "noise_std": blocks,
+            "noise_std": self._strategy.plan.noise_std,
         }
         calibrator = self._strategy.result()
         if isinstance(calibrator, TemperatureScaling):
@@ -211,15 +212,6 @@ def _communication(strategy: CalibrationStrategy) -> dict[str, Any]:
         "bytes_down_per_client": round(strategy.bytes_down),
         "rounds": len(strategy.releases),
     }
-
-
-def _warn_of_delta(federation: Federation) -> None:
-    if federation.private and federation.delta >= 1 / federation.clients:
-        warnings.warn(
-            f"delta = {federation.delta:g} is not below 1/clients = {1 / federation.clients:g}: "
-            "publishing one random user's rows would satisfy it",
-            stacklevel=4,
-        )
 
 
 def _judge(run: _Run, data: Dataset) -> SimulationResult:

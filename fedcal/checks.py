@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 from fedcal.errors import InputError
@@ -12,16 +13,15 @@ from fedcal.errors import InputError
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high], or InputError."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not number or value < low or (high is not None and value > high):
         raise InputError(f"{name} must be {allowed}, got {value!r}")
-    if high is not None and value > high:
-        raise InputError(f"{name} must be {allowed}, got {value!r}")
-    return value
+    return int(value)
 
 
 def positive(name: str, value: Any) -> float:
     """`value` as a finite float > 0, or InputError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{name} must be a number > 0, got {value!r}")
     if not math.isfinite(value) or value <= 0:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}")

@@ -8,6 +8,7 @@ rows does not have that property and is not used.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,13 @@ from fedcal.types import Floats, Integers
 FLOOR = 1e-12
 """Probabilities are raised to this before a logarithm is taken. It moves optima a little: the
 CIFAR-100 network's best temperature is 1.93 with a floor of 1e-7 and 2.12 with 1e-12."""
+
+LARGEST_LOGIT = 1e100
+"""Beyond this, differences and squares of logits would overflow."""
+
+LOG_A_LIMIT = math.log(20.0)
+"""|log T| of a fitted temperature stays within this: rows without errors have their optimum at
+T = 0."""
 
 _FEW = 32  # up to so many columns, adding column by column is faster than numpy's row reduction
 
@@ -63,6 +71,11 @@ def label_entries(x: Floats, labels: Integers) -> Floats:
     """x[i, labels[i]], shape (n, c), (n,) -> (n,)."""
     out: Floats = x[np.arange(len(labels)), labels]
     return out
+
+
+def log_grid(low: float, high: float, points: int) -> Floats:
+    """Logarithms of a public grid of temperatures, evenly spaced, (points,)."""
+    return np.linspace(math.log(low), math.log(high), points)
 
 
 def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any], NDArray[Any]]:

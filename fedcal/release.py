@@ -78,6 +78,7 @@ class Curator:
         self._run = secrets.token_hex(8)
         self._ledger = ledger
         self._reserved = False
+        self._open: Asked | None = None
 
     def open(self, round_number: int, ask: Ask) -> Asked:
         """Stamp the plan's bound on the question and sample the round's clients."""
@@ -95,7 +96,9 @@ class Curator:
             self._reserve()
         query = Query(ask.kind, dict(ask.params), bound, self.plan.ring, round_number)
         everyone = np.arange(self.plan.clients)
-        return Asked(query, everyone if ask.everyone else self.plan.sample(round_number))
+        clients = everyone if ask.everyone else self.plan.sample(round_number)
+        self._open = Asked(query, clients)
+        return self._open
 
     def close(self, asked: Asked, total: Words, repliers: int) -> Release:
         """Charge the ledger, then release the sum through the plan's mechanism.
@@ -105,16 +108,13 @@ class Curator:
         total : (length,) sum of the encoded contributions, mod 2**64
         repliers : how many clients are in it
         """
-        due = asked.round == self.releases + 1 <= self.plan.rounds
-        if not due or (self.plan.private and not self._reserved):
+        if asked is not self._open:
             raise PrivacyError(f"round {asked.round} is not open: each round is released once")
-        if self.plan.private and asked.query.bound != self.plan.bound:
-            raise PrivacyError(f"round {asked.round} was asked with a bound that is not the plan's")
+        self._open = None
         if len(asked.clients) and not repliers:
-            self.abandon()
+            self.abandon()  # how many were asked stays secret: it is not in the message
             raise RoundFailed(
-                f"round {asked.round}: none of the {len(asked.clients)} sampled clients answered; "
-                "nothing was released"
+                f"round {asked.round}: clients were sampled and none answered; nothing was released"
             )
         if self.plan.private and self._ledger is not None:
             self._ledger.charge(self._run, asked.round)
@@ -123,13 +123,17 @@ class Curator:
 
     def abandon(self) -> None:
         """Give a reservation back if nothing was released under it; otherwise it stays spent."""
+        self._open = None
         if self._reserved and not self.releases and self._ledger is not None:
             self._ledger.cancel(self._run)
             self._reserved = False
 
     def _release(self, asked: Asked, total: Words) -> Release:
         query, plan = asked.query, self.plan
-        rng = stream(plan.seed, Purpose.NOISE, asked.round)
+        # The plan and the question are part of the key: two releases with the same noise and
+        # another scale or another sum would give both away.
+        what = f"{plan!r} {query.kind}"
+        rng = stream(plan.seed, Purpose.NOISE, asked.round, what)
         if plan.mechanism == "exponential":
             index = mechanisms.exponential(
                 query.ring.decode(total), plan.epsilon_per_release, query.bound.norms[0], rng

@@ -6,6 +6,7 @@ client. Seeded randomness is for simulation: whoever has the seed can repeat eve
 
 from __future__ import annotations
 
+import hashlib
 from enum import IntEnum
 
 import numpy as np
@@ -30,7 +31,10 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
-def stream(seed: int, purpose: Purpose, round_number: int = 0) -> np.random.Generator:
-    """The stream of one purpose in one round."""
-    key = np.array([check_seed(seed), int(purpose) << 32 | round_number], np.uint64)
+def stream(
+    seed: int, purpose: Purpose, round_number: int = 0, what: str = ""
+) -> np.random.Generator:
+    """The stream of one purpose in one round; `what` tells apart uses that must not share."""
+    text = f"fedcal {check_seed(seed)} {int(purpose)} {round_number} {what}"
+    key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u8")
     return np.random.Generator(np.random.Philox(key=key))

@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.query import Ask
@@ -173,18 +173,32 @@ class CalibrationStrategy(Strategy):
         asked = self._asked
         if asked is None:
             return None, None
+        try:
+            total, repliers = self._secure_sum(asked, replies)
+        except FedcalError:
+            if not self.plan.private:
+                raise
+            # Who was sampled, and what a client writes about its rows, must not reach a log.
+            raise RoundFailed(
+                f"round {server_round}: a sampled client failed or sent what cannot be used; "
+                "nothing was released (its own log says why)"
+            ) from None
+        self.close_round(asked, total, repliers)
+        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    def _secure_sum(self, asked: Asked, replies: Iterable[Message]) -> tuple[Words, int]:
+        """Sum of the round's contributions, and how many are in it."""
         total = np.zeros(asked.query.bound.length, np.uint64)
         alive: set[int] = set()
         for site, reply in self._answers(replies):
             if site in alive or site not in asked.clients:
-                raise RoundFailed(f"round {server_round}: site {site} answered out of turn")
+                raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
             total += _contribution(reply, site, len(total))
             alive.add(site)
         if self.secure_aggregation == "masks" and alive:
             total = self._unmasked(asked, total, alive)
-        self.close_round(asked, total, len(alive))
-        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
-        return ArrayRecord(arrays), None
+        return total, len(alive)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -202,9 +216,14 @@ class CalibrationStrategy(Strategy):
         """Nothing beyond Flower's own lines: the plan is in the result."""
 
     def _meet(self, grid: Grid) -> None:
-        """Learn which site each new node is; node ids are random and mean nothing."""
+        """Learn which site each new node is; node ids are random and mean nothing.
+
+        A site whose node is gone may come back as another one.
+        """
+        nodes = list(grid.get_node_ids())
+        self._sites = {site: node for site, node in self._sites.items() if node in set(nodes)}
         known = set(self._sites.values())
-        new = [node for node in grid.get_node_ids() if node not in known]
+        new = [node for node in nodes if node not in known]
         asking = [_message({}, node, WHO, 0) for node in new]
         for reply in grid.send_and_receive(asking, timeout=self._timeout) if asking else []:
             if not reply.has_error():

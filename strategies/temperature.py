@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.scaling import LOG_A_LIMIT
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
+from fedcal.numerics import LOG_A_LIMIT, log_grid
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Scalar
@@ -169,7 +169,7 @@ class FedOneShot(_Temperature):
         whole("points", points, 2, 65536)
         if not positive("low", low) < positive("high", high):
             raise InputError(f"low must be below high, got {low!r} and {high!r}")
-        self._log_t = np.linspace(math.log(low), math.log(high), points)
+        self._log_t = log_grid(low, high, points)
         self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": points}
         clip = _clip(self.name, federation, rows_per_client)
         bound = Bound((points,), (clip,), "per_value")

@@ -225,7 +225,10 @@ def test_kept_house_rules_are_not_reported() -> None:
 def public_names(tree: ast.Module, package: str) -> set[str]:
     """What a module defines and, in an `__init__`, takes from its own package; no underscores."""
     found: set[str] = set()
-    for node in tree.body:
+    lazy = [
+        n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+    ]
+    for node in [*tree.body, *(statement for block in lazy for statement in block.body)]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):

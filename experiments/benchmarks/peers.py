@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.timing import PeerMissing
-from fedcal.calibrators.scaling import LOG_A_LIMIT
+from fedcal.numerics import LOG_A_LIMIT
 from fedcal.types import Floats, Integers
 
 

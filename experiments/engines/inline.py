@@ -10,7 +10,7 @@ from clients.answers import answer
 from fedcal.calibrators import Calibrator
 from fedcal.checks import whole
 from fedcal.release import Asked
-from fedcal.secure_aggregation import masks, owed, reveal, unmask
+from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers, Words
@@ -104,7 +104,10 @@ def _secure_sum(
     if not masked or not len(alive):
         return total
     debts = owed(set(cohort) - set(alive.tolist()), cohort, seed, asked.round)
-    revealed = {site: reveal(site, gone, cohort, seed, asked.round) for site, gone in debts.items()}
+    revealed = {
+        site: {lost: pair_seed(seed, site, lost, asked.round) for lost in gone}
+        for site, gone in debts.items()
+    }
     return unmask(total, revealed, length, debts)
 
 

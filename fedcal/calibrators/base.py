@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
+from fedcal.numerics import LARGEST_LOGIT
 from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-calibrator"
@@ -109,9 +110,10 @@ def check_logits(logits: ArrayLike) -> Floats:
         raise InputError("logits must be a rectangular array of numbers") from None
     if z.ndim != 2 or z.shape[1] < 2:
         raise InputError(f"logits must have shape (rows, classes >= 2), got {z.shape}")
-    if not np.isfinite(z).all():
-        i, j = np.argwhere(~np.isfinite(z))[0]
-        raise InputError(f"logits must be finite; row {i}, class {j} is {z[i, j]}")
+    fine = np.abs(z) <= LARGEST_LOGIT  # false for NaN, too
+    if not fine.all():
+        i, j = np.argwhere(~fine)[0]
+        raise InputError(f"logits must be finite and moderate; row {i}, class {j} is {z[i, j]}")
     return z
 
 

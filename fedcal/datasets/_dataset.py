@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.errors import InputError
-from fedcal.numerics import logits_from_probs, softmax
+from fedcal.numerics import LARGEST_LOGIT, logits_from_probs, softmax
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
@@ -22,9 +22,6 @@ RANGE_TOLERANCE = 1e-3
 SUM_TOLERANCE = 1e-2
 """How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
 float16 with 1000 classes about 1e-3."""
-
-LARGEST_LOGIT = 1e100
-"""Beyond this, differences and squares of logits would overflow."""
 
 
 @dataclass(frozen=True, eq=False)

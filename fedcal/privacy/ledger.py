@@ -196,7 +196,8 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If the epsilons of all reservations would exceed the cap (by more than 1e-9 of it).
+            If the epsilons of all reservations would exceed the cap (by more than 1e-9 of it), or
+            their deltas reach 1.
         InputError
             For a value outside of these ranges, a known run, another unit, or a file that cannot
             be written.
@@ -213,6 +214,11 @@ class Ledger:
                 raise InputError(
                     f"ledger {self._name} counts for unit {other.unit!r} (run {other.run!r}): "
                     f"unit {unit!r} needs a ledger of its own"
+                )
+            if math.fsum((delta, *(entry.delta for entry in entries))) >= 1:
+                raise BudgetExceeded(
+                    f"ledger {self._name}: with a delta of {delta:g} for run {run!r} the deltas of "
+                    "all runs would reach 1, which is no privacy at all"
                 )
             spent = math.fsum(entry.epsilon for entry in entries)
             if math.fsum((spent, epsilon)) > self._cap * (1 + _TOLERANCE):

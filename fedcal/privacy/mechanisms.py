@@ -12,7 +12,8 @@ Formal guarantees (unit: user; adjacency: zero-out; the input is a sum of bounde
   sensitivity view). Only the index is released.
 
 The generators passed in are seeded: good for simulation, no protection against whoever knows
-the seed. In this version the normal variates are double precision, not exact samples.
+the seed. In this version normal variates and the exponential mechanism's probabilities are
+double precision: a candidate of true probability below about 1e-16 is never drawn.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def gaussian_std(bound: Bound, multiplier: float) -> Floats:
 def gaussian(total: Words, ring: Ring, std: Floats, rng: np.random.Generator) -> Words:
     """The sum plus Gaussian noise on the grid, shape (length,) uint64."""
     noise = np.rint(rng.standard_normal(len(std)) * (std / ring.grid)).astype(np.int64)
-    return total + noise.view(np.uint64)
+    return ring.add(total, noise)
 
 
 def exponential(scores: Floats, epsilon: float, norm: float, rng: np.random.Generator) -> int:

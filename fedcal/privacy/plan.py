@@ -164,8 +164,10 @@ class Plan:
 
     @property
     def mask_seed(self) -> int:
-        """Seed of the simulated pair seeds. Clients get it, so it must not tell `seed`, with
-        which they could subtract the noise.
+        """Seed of the simulated pair seeds, which clients get instead of `seed`.
+
+        With `seed` they could subtract the noise. This hides it no better than a hash hides a
+        small number: one more reason why seeded runs protect nobody.
         """
         digest = hashlib.sha256(f"fedcal masks {self.seed}".encode()).digest()
         return int.from_bytes(digest[:7], "little")

@@ -33,6 +33,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -356,6 +357,11 @@ def _apply(target: NDArray[np.uint64], words: NDArray[np.uint64], add: bool) -> 
 
 
 def _graph(ids: Sequence[int], run_seed: int, round: int) -> NDArray[np.int64]:
+    return _cached_graph(tuple(ids), run_seed, round)
+
+
+@lru_cache(maxsize=2)  # every client and block of a round asks for the same one
+def _cached_graph(ids: tuple[int, ...], run_seed: int, round: int) -> NDArray[np.int64]:
     n = len(ids)
     if n <= COMPLETE_UP_TO:
         everybody = np.tile(np.arange(n), (n, 1))

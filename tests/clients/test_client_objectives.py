@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from clients.objectives import temperature_grid, temperature_newton, temperature_scores
+from clients.objectives import temperature_newton, temperature_scores
 from fedcal.calibrators import TemperatureScaling
+from fedcal.numerics import log_grid
 from fedcal.shards import Shards
 
 CLIENTS = 5
 GRID = {"low": 0.25, "high": 8.0, "points": 9}
+TEMPERATURES = np.exp(log_grid(0.25, 8.0, 9))
 
 
 def some_shards(c: int, rows: int = 80) -> Shards:
@@ -73,7 +75,7 @@ def test_gradient_and_curvature_are_derivatives_of_the_loss(c: int, log_a: float
 
 
 def test_the_grid_is_geometric_and_holds_both_ends() -> None:
-    grid = temperature_grid(GRID)
+    grid = TEMPERATURES
     assert grid.shape == (9,)
     assert grid[[0, -1]] == pytest.approx([0.25, 8.0], rel=1e-14)
     assert grid[1:] / grid[:-1] == pytest.approx(np.full(8, 32 ** (1 / 8)), rel=1e-12)
@@ -82,9 +84,7 @@ def test_the_grid_is_geometric_and_holds_both_ends() -> None:
 @pytest.mark.parametrize("c", [2, 10])
 def test_scores_are_the_gradient_on_the_grid(c: int) -> None:
     shards = some_shards(c)
-    want = [
-        [slow_sums(shards, k, -math.log(t))[0] for t in temperature_grid(GRID)] for k in range(5)
-    ]
+    want = [[slow_sums(shards, k, -math.log(t))[0] for t in TEMPERATURES] for k in range(5)]
     assert temperature_scores(shards, GRID) == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clients.scalers import local_log_a, temperature_update
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.scaling import LOG_A_LIMIT
+from fedcal.numerics import LOG_A_LIMIT
 from fedcal.shards import Shards
 
 INVERSE: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}

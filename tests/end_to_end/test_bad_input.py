@@ -525,7 +525,7 @@ def test_when_everybody_drops_out_nothing_is_left(
         *("--out", "deep/down/run", *budget, *masks),
         code=1,
     )
-    assert "round 1: none of the 20 sampled clients answered" in line
+    assert "round 1: clients were sampled and none answered" in line
 
 
 def test_a_failed_run_is_not_charged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

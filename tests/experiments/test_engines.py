@@ -71,7 +71,7 @@ def test_all_clients_fail_in_the_first_round(
     strategy = newton(ledger=ledger, secure_aggregation=masks)
     noted: list[Release] = []
     strategy.on_release = noted.append
-    with pytest.raises(RoundFailed, match="none of the 12 sampled") as caught:
+    with pytest.raises(RoundFailed, match="none answered") as caught:
         run(strategy, shards, unavailable=everybody(1))
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 1
@@ -100,7 +100,7 @@ def test_sampled_clients_fail_although_others_are_there(run: Run, shards: Shards
     strategy = newton(math.inf, rate=0.3)
     sampled = strategy.plan.sample(1)
     assert 0 < len(sampled) < CLIENTS
-    with pytest.raises(RoundFailed, match=f"none of the {len(sampled)} sampled"):
+    with pytest.raises(RoundFailed, match="none answered"):
         run(strategy, shards, unavailable=lambda number: sampled)
     assert strategy.releases == []
 
@@ -203,7 +203,9 @@ def test_an_error_of_a_client_gives_the_reservation_back(
 ) -> None:
     shards.logits[5] = [math.nan, 0.0, 0.0]
     strategy = newton(ledger=ledger)
-    with pytest.raises(FedcalError, match="NaN"):
+    with pytest.raises(
+        FedcalError, match="NaN" if run is run_inline else "a sampled client failed"
+    ):
         run(strategy, shards)
     assert (strategy.releases, ledger.entries()) == ([], ())
 
