@@ -208,6 +208,8 @@ def test_names_that_look_like_markup_are_printed_as_they_are(
     assert f"written to {new}\n" in out
     code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
     assert (code, "the data file itself" in err) == (2, True)
+    _, _, err = fedcal_says("simulate", "--data", f"missing/{name}")
+    assert f"missing/{name}" in err
 
 
 # --- apply --------------------------------------------------------------------------------------

@@ -468,3 +468,23 @@ def test_the_plans_number_of_rounds_is_accepted(shards: Shards) -> None:
 def test_node_ids_must_differ(shards: Shards) -> None:
     with pytest.raises(InputError, match="differ"):
         InProcessGrid(client_app(lambda context: shards), [1, 2, 1])
+
+
+def test_a_site_comes_back_as_another_node(shards: Shards) -> None:
+    """Its old node is gone, so the new one is that site: same sums as if nothing had happened."""
+    reborn = 5
+
+    class Restarting(Wire):
+        def get_node_ids(self) -> Iterable[int]:
+            first = not any(m.metadata.message_type == ANSWER for m in self.sent)
+            old = IDS[4]
+            if not first and old in self._contexts:
+                self._contexts[reborn] = self._contexts.pop(old)
+            return super().get_node_ids()
+
+    strategy, want = newton(), newton()
+    strategy.start(Restarting(shards))
+    run_inline(want, shards)
+    assert [r.values.tolist() for r in strategy.releases] == [
+        r.values.tolist() for r in want.releases
+    ]

@@ -264,3 +264,44 @@ def test_the_shipped_network(method: str, ece: float, classwise_ece: float) -> N
     assert result.after["classwise_ece"] == pytest.approx(classwise_ece, abs=5e-5)
     if isinstance(result.calibrator, calibrators.TemperatureScaling):
         assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)
+
+
+def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
+    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    plain = {"clients": 3, "seed": 5, "epsilon": 1.0, "set": {"bins_exponent": 3}}
+    odd = {
+        "clients": np.int64(3),
+        "seed": np.int64(5),
+        "epsilon": np.float32(1.0),
+        "set": {"bins_exponent": np.int64(3)},
+    }
+    runs = [simulate(arrays, method="fedbin", out=tmp_path, **o) for o in (plain, odd)]
+    assert runs[0].config == runs[1].config
+    assert same_bits(*runs)
+
+
+def sentences(**options: object) -> str:
+    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    result = simulate(arrays, clients=3, epsilon=2.0, delta=1e-6, **options)  # type: ignore[arg-type]
+    return "\n".join(result.privacy["statement"])
+
+
+def test_the_statement_says_what_holds_and_what_does_not() -> None:
+    said = sentences()
+    assert "All 4 releases together are (2, 1e-06)-DP" in said
+    assert "a factor of at most 7.389" in said
+    assert "rows_per_client = 4" in said
+    assert "held out of the same clients' rows" in said
+    assert "sampled" not in said
+    assert "The one release is" in sentences(method="fedbin")
+    assert "rows_per_client" not in sentences(method="fedbin")
+    assert "does not hold against the server." in sentences(sampling_rate=0.5)
+    masked = sentences(sampling_rate=0.5, secure_aggregation="masks")
+    assert "does not hold against the server and, with masks, against sampled clients" in masked
+
+
+def test_an_epsilon_above_the_cap_makes_no_ledger(tmp_path: Path) -> None:
+    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    with pytest.raises(InputError, match="above the cap"):
+        simulate(arrays, epsilon=5.0, ledger=tmp_path / "l.db", cap=3.0)
+    assert list(tmp_path.iterdir()) == []

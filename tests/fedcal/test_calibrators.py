@@ -376,3 +376,9 @@ def test_an_unfitted_calibrator_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not fitted"):
         BBQ().save(tmp_path / "c.npz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("temperature", [1e-308, 1e-7, 1e7, -1.0, math.nan, math.inf])
+def test_temperatures_that_overflow_are_refused(temperature: float) -> None:
+    with pytest.raises(InputError, match="temperature must"):
+        TemperatureScaling(temperature, 2)

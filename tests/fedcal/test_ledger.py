@@ -478,3 +478,12 @@ def test_a_failure_within_a_transaction_leaves_no_trace(file: Path) -> None:
         reserve(ledger, "a", 1.0)  # and no lock
     with Ledger(file) as ledger:
         assert ledger.cap == 1.0
+
+
+def test_deltas_that_add_up_to_one_are_refused() -> None:
+    with Ledger(None, 1.0) as ledger:
+        reserve(ledger, "a", 1e-6, delta=0.9)
+        with pytest.raises(BudgetExceeded, match="no privacy at all"):
+            reserve(ledger, "b", 1e-6, delta=0.1)
+        reserve(ledger, "c", 1e-6, delta=0.09)
+        assert [entry.run for entry in ledger.entries()] == ["a", "c"]

@@ -314,3 +314,28 @@ def test_a_round_that_was_not_opened_here_is_not_closed(drawn: list[int]) -> Non
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, replace(mine, query=wider))
     assert not drawn
+
+
+def test_runs_that_differ_in_anything_share_no_noise() -> None:
+    """Two releases of one sum with proportional noise would give the sum away."""
+
+    def noise(strategy_epsilon: float, kind: str = "statistic", seed: int = 0) -> Any:
+        curator = Curator(plan_of(epsilon=strategy_epsilon, seed=seed))
+        asked = curator.open(1, replace(ASK, kind=kind))
+        released = curator.close(asked, np.zeros(3, np.uint64), 10)
+        return released.values / released.std
+
+    one = noise(1.0)
+    assert np.array_equal(one, noise(1.0))
+    for other in (noise(2.0), noise(1.0, "another"), noise(1.0, seed=1)):
+        assert (np.abs(one - other) > 1e-3).any()
+
+
+def test_a_ring_of_the_callers_own_is_not_believed(drawn: list[int]) -> None:
+    """On a coarse ring all noise would round to nothing."""
+    curator = Curator(plan_of())
+    mine = curator.open(1, ASK)
+    coarse = replace(mine.query, ring=replace(mine.query.ring, grid=2.0**30, headroom=0))
+    with pytest.raises(PrivacyError, match="is not open"):
+        close(curator, replace(mine, query=coarse))
+    assert not drawn
