@@ -55,8 +55,16 @@ def root(
 
 @app.command()
 def simulate(
-    data: Annotated[str | None, typer.Option(help="A shipped name or a file.")] = None,
-    method: Annotated[str | None, typer.Option(help="See the README's table.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A shipped name or a file (resnet110-cifar10).")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | none | pooled-temperature | "
+            "pooled-bbq (fednewton)."
+        ),
+    ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
     partition: Annotated[
         str | None, typer.Option(help="iid | dirichlet:BETA | natural (dirichlet:0.1).")
@@ -67,12 +75,10 @@ def simulate(
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="User-level budget (inf).")] = None,
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user | example (user).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user.")] = None,
     trust: Annotated[str | None, typer.Option(help="secagg | central (what fits epsilon).")] = None,
-    engine: Annotated[str | None, typer.Option(help="inline | ray | grpc (inline).")] = None,
-    secure_aggregation: Annotated[
-        str | None, typer.Option(help="none | masks | protocol (none).")
-    ] = None,
+    engine: Annotated[str | None, typer.Option(help="inline.")] = None,
+    secure_aggregation: Annotated[str | None, typer.Option(help="none | masks (none).")] = None,
     dropout: Annotated[
         float | None, typer.Option(help="A sampled client fails with this probability (0).")
     ] = None,
@@ -81,7 +87,9 @@ def simulate(
     cap: Annotated[float | None, typer.Option(help="The ledger's total epsilon.")] = None,
     ray_address: Annotated[str | None, typer.Option(help="Not built yet.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Not built yet.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for result files.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for result files; an earlier run's are replaced.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE, a method's own parameter.")
     ] = None,

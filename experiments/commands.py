@@ -85,10 +85,12 @@ def _show(result: SimulationResult, out: Path | None) -> None:
     console = Console(markup=False, emoji=False)  # paths may look like markup
     c, privacy = result.config, result.privacy
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
-    table = Table(
-        title=f"{c.method} on {c.data}: {c.clients} clients, {c.partition}{rows}",
-        title_justify="left",
+    console.print(
+        f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}",
+        highlight=False,
+        soft_wrap=True,
     )
+    table = Table()
     table.add_column("test rows")
     for heading in SHOWN.values():
         table.add_column(heading, justify="right")
@@ -124,8 +126,9 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
         raise InputError(
             f"{data} has {rows.classes} classes, but {calibrator} was fitted on {fitted.classes}"
         )
-    logits, before, labels = rows.logits, rows.probs, rows.labels
+    logits, before, labels, judged = rows.logits, rows.probs, rows.labels, slice(None)
     if rows.test_logits is not None and rows.test_probs is not None:
+        judged = slice(len(logits), None)  # the others may be what the calibrator was fitted on
         logits = np.concatenate([logits, rows.test_logits])
         before = np.concatenate([before, rows.test_probs])
         if rows.test_labels is not None:
@@ -134,14 +137,17 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
     labelled = len(labels) == len(probs)
     metrics = {}
     if labelled:
-        metrics = {"before": summary(before, labels), "after": summary(probs, labels)}
+        metrics = {
+            "before": summary(before[judged], labels[judged]),
+            "after": summary(probs[judged], labels[judged]),
+        }
     _write_probs(out, probs, labels if labelled else None)
     if as_json:
         print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
     elif not quiet:
         console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-        parts = f" ({len(rows.logits)} and the test part's {len(probs) - len(rows.logits)})"
-        parts = parts if len(probs) > len(rows.logits) else ""
+        test = len(probs) - len(rows.logits)
+        parts = f" (metrics: the {test} of its test part)" if test else ""
         console.print(f"{len(probs)} rows{parts} calibrated by {fitted.kind}, written to {out}")
         for name, values in metrics.items():
             console.print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ LATER = (
     *("fedvector", "fedmatrix", "fedopvector", "fedcal", "acct", "nllt", "ecet"),
     *("dp-histogram", "one-source", "auto"),
 )
-METHODS = (*STRATEGIES, *POOLED, *LATER)
+METHODS = (*STRATEGIES, *POOLED)
 
 Setting = bool | int | float | str
 
@@ -55,19 +55,9 @@ class Config:
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        if self.method in LATER:
-            raise NotBuiltYet(f"method '{self.method}'")
-        one_of("engine", self.engine, ("inline", "ray", "grpc"))
-        if self.engine != "inline":
-            raise NotBuiltYet(f"engine '{self.engine}'")
-        one_of(
-            "secure aggregation",
-            self.secure_aggregation,
-            ("none", "masks", "protocol"),
-        )
-        if self.secure_aggregation == "protocol":
-            raise NotBuiltYet("secure aggregation 'protocol'")
+        _built("method", self.method, METHODS, LATER)
+        _built("engine", self.engine, ("inline",), ("ray", "grpc"))
+        _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         if self.clients is not None:
             whole("clients", self.clients, 1)
         check_rate(self.sampling_rate)
@@ -100,6 +90,13 @@ class Config:
         return tomli_w.dumps(self.to_dict())
 
 
+def _built(name: str, value: str, now: Sequence[str], later: Sequence[str]) -> None:
+    """Refuse what is not known, and tell it from what is not built yet."""
+    if value in later:
+        raise NotBuiltYet(f"{name} '{value}'")
+    one_of(name, value, now)
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -125,8 +122,20 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """A Config from a TOML file (or from nothing, if `path` is None) and overriding values."""
-    return merge(_read_toml(Path(path)), overrides)
+    """A Config from a TOML file and overriding values.
+
+    The file of an earlier run holds resolved values. Those that follow from an overridden one
+    are resolved anew: a new method's rounds and `set`, a new budget's trust, and its rounds if
+    privacy is switched on or off.
+    """
+    base, given = _read_toml(Path(path)), {k: v for k, v in overrides.items() if v is not None}
+    if given.get("method", base.get("method")) != base.get("method"):
+        base = {k: v for k, v in base.items() if k not in ("rounds", "set")}
+    if "epsilon" in given:
+        base.pop("trust", None)
+        if math.isinf(given["epsilon"]) != math.isinf(base.get("epsilon", math.inf)):
+            base.pop("rounds", None)
+    return merge(base, given)
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:
@@ -196,10 +205,7 @@ Partitioner = Callable[[Dataset, int, int], Shards]
 def parse_partition(spec: str) -> tuple[str, float]:
     """`iid`, `dirichlet:BETA` or `natural` -> kind and parameter."""
     kind, _, raw = spec.partition(":")
-    kinds = ("iid", "dirichlet", "quantity", "shards", "natural", "flwr")
-    one_of("partition", kind, kinds)
-    if kind in ("quantity", "shards", "flwr"):
-        raise NotBuiltYet(f"partition '{kind}'")
+    _built("partition", kind, ("iid", "dirichlet", "natural"), ("quantity", "shards", "flwr"))
     if kind != "dirichlet":
         if raw:
             raise InputError(f"partition '{kind}' takes no parameter, got {spec!r}")
@@ -207,7 +213,9 @@ def parse_partition(spec: str) -> tuple[str, float]:
     try:
         beta = float(raw)
     except ValueError:
-        raise InputError(f"partition 'dirichlet' needs dirichlet:BETA, got {spec!r}") from None
+        raise InputError(
+            f"partition 'dirichlet' needs dirichlet:BETA, such as dirichlet:0.1, got {spec!r}"
+        ) from None
     if not math.isfinite(beta) or beta <= 0:
         raise InputError(f"beta of partition 'dirichlet' must be finite and > 0, got {raw}")
     return kind, beta

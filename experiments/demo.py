@@ -173,8 +173,9 @@ def write(done: Sequence[Row], out: Path) -> None:
     def panel(name: str, epsilon: float | None) -> Reliability:
         return by_name[name, epsilon]["after"]
 
-    title = "ResNet-110 on CIFAR-10, 100 clients, Dirichlet(0.1)"
+    title = "ResNet-110 on CIFAR-10, 100 clients, Dirichlet(0.1), seed 0"
     before = panel("uncalibrated", None)
+    exact, private = ("FedTemp", "FedNewton", "FedBBQ"), ("FedTemp", "FedNewton", "FedOneShot")
     figures = {
         "reliability-before-after.png": {
             "before": before,
@@ -182,12 +183,12 @@ def write(done: Sequence[Row], out: Path) -> None:
         },
         "reliability-without-privacy.png": {
             "uncalibrated": before,
-            **{name: panel(name, math.inf) for name in ("FedTemp", "FedNewton", "FedBBQ")},
+            **{f"{name}, ε = ∞": panel(name, math.inf) for name in exact},
         },
         "reliability-epsilon-1.png": {
             "uncalibrated": before,
-            **{name: panel(name, 1.0) for name in ("FedTemp", "FedNewton", "FedOneShot")},
-            "FedBBQ (weighted)": panel("FedBBQ (weighted: all)", 1.0),
+            **{f"{name}, ε = 1": panel(name, 1.0) for name in private},
+            "FedBBQ weighted all, ε = 1": panel("FedBBQ (weighted: all)", 1.0),
         },
     }
     for file, panels in figures.items():

@@ -53,12 +53,11 @@ def _diagram(axis: Axes, heading: str, data: Reliability, *, first: bool) -> Non
     correct = data.sum_correct[there] / data.count[there]
     confidence = data.sum_confidence[there] / data.count[there]
     axis.bar(left, correct, width, color=CORRECT, label="share correct", **EDGE)
-    for label, colour, hatch, low, high in (
-        ("overconfident", OVER, "//", correct, confidence),
-        ("underconfident", UNDER, "\\\\", confidence, correct),
-    ):
-        gap = np.maximum(high - low, 0.0)
-        axis.bar(left, gap, width, low, color=colour, hatch=hatch, label=label, **EDGE)
+    over, under = np.maximum(confidence - correct, 0.0), np.maximum(correct - confidence, 0.0)
+    axis.bar(left, over, width, correct, color=OVER, hatch="//", label="overconfident", **EDGE)
+    # part of the share correct: drawn through it
+    outline: dict[str, Any] = {**EDGE, "edgecolor": UNDER, "facecolor": "none"}
+    axis.bar(left, under, width, confidence, hatch="xxxx", label="underconfident", **outline)
     axis.plot([0, 1], [0, 1], color=LINE, linestyle="--", linewidth=1, label="perfect calibration")
     axis.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1, title=heading)
     axis.text(0.04, 0.95, f"ECE {100 * data.ece:.2f} %", transform=axis.transAxes, va="top")

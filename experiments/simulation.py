@@ -16,7 +16,7 @@ import numpy as np
 from experiments.config import POOLED, Config, make_shards, merge, resolved, settings_of
 from experiments.engines.inline import random_dropouts, run_inline
 from experiments.result import SimulationResult, versions
-from experiments.statement import HELD_OUT, large_delta, of_plan, without_privacy
+from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
@@ -92,6 +92,9 @@ def simulate(
     run.calibrator.input = loaded.input
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
+    if loaded.client_names is not None and config.partition != "natural":
+        dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
+        run.privacy["statement"].append(dealt)
     result = _judge(run, loaded)
     if out is not None:
         result.save(out)

@@ -15,6 +15,10 @@ HELD_OUT = (
     "The test rows were held out of the same clients' rows: reliability.json and test_probs.npy "
     "are exact functions of them."
 )
+NOT_NATURAL = (
+    "{} names {} clients of its own; this run dealt its rows out by {} instead (partition "
+    "'natural' uses them)."
+)
 
 
 def without_privacy(trust: str, unit: str, said: str, releases: int = 0) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -32,5 +33,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """`value` if it is among `allowed`, or InputError that lists them."""
     names = list(allowed)
     if value not in names:
-        raise InputError(f"unknown {name} {value!r}; allowed: {', '.join(names)}")
+        near = get_close_matches(str(value).lower(), names, 1, 0.75)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"unknown {name} {value!r}; {hint}allowed: {', '.join(names)}")
     return str(value)

@@ -78,6 +78,9 @@ class Calibrator(ABC):
             )
         return self._predict(z)
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
+
     def _need_fitted(self) -> None:
         if not self.classes:
             raise InputError(f"this {self.kind} calibrator is not fitted")

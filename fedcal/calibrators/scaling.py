@@ -37,6 +37,9 @@ class TemperatureScaling(Calibrator):
             raise InputError(f"temperature must lie in [1e-6, 1e6], got {temperature!r}")
         self.classes = whole("classes", classes, 0)
 
+    def __repr__(self) -> str:
+        return f"TemperatureScaling(temperature={self.temperature!r}, classes={self.classes})"
+
     def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
         """The T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
         z, y = check_rows(logits, labels)

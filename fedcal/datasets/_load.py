@@ -41,7 +41,7 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
     for entry in catalogue():
         if entry.name == text:
             return load_shipped(entry)
-    path = Path(name_or_path)
+    path = Path(name_or_path).expanduser()
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _SUFFIXES if path.name.lower().endswith(end)), None)
     if suffix == ".parquet":

@@ -87,7 +87,11 @@ def test_the_bars_are_the_record() -> None:
 def test_colours_are_told_apart_without_colour() -> None:
     (top, _) = reliability_figure({"a": overconfident()}, "t").axes
     names = ("share correct", "overconfident", "underconfident")
-    looks = {(bars(top, n)[0].get_hatch(), bars(top, n)[0].get_facecolor()) for n in names}
+    first = [bars(top, n)[0] for n in names]
+    # the underconfident part is only outlined: the share correct shows through
+    looks = {
+        (b.get_hatch(), (b.get_facecolor(), b.get_edgecolor())[not b.get_fill()]) for b in first
+    }
     assert len({hatch for hatch, _ in looks}) == 3
     assert len({colour for _, colour in looks}) == 3
 
