@@ -57,6 +57,7 @@ def _diagram(axis: Axes, heading: str, data: Reliability, *, first: bool) -> Non
     axis.bar(left, over, width, correct, color=OVER, hatch="//", label="overconfident", **EDGE)
     # part of the share correct: drawn through it
     outline: dict[str, Any] = {**EDGE, "edgecolor": UNDER, "facecolor": "none"}
+    outline["linewidth"] = np.where(under > 0, EDGE["linewidth"], 0.0).tolist()
     axis.bar(left, under, width, confidence, hatch="xxxx", label="underconfident", **outline)
     axis.plot([0, 1], [0, 1], color=LINE, linestyle="--", linewidth=1, label="perfect calibration")
     axis.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1, title=heading)
