@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -124,18 +124,21 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """A Config from a TOML file and overriding values.
 
-    The file of an earlier run holds resolved values. Those that follow from an overridden one
-    are resolved anew: a new method's rounds and `set`, a new budget's trust, and its rounds if
-    privacy is switched on or off.
+    The file of an earlier run holds resolved values. Those that follow from a value in the file
+    that is overridden are resolved anew: a new method's rounds and `set`, a new budget's trust,
+    and its rounds if privacy is switched on or off.
     """
-    base, given = _read_toml(Path(path)), {k: v for k, v in overrides.items() if v is not None}
-    if given.get("method", base.get("method")) != base.get("method"):
-        base = {k: v for k, v in base.items() if k not in ("rounds", "set")}
-    if "epsilon" in given:
-        base.pop("trust", None)
-        if math.isinf(given["epsilon"]) != math.isinf(base.get("epsilon", math.inf)):
-            base.pop("rounds", None)
-    return merge(base, given)
+    base = _read_toml(Path(path))
+    stale: set[str] = set()
+    changed = {k for k in ("method", "epsilon") if overrides.get(k) is not None and k in base}
+    if "method" in changed and overrides["method"] != base["method"]:
+        stale |= {"rounds", "set"}
+    if "epsilon" in changed:
+        stale.add("trust")
+        before, after = (_typed("epsilon", v["epsilon"]) for v in (base, overrides))
+        if math.isinf(before) != math.isinf(after):
+            stale.add("rounds")
+    return merge({k: v for k, v in base.items() if k not in stale}, overrides)
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:
@@ -198,10 +201,6 @@ def parse_setting(text: str) -> tuple[str, Setting]:
     return key.strip(), value
 
 
-Partitioner = Callable[[Dataset, int, int], Shards]
-"""(data, clients, seed) -> shards."""
-
-
 def parse_partition(spec: str) -> tuple[str, float]:
     """`iid`, `dirichlet:BETA` or `natural` -> kind and parameter."""
     kind, _, raw = spec.partition(":")
@@ -240,8 +239,3 @@ def make_shards(data: Dataset, config: Config) -> Shards:
     else:
         owner = partition.dirichlet(data.labels, clients, beta, rng)
     return Shards.from_owner(data.logits, data.labels, owner, clients)
-
-
-def resolved(config: Config, **known: Any) -> Config:
-    """The same configuration with defaults made explicit."""
-    return replace(config, **known)

@@ -230,7 +230,7 @@ def test_the_partition_is_the_seed_s() -> None:
 def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(
-        'method = "fednewton"\nrounds = 8\ntrust = "secagg"\nclients = 7\n'
+        'method = "fednewton"\nepsilon = inf\nrounds = 8\ntrust = "secagg"\nclients = 7\n'
         "[set]\nrows_per_client = 3.0\n"
     )
     same = load_config(file, {"seed": 4})
@@ -246,6 +246,13 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) 
     assert (other.rounds, other.set, other.clients) == (None, {"bins_exponent": 3}, 7)
     file.write_text("epsilon = 1.0\nrounds = 5\n")
     assert load_config(file, {"epsilon": 2.0}).rounds == 5
+    # written by hand: nothing in it was resolved from what it does not name
+    file.write_text("rounds = 5\n[set]\nclip = 0.3\n")
+    mine = load_config(file, {"method": "fedtemp", "epsilon": 1.0})
+    assert (mine.rounds, mine.set) == (5, {"clip": 0.3})
+    file.write_text('epsilon = "much"\n')
+    with pytest.raises(InputError, match="'epsilon' must be a number"):
+        load_config(file, {"epsilon": 1.0})
 
 
 @pytest.mark.parametrize(
