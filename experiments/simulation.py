@@ -6,14 +6,14 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.config import POOLED, Config, make_shards, merge, resolved, settings_of
+from experiments.config import POOLED, Config, make_shards, merge, settings_of
 from experiments.engines.inline import random_dropouts, run_inline
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
@@ -70,7 +70,7 @@ def simulate(
     named = loaded.name
     if isinstance(data, (str, Path)) and str(data) not in _shipped():
         named = str(Path(data).resolve())
-    config = merge({"data": named}, options) if config is None else resolved(config, data=named)
+    config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = make_shards(loaded, config)
@@ -145,7 +145,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         said = "All rows were pooled in one place: no federation and no privacy."
     privacy = without_privacy("secagg" if config.method == "none" else "pooled", config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
-    known = resolved(config, clients=shards.clients, trust="secagg", rounds=None)
+    known = replace(config, clients=shards.clients, trust="secagg", rounds=None)
     return _Run(calibrator, known, seconds, privacy, communication, [])
 
 
@@ -169,7 +169,7 @@ def _fit_federated(
         start = time.perf_counter()
         calibrator = run_inline(strategy, shards, unavailable=unavailable)
         seconds = time.perf_counter() - start
-    known = resolved(
+    known = replace(
         config,
         clients=shards.clients,
         rounds=plan.rounds - plan.counting_rounds,

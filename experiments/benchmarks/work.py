@@ -31,6 +31,8 @@ _FINE_BINS = 128  # of histograms
 _ROWS = 50  # of a client
 _ROUNDS = 12
 
+Rows = tuple[Floats, Integers]
+
 
 @dataclass(frozen=True)
 class Work:
@@ -51,7 +53,7 @@ class Work:
 # -- data ---------------------------------------------------------------------------------------
 
 
-def _real_rows(quick: bool) -> tuple[Floats, Integers]:
+def _real_rows(quick: bool) -> Rows:
     """Test logits of ResNet-110 on CIFAR-10, (10000, 10)."""
     data = datasets.load(_DATA)
     if data.test_logits is None or data.test_labels is None:
@@ -60,7 +62,7 @@ def _real_rows(quick: bool) -> tuple[Floats, Integers]:
     return np.ascontiguousarray(data.test_logits[rows]), data.test_labels[rows]
 
 
-def _many_classes(quick: bool) -> tuple[Floats, Integers]:
+def _many_classes(quick: bool) -> Rows:
     """Synthetic logits, (50000, 1000): the label's stands out by six."""
     n, c = (1000, 20) if quick else (50_000, 1000)
     rng = np.random.default_rng(0)
@@ -77,11 +79,9 @@ def _size(rows: Floats) -> str:
 # -- pooled -------------------------------------------------------------------------------------
 
 
-def temperature(
-    data: Callable[[bool], tuple[Floats, Integers]], quick: bool, target: float
-) -> Work:
+def temperature(rows: Rows, target: float) -> Work:
     """The pooled fit; T and the NLL that it reaches stand beside the time."""
-    logits, labels = data(quick)
+    logits, labels = rows
 
     def worth(t: float) -> dict[str, float]:
         return {"T": t, "NLL": _nll(logits, labels, t)}
@@ -112,48 +112,39 @@ def _nll(logits: Floats, labels: Integers, t: float) -> float:
     return total / len(labels)
 
 
-def classwise(data: Callable[[bool], tuple[Floats, Integers]], quick: bool, target: float) -> Work:
-    """Classwise ECE, same bins."""
-    logits, labels = data(quick)
+Score = Callable[[Floats, Integers, int], float]
+Peer = Callable[[Floats, Integers, int], Callable[[], float]]
+
+
+def _score(
+    what: str, key: str, target: float | None, ours: Score, name: str, peer: Peer, rows: Rows
+) -> Work:
+    """A calibration error with the same bins on both sides; `key` is what its value is called."""
+    logits, labels = rows
     probs = softmax(logits)
 
     def worth(value: float) -> dict[str, float]:
-        return {"cwECE": value}
+        return {key: value}
 
     return Work(
-        f"classwise ECE, {_size(probs)}",
+        f"{what}, {_size(probs)}",
         target,
-        Contestant("fedcal", lambda: lambda: classwise_ece(probs, labels, _BINS), worth),
-        (
-            Contestant(
-                "torchmetrics binary_calibration_error, one-vs-rest",
-                lambda: peers.torchmetrics_classwise(probs, labels, _BINS),
-                worth,
-            ),
-        ),
+        Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), worth),
+        (Contestant(name, lambda: peer(probs, labels, _BINS), worth),),
     )
 
 
-def top_label(data: Callable[[bool], tuple[Floats, Integers]], quick: bool) -> Work:
-    """Top-label ECE, same bins."""
-    logits, labels = data(quick)
-    probs = softmax(logits)
+def classwise(rows: Rows, target: float | None) -> Work:
+    """Classwise ECE."""
+    name = "torchmetrics binary_calibration_error, one-vs-rest"
+    peer = peers.torchmetrics_classwise
+    return _score("classwise ECE", "cwECE", target, classwise_ece, name, peer, rows)
 
-    def worth(value: float) -> dict[str, float]:
-        return {"ECE": value}
 
-    return Work(
-        f"top-label ECE, {_size(probs)}",
-        None,
-        Contestant("fedcal", lambda: lambda: ece(probs, labels, _BINS), worth),
-        (
-            Contestant(
-                "torchmetrics multiclass_calibration_error",
-                lambda: peers.torchmetrics_top_label(probs, labels, _BINS),
-                worth,
-            ),
-        ),
-    )
+def top_label(rows: Rows) -> Work:
+    """Top-label ECE."""
+    name = "torchmetrics multiclass_calibration_error"
+    return _score("top-label ECE", "ECE", None, ece, name, peers.torchmetrics_top_label, rows)
 
 
 def bbq(quick: bool) -> Work:
@@ -276,12 +267,12 @@ def _table(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
 
 
 WORKS: Mapping[str, Callable[[bool], Work]] = {
-    "temperature": lambda quick: temperature(_real_rows, quick, 2e-3),
-    "temperature-large": lambda quick: temperature(_many_classes, quick, 0.7),
-    "classwise-ece": lambda quick: classwise(_real_rows, quick, 0.2e-3),
-    "classwise-ece-large": lambda quick: classwise(_many_classes, quick, 0.1),
-    "top-label-ece": lambda quick: top_label(_real_rows, quick),
-    "top-label-ece-large": lambda quick: top_label(_many_classes, quick),
+    "temperature": lambda quick: temperature(_real_rows(quick), 2e-3),
+    "temperature-large": lambda quick: temperature(_many_classes(quick), 0.7),
+    "classwise-ece": lambda quick: classwise(_real_rows(quick), 0.2e-3),
+    "classwise-ece-large": lambda quick: classwise(_many_classes(quick), 0.1),
+    "top-label-ece": lambda quick: top_label(_real_rows(quick)),
+    "top-label-ece-large": lambda quick: top_label(_many_classes(quick)),
     "bbq": bbq,
     "round": histogram_round,
     "later-round": later_round,

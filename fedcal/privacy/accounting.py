@@ -44,6 +44,7 @@ __all__ = [
     "gaussian_multiplier",
     "poisson_gaussian_epsilon",
     "smallest",
+    "smallest_positive",
 ]
 
 # PLD arithmetic. The grid is a small part of one round's share of epsilon: its rounding inflates
@@ -182,6 +183,16 @@ def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
+
+
+def smallest_positive(enough: Callable[[float], bool]) -> float:
+    """As `smallest`, among all floats above 0."""
+    high = 1.0
+    while not enough(high):
+        high *= 2
+    while enough(high / 2):
+        high /= 2
+    return smallest(enough, high / 2, high)
 
 
 def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
@@ -365,12 +376,7 @@ def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     def enough(multiplier: float) -> bool:
         return _hockey_stick(epsilon, math.sqrt(rounds) / multiplier) <= delta
 
-    high = 1.0
-    while not enough(high):
-        high *= 2
-    while enough(high / 2):
-        high /= 2
-    return smallest(enough, high / 2, high)
+    return smallest_positive(enough)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 
-from fedcal.privacy.accounting import check_delta, check_epsilon, check_rounds, smallest
+from fedcal.privacy.accounting import (
+    check_delta,
+    check_epsilon,
+    check_rounds,
+    smallest,
+    smallest_positive,
+)
 
 
 def _zcdp_delta(rho: float, epsilon: float) -> float:
@@ -49,12 +55,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     def too_much(rho: float) -> bool:
         return _zcdp_delta(rho, epsilon) > delta
 
-    high = 1.0
-    while not too_much(high):
-        high *= 2
-    while too_much(high / 2):
-        high /= 2
-    return math.nextafter(smallest(too_much, high / 2, high), 0.0)
+    return math.nextafter(smallest_positive(too_much), 0.0)
 
 
 def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:

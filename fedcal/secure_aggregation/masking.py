@@ -357,7 +357,9 @@ def _apply(target: NDArray[np.uint64], words: NDArray[np.uint64], add: bool) -> 
 
 
 def _graph(ids: Sequence[int], run_seed: int, round: int) -> NDArray[np.int64]:
-    return _cached_graph(tuple(ids), run_seed, round)
+    graph = _cached_graph(tuple(ids), run_seed, round)
+    graph.setflags(write=False)  # all who ask share it
+    return graph
 
 
 @lru_cache(maxsize=2)  # every client and block of a round asks for the same one
