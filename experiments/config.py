@@ -15,11 +15,9 @@ import tomli_w
 
 from fedcal import partition
 from fedcal.checks import one_of, positive, whole
-from fedcal.datasets import Dataset
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
-from fedcal.shards import Shards
-from fedcal.streams import Purpose, check_seed, stream
+from fedcal.streams import check_seed
 from strategies import STRATEGIES
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
@@ -65,7 +63,7 @@ class Config:
         check_seed(self.seed)
         if not _number(self.dropout) or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
-        parse_partition(self.partition)
+        partition.parse(self.partition)
         if self.cap is not None:
             positive("cap", self.cap)
             if self.ledger is None:
@@ -199,43 +197,3 @@ def parse_setting(text: str) -> tuple[str, Setting]:
     if not isinstance(value, (bool, int, float, str)):
         raise InputError(f"--set {key}: a value must be a number, true, false or text")
     return key.strip(), value
-
-
-def parse_partition(spec: str) -> tuple[str, float]:
-    """`iid`, `dirichlet:BETA` or `natural` -> kind and parameter."""
-    kind, _, raw = spec.partition(":")
-    _built("partition", kind, ("iid", "dirichlet", "natural"), ("quantity", "shards", "flwr"))
-    if kind != "dirichlet":
-        if raw:
-            raise InputError(f"partition '{kind}' takes no parameter, got {spec!r}")
-        return kind, 0.0
-    try:
-        beta = float(raw)
-    except ValueError:
-        raise InputError(
-            f"partition 'dirichlet' needs dirichlet:BETA, such as dirichlet:0.1, got {spec!r}"
-        ) from None
-    if not math.isfinite(beta) or beta <= 0:
-        raise InputError(f"beta of partition 'dirichlet' must be finite and > 0, got {raw}")
-    return kind, beta
-
-
-def make_shards(data: Dataset, config: Config) -> Shards:
-    """Deal the fit rows of a data set to clients, as the configuration says."""
-    kind, beta = parse_partition(config.partition)
-    if kind == "natural":
-        if data.client is None or data.client_names is None:
-            raise InputError(f"{data.name} names no clients of its own; use another --partition")
-        clients = len(data.client_names)
-        if config.clients not in (None, clients):
-            raise InputError(
-                f"{data.name} has {clients} natural clients, but clients = {config.clients}"
-            )
-        return Shards.from_owner(data.logits, data.labels, partition.natural(data.client), clients)
-    clients = config.clients or 100
-    rng = stream(config.seed, Purpose.PARTITION)
-    if kind == "iid":
-        owner = partition.iid(data.labels, clients, rng)
-    else:
-        owner = partition.dirichlet(data.labels, clients, beta, rng)
-    return Shards.from_owner(data.logits, data.labels, owner, clients)

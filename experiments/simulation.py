@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import POOLED, Config, make_shards, merge, settings_of
+from experiments.config import POOLED, Config, merge, settings_of
 from experiments.engines.inline import random_dropouts, run_inline
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
@@ -22,6 +22,7 @@ from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.metrics import Reliability, summary
+from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
@@ -73,7 +74,7 @@ def simulate(
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
-    shards = make_shards(loaded, config)
+    shards = deal(loaded, config.partition, config.clients, config.seed)
     federation = Federation(
         clients=shards.clients,
         classes=loaded.classes,

@@ -17,9 +17,9 @@ import pytest
 from clients.answers import STATISTICS
 from experiments import simulate
 from experiments.cli import _run
-from experiments.config import make_shards
 from fedcal import calibrators, datasets
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
+from fedcal.partition import deal
 from fedcal.release import Asked
 from fedcal.shards import Shards
 from strategies import CalibrationStrategy
@@ -360,7 +360,8 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
         if method in ("fednewton", "fedoneshot"):
             options["set"] = {"rows_per_client": 11}
         result = simulate(primes, out=out, **options)
-        shards = make_shards(datasets.load(primes), result.config)
+        c = result.config
+        shards = deal(datasets.load(primes), c.partition, c.clients, c.seed)
         secrets = [Secret(f"rows of class {j}", n) for j, n in enumerate(CLASS_ROWS)]
         secrets.append(Secret("clients with rows", int(np.count_nonzero(shards.rows))))
         for asked, total in rounds:

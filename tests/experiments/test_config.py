@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from experiments.config import (
@@ -17,20 +16,12 @@ from experiments.config import (
     Config,
     check_settings,
     load_config,
-    make_shards,
     merge,
-    parse_partition,
     parse_setting,
     settings_of,
 )
-from fedcal import datasets
 from fedcal.errors import InputError, NotBuiltYet
 from strategies import STRATEGIES
-
-
-def small(**extra: Any) -> datasets.Dataset:
-    labels = np.arange(60) % 3
-    return datasets.from_arrays(logits=np.eye(3)[labels], labels=labels, **extra)
 
 
 def test_the_defaults_are_the_contract_s() -> None:
@@ -162,69 +153,6 @@ def test_toml_and_back(config: Config, tmp_path: Path) -> None:
     assert load_config(path, {}) == config
     assert tomllib.loads(config.to_toml()) == config.to_dict()
     assert None not in config.to_dict().values()
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("iid", ("iid", 0.0)),
-        ("natural", ("natural", 0.0)),
-        ("dirichlet:0.1", ("dirichlet", 0.1)),
-        ("dirichlet:1e3", ("dirichlet", 1000.0)),
-    ],
-)
-def test_partitions(spec: str, expected: tuple[str, float]) -> None:
-    assert parse_partition(spec) == expected
-
-
-@pytest.mark.parametrize("spec", ["quantity:1", "shards:2", "flwr:IidPartitioner", "shards"])
-def test_later_partitions(spec: str) -> None:
-    with pytest.raises(NotBuiltYet):
-        parse_partition(spec)
-
-
-@pytest.mark.parametrize("spec", ["", "dirichlet", "dirichlet:", "dirichlet:0", "iid:1", "Iid"])
-def test_partitions_that_are_none(spec: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_partition(spec)
-    assert not isinstance(caught.value, NotBuiltYet)
-
-
-# --- shards -------------------------------------------------------------------------------------
-
-
-def test_iid_shards_are_even() -> None:
-    shards = make_shards(small(), Config(partition="iid", clients=7))
-    assert sorted(shards.rows) == [8, 8, 8, 9, 9, 9, 9]
-
-
-def test_dirichlet_shards_are_skewed_and_complete() -> None:
-    shards = make_shards(small(), Config(partition="dirichlet:0.1", clients=7))
-    assert (shards.clients, shards.rows.sum()) == (7, 60)
-    assert shards.rows.max() - shards.rows.min() > 10
-    assert sorted(shards.labels) == sorted(np.arange(60) % 3)
-
-
-def test_a_hundred_clients_is_the_default() -> None:
-    assert make_shards(small(), Config()).clients == 100
-
-
-def test_natural_shards_are_the_data_s_own() -> None:
-    names = np.array(["b", "a", "c", "a"])[np.arange(60) % 4]
-    shards = make_shards(small(client=names), Config(partition="natural"))
-    assert shards.rows.tolist() == [30, 15, 15]  # a, b, c
-    assert make_shards(small(client=names), Config(partition="natural", clients=3)).clients == 3
-    with pytest.raises(InputError, match="3 natural clients, but clients = 4"):
-        make_shards(small(client=names), Config(partition="natural", clients=4))
-    with pytest.raises(InputError, match="names no clients"):
-        make_shards(small(), Config(partition="natural"))
-
-
-def test_the_partition_is_the_seed_s() -> None:
-    first, again, other = (make_shards(small(), Config(seed=s, clients=7)) for s in (1, 1, 2))
-    assert np.array_equal(first.offsets, again.offsets)
-    assert np.array_equal(first.labels, again.labels)
-    assert not np.array_equal(first.offsets, other.offsets)
 
 
 def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) -> None:

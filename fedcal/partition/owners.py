@@ -1,4 +1,4 @@
-"""Who owns which row: label-skewed, uniform and natural partitions.
+"""The owner of each row: label-skewed, uniform and natural.
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.
