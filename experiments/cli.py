@@ -77,7 +77,7 @@ def simulate(
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
     unit: Annotated[str | None, typer.Option(help="user.")] = None,
     trust: Annotated[str | None, typer.Option(help="secagg | central (what fits epsilon).")] = None,
-    engine: Annotated[str | None, typer.Option(help="inline.")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline | ray (inline).")] = None,
     secure_aggregation: Annotated[str | None, typer.Option(help="none | masks (none).")] = None,
     dropout: Annotated[
         float | None, typer.Option(help="A sampled client fails with this probability (0).")
@@ -85,7 +85,9 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Of partition, sampling, noise (0).")] = None,
     ledger: Annotated[str | None, typer.Option(help="SQLite file that is charged.")] = None,
     cap: Annotated[float | None, typer.Option(help="The ledger's total epsilon.")] = None,
-    ray_address: Annotated[str | None, typer.Option(help="Not built yet.")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="A Ray cluster for the engine ray (one of its own).")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Not built yet.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result files; an earlier run's are replaced.")
@@ -98,8 +100,8 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Calibrate a model over simulated clients: one method, one run."""
-    if ray_address is not None or resume:
-        raise NotBuiltYet("--resume" if resume else "--ray-address")
+    if resume:
+        raise NotBuiltYet("--resume")
     options: dict[str, Any] = {
         "data": data,
         "method": method,
@@ -115,6 +117,7 @@ def simulate(
         "secure_aggregation": secure_aggregation,
         "dropout": dropout,
         "seed": seed,
+        "ray_address": ray_address,
         "ledger": ledger,
         "cap": cap,
     }

@@ -19,6 +19,7 @@ from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
+from strategies.job import Setting
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
 LATER = (
@@ -26,8 +27,6 @@ LATER = (
     *("dp-histogram", "one-source", "auto"),
 )
 METHODS = (*STRATEGIES, *POOLED)
-
-Setting = bool | int | float | str
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,14 @@ class Config:
     secure_aggregation: str = "none"
     dropout: float = 0.0
     seed: int = 0
+    ray_address: str | None = None
     ledger: str | None = None
     cap: float | None = None
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _built("method", self.method, METHODS, LATER)
-        _built("engine", self.engine, ("inline",), ("ray", "grpc"))
+        _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         if self.clients is not None:
             whole("clients", self.clients, 1)
@@ -70,6 +70,8 @@ class Config:
                 raise InputError("cap needs a ledger: give --ledger FILE")
             if math.isfinite(self.epsilon) and self.epsilon > self.cap:
                 raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
+        if self.ray_address is not None and self.engine != "ray":
+            raise InputError("ray_address needs the engine ray: give --engine ray")
         if self.ledger is not None and math.isinf(self.epsilon):
             raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
         if self.method in POOLED and math.isfinite(self.epsilon):
@@ -158,7 +160,10 @@ def merge(*layers: Mapping[str, Any]) -> Config:
     return Config(**values)
 
 
-_TEXT = ("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation", "ledger")
+_TEXT = (
+    *("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation"),
+    *("ray_address", "ledger"),
+)
 _REAL = ("sampling_rate", "epsilon", "delta", "dropout", "cap")
 
 

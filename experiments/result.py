@@ -16,6 +16,7 @@ import fedcal
 from experiments.config import Config
 from experiments.files import to_json, write_folder
 from fedcal.calibrators import Calibrator
+from fedcal.datasets import Dataset
 from fedcal.metrics import Reliability
 from fedcal.types import Floats
 
@@ -34,6 +35,8 @@ class SimulationResult:
     config : resolved; running it again gives the same bits
     seconds : of the federated rounds (or the pooled fit)
     rounds : one record per release
+    data : what was calibrated; its test part is what `before` and `after` are about
+    history : the calibrator after each release
     """
 
     calibrator: Calibrator
@@ -47,6 +50,8 @@ class SimulationResult:
     rounds: list[dict[str, Any]] = field(repr=False)
     reliability: dict[str, Reliability] = field(repr=False)
     test_probs: Floats = field(repr=False)
+    data: Dataset = field(repr=False)
+    history: list[Calibrator] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `result.json`: strict JSON, no NaN and no infinity."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.config import POOLED, Config, merge, settings_of
-from experiments.engines.inline import random_dropouts, run_inline
+from experiments.engines.inline import run_inline
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
@@ -23,16 +22,11 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
-from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
 from fedcal.shards import Shards
-from strategies import STRATEGIES, CalibrationStrategy
+from strategies.job import Job, Progress
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
-
-Progress = Callable[[int, int], None]
-"""(rounds done, rounds planned)."""
 
 
 def simulate(
@@ -89,7 +83,7 @@ def simulate(
     if config.method in POOLED:
         run = _fit_pooled(config, shards)
     else:
-        run = _fit_federated(config, federation, shards, progress)
+        run = _fit_federated(config, federation, loaded, shards, progress)
     run.calibrator.input = loaded.input
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
@@ -112,6 +106,7 @@ class _Run:
     privacy: dict[str, Any]
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]
+    history: list[Calibrator] = field(default_factory=list)
 
 
 def _shipped() -> set[str]:
@@ -151,25 +146,30 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
 
 
 def _fit_federated(
-    config: Config, federation: Federation, shards: Shards, progress: Progress | None
+    config: Config, federation: Federation, data: Dataset, shards: Shards, progress: Progress | None
 ) -> _Run:
     settings = dict(config.set)
     if "rows_per_client" in settings_of(config.method) and federation.private:
         settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
-    method: Callable[..., CalibrationStrategy] = STRATEGIES[config.method]
-    build = partial(method, federation, secure_aggregation=config.secure_aggregation, **settings)
-    plan = build().plan  # refuses bad settings before a new ledger file is made
+    job = Job(
+        method=config.method,
+        federation=federation,
+        settings=settings,
+        secure_aggregation=config.secure_aggregation,
+        dropout=config.dropout,
+        ledger=config.ledger,
+        cap=config.cap,
+    )
+    plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
         warnings.warn(large_delta(plan), stacklevel=3)
-    unavailable = None
-    if config.dropout:
-        unavailable = random_dropouts(config.seed, shards.clients, config.dropout)
-    with Ledger(config.ledger, config.cap) if config.ledger else nullcontext() as ledger:
-        strategy = build(ledger=ledger)
-        watch = _Watch(strategy, progress)
-        start = time.perf_counter()
-        calibrator = run_inline(strategy, shards, unavailable=unavailable)
-        seconds = time.perf_counter() - start
+    if config.engine == "ray":
+        from experiments.engines.ray import run_ray
+
+        outcome = run_ray(job, config, data, progress=progress)
+    else:
+        drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
+        outcome = job.run(drive, progress)
     known = replace(
         config,
         clients=shards.clients,
@@ -180,42 +180,18 @@ def _fit_federated(
     )
     privacy = of_plan(
         plan,
-        len(strategy.releases),
+        len(outcome.records),
         config.secure_aggregation,
         settings.get("rows_per_client"),  # type: ignore[arg-type]
     )
-    return _Run(calibrator, known, seconds, privacy, _communication(strategy), watch.records)
-
-
-class _Watch:
-    """Keeps what was released in each round, and what it cost to send."""
-
-    def __init__(self, strategy: CalibrationStrategy, progress: Progress | None) -> None:
-        self.records: list[dict[str, Any]] = []
-        self._strategy, self._progress = strategy, progress
-        strategy.on_release = self._note
-
-    def _note(self, release: Release) -> None:
-        record = {
-            "round": release.round,
-            "query": release.kind,
-            "values": release.values.tolist(),
-            "noise_std": self._strategy.plan.noise_std,
-        }
-        calibrator = self._strategy.result()
-        if isinstance(calibrator, TemperatureScaling):
-            record["temperature"] = calibrator.temperature
-        self.records.append(record)
-        if self._progress is not None:
-            self._progress(len(self.records), self._strategy.plan.rounds)
-
-
-def _communication(strategy: CalibrationStrategy) -> dict[str, Any]:
-    return {
-        "bytes_up_per_client": round(strategy.bytes_up),
-        "bytes_down_per_client": round(strategy.bytes_down),
-        "rounds": len(strategy.releases),
+    sent = {
+        "bytes_up_per_client": outcome.bytes_up,
+        "bytes_down_per_client": outcome.bytes_down,
+        "rounds": len(outcome.records),
     }
+    return _Run(
+        outcome.calibrator, known, outcome.seconds, privacy, sent, outcome.records, outcome.history
+    )
 
 
 def _judge(run: _Run, data: Dataset) -> SimulationResult:
@@ -238,4 +214,6 @@ def _judge(run: _Run, data: Dataset) -> SimulationResult:
             "after": Reliability.of(after, labels),
         },
         test_probs=np.ascontiguousarray(after),
+        data=data,
+        history=run.history,
     )

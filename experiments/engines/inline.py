@@ -12,7 +12,6 @@ from fedcal.checks import whole
 from fedcal.release import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
-from fedcal.streams import Purpose, stream
 from fedcal.types import Integers, Words
 from strategies import CalibrationStrategy
 
@@ -109,10 +108,3 @@ def _secure_sum(
         for site, gone in debts.items()
     }
     return unmask(total, revealed, length, debts)
-
-
-def random_dropouts(seed: int, clients: int, rate: float) -> Unavailable:
-    """Each client misses each round with probability `rate`, independently."""
-    return lambda round_number: np.flatnonzero(
-        stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate
-    )

@@ -216,7 +216,7 @@ TOML = {
     "not TOML": ("method = fedtemp", "c.toml not TOML"),
     "twice": ("seed = 1\nseed = 2", "c.toml not TOML"),
     "zero clients": ("clients = 0", "clients >= 1 0"),
-    "later": ('engine = "ray"', "engine 'ray' not built yet"),
+    "later": ('engine = "grpc"', "engine 'grpc' not built yet"),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from flwr.app import Message
 from clients.answers import answer
 from clients.client_app import client_app, site_of
 from experiments.engines.flower import InProcessGrid, run_in_process
-from experiments.engines.inline import Unavailable, random_dropouts, run_inline
+from experiments.engines.inline import Unavailable, run_inline
 from fedcal import datasets, partition
 from fedcal.calibrators import Calibrator
 from fedcal.errors import RoundFailed
@@ -33,6 +34,7 @@ from strategies import (
     FedTemp,
 )
 from strategies.base import ANSWER
+from strategies.job import dropouts
 
 METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
     "fedtemp": FedTemp,
@@ -152,7 +154,7 @@ def test_the_block_size_changes_no_bit(
 def test_a_dropout_leaves_the_plain_sum_of_the_survivors(
     method: str, gone: str, shards: Shards
 ) -> None:
-    unavailable: Unavailable = random_dropouts(4, CLIENTS, 0.2)
+    unavailable: Unavailable = partial(dropouts, 4, CLIENTS, 0.2)
     if gone == "one":
         unavailable = lambda number: np.array([5])  # noqa: E731
     lost = {"unavailable": unavailable}
@@ -166,13 +168,13 @@ def test_a_dropout_leaves_the_plain_sum_of_the_survivors(
 
 
 def test_the_dropouts_drawn_here_differ_by_round() -> None:
-    draw = random_dropouts(4, CLIENTS, 0.2)
+    draw = partial(dropouts, 4, CLIENTS, 0.2)
     first, second = draw(1).tolist(), draw(2).tolist()
     assert first != second
     assert 0 < len(first) < CLIENTS
     assert draw(1).tolist() == first
-    assert random_dropouts(4, CLIENTS, 0.0)(1).size == 0
-    assert random_dropouts(4, CLIENTS, 1.0)(1).size == CLIENTS
+    assert dropouts(4, CLIENTS, 0.0, 1).size == 0
+    assert dropouts(4, CLIENTS, 1.0, 1).size == CLIENTS
 
 
 class Shuffled(InProcessGrid):
@@ -262,7 +264,7 @@ def test_a_cohort_of_one(method: str, shards: Shards) -> None:
 def test_a_cohort_with_a_sparse_graph_and_dropouts(epsilon: float, block: int | None) -> None:
     clients = COMPLETE_UP_TO + 12
     many = some_shards(clients, 400, (0, 70, clients - 1))
-    unavailable = random_dropouts(1, clients, 0.2)
+    unavailable = partial(dropouts, 1, clients, 0.2)
     want = told(make("fednewton", epsilon, clients=clients), by_hand, many, unavailable)
     got = make("fednewton", epsilon, masks="masks", clients=clients)
     assert told(got, run_inline, many, unavailable=unavailable, block=block) == want
@@ -274,7 +276,7 @@ def test_a_hundred_real_clients(masks: str) -> None:
     owner = partition.dirichlet(data.labels, 100, 0.1, np.random.default_rng(0))
     real = Shards.from_owner(data.logits, data.labels, owner, 100)
     public: dict[str, Any] = {"clients": 100, "classes": 10, "rounds": 1}
-    unavailable = random_dropouts(3, 100, 0.05)
+    unavailable = partial(dropouts, 3, 100, 0.05)
     for method in ("fednewton", "fedbbq-all"):
         want = told(make(method, 1.0, **public), by_hand, real, unavailable)
         for run in (run_inline, run_in_process):

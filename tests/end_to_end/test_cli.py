@@ -365,7 +365,6 @@ def test_help_of_simulate_names_the_contract_s_options(
         *("compare", "evaluate", "plan", "train", "reproduce table1", "report some-folder", "site"),
         "compare --methods fedtemp,fedbin --epsilon 1,2 --seeds 5",
         "site --help",
-        "simulate --engine ray",
         "simulate --engine grpc",
         "simulate --trust local --epsilon 1",
         "simulate --trust distributed --epsilon 1",
@@ -376,7 +375,6 @@ def test_help_of_simulate_names_the_contract_s_options(
         "simulate --partition shards:2",
         "simulate --partition flwr:DirichletPartitioner",
         "simulate --resume",
-        "simulate --ray-address 127.0.0.1:6379",
         "simulate --data rows.parquet",
         *(
             f"simulate --method {method}"
