@@ -1,0 +1,186 @@
+"""What may be asked for: which calibrator, which target, which scores, which file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import fedcal
+from fedcal.atomic import whole_file
+from fedcal.calibrators import Calibrator
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from fedcal.export.torch_modules import CalibrationModule
+
+Build = TypeVar("Build", bound=Callable[..., Any])
+
+INPUTS = ("logits", "probs")
+DTYPES = ("float32", "float64")
+SUFFIXES = (".onnx", ".pt2")
+
+
+def to_torch(
+    calibrator: Calibrator, *, input: Literal["logits", "probs"] | None = None
+) -> CalibrationModule:
+    """The calibrator as a `torch.nn.Module`.
+
+    It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
+    least float32), on any device that the module was moved to. All parameters are buffers: they
+    move and are saved with the module, but no optimiser ever sees them. Binning is computed in
+    float64 inside, whatever the type of the scores (so it needs a device that has float64).
+
+    Unlike `predict_proba` it does not look at values: a row with a NaN gives NaN.
+
+    Parameters
+    ----------
+    calibrator : fitted
+    input : what the module takes; None = what the calibrator's data were declared to be
+
+    Returns
+    -------
+    torch.nn.Module
+        Equal to `predict_proba` up to rounding. A probability within a rounding error of a bin's
+        edge may be counted in the neighbouring bin.
+
+    Raises
+    ------
+    InputError
+        The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
+    """
+    taken = _taken(calibrator, input)
+    try:
+        from fedcal.export.torch_modules import MODULES
+    except ModuleNotFoundError as e:
+        raise _missing(e) from None
+    build = _registered(MODULES, calibrator, "PyTorch")
+    module: CalibrationModule = build(calibrator)
+    module.input = taken
+    return module.eval()
+
+
+def to_onnx(
+    calibrator: Calibrator,
+    path: str | Path | None = None,
+    *,
+    input: Literal["logits", "probs"] | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
+) -> onnx.ModelProto:
+    """The calibrator as an ONNX model of plain operators (opset 17: ONNX Runtime >= 1.12).
+
+    Its input is called `logits` or `model_probs`, shape (rows, c), its output `probs`, (rows, c);
+    `rows` is free. Binning is computed in float64 inside. Values are not checked: a row with a
+    NaN gives NaN. Its metadata hold the fedcal version, the calibrator's kind, its number of
+    classes and its input.
+
+    Parameters
+    ----------
+    calibrator : fitted
+    path : where to write the model, too; None = nowhere
+    input : what the model takes; None = what the calibrator's data were declared to be
+    dtype : of input and output
+
+    Raises
+    ------
+    InputError
+        The calibrator is not fitted, its kind has no ONNX export, `dtype` is not allowed, onnx is
+        not installed, or nothing can be written at `path`.
+    """
+    taken = _taken(calibrator, input)
+    one_of("dtype", dtype, DTYPES)
+    try:
+        from fedcal.export.onnx_graph import BUILDERS, model_of
+    except ModuleNotFoundError as e:
+        raise _missing(e) from None
+    build = _registered(BUILDERS, calibrator, "ONNX")
+    model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
+    if path is not None:
+        with whole_file(Path(path)) as f:
+            f.write(model.SerializeToString(deterministic=True))
+    return model
+
+
+def save(
+    calibrator: Calibrator,
+    path: str | Path,
+    *,
+    input: Literal["logits", "probs"] | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
+) -> None:
+    """Write the calibrator for another runtime, atomically; the suffix says which.
+
+    `.onnx` : as `to_onnx`
+    `.pt2` : a program of `torch.export`, for `torch.export.load(path).module()`; it takes (rows,
+        c) of exactly `dtype`, on the CPU (`torch.export.passes.move_to_device_pass` moves it;
+        a module from `to_torch` is freer). The file `fedcal.json` in it says what it is.
+        (PyTorch's older TorchScript files, `.pt`, are deprecated and not written.)
+
+    Parameters
+    ----------
+    calibrator, input, dtype : as for `to_onnx`
+    path : ends in .onnx or .pt2
+
+    Raises
+    ------
+    InputError
+        Another suffix; or as `to_onnx` and `to_torch`.
+    FedcalError
+        Writing failed half way; what was there before still is.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    if path.suffix == ".onnx":
+        to_onnx(calibrator, path, input=input, dtype=dtype)
+        return
+    one_of("dtype", dtype, DTYPES)
+    module = to_torch(calibrator, input=input)
+    from fedcal.export.torch_modules import write_program
+
+    buffer = io.BytesIO()  # torch writes a path or a seekable buffer, not any open file
+    write_program(module, dtype, json.dumps(header(calibrator, module.input)), buffer)
+    with whole_file(path) as f:
+        f.write(buffer.getbuffer())
+
+
+def header(calibrator: Calibrator, input: str) -> dict[str, str]:
+    """What an exported file says about itself, as text."""
+    return {
+        "fedcal": fedcal.__version__,
+        "kind": calibrator.kind,
+        "classes": str(calibrator.classes),
+        "input": input,
+    }
+
+
+def _taken(calibrator: Calibrator, input: str | None) -> str:
+    if not calibrator.classes:
+        raise InputError(f"this {calibrator.kind} calibrator is not fitted")
+    return one_of("input", calibrator.input if input is None else input, INPUTS)
+
+
+def _registered(
+    registry: Mapping[type[Calibrator], Build], calibrator: Calibrator, target: str
+) -> Build:
+    """By exact class: what a subclass computes otherwise must not be exported as its parent."""
+    try:
+        return registry[type(calibrator)]
+    except KeyError:
+        there = ", ".join(cls.kind for cls in registry)
+        raise InputError(
+            f"a {calibrator.kind} calibrator ({type(calibrator).__name__}) has no {target} "
+            f"export; these kinds have one: {there}"
+        ) from None
+
+
+def _missing(error: ModuleNotFoundError) -> InputError:
+    return InputError(
+        f"export needs the package {error.name}, which is not installed: "
+        "pip install 'fedcal[export]'"
+    )

@@ -1,0 +1,315 @@
+"""scikit-learn estimators: their own rules, scikit-learn's checks, and a whole pipeline."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from experiments.engines import run_inline
+from experiments.estimator import CalibratedModel, FederatedCalibrator, scores_of
+from fedcal.calibrators import BBQ, Identity, TemperatureScaling
+from fedcal.datasets import from_arrays
+from fedcal.errors import InputError
+from fedcal.metrics import nll
+from fedcal.numerics import logits_from_probs, softmax
+from fedcal.partition import deal
+from fedcal.privacy.plan import Federation
+from strategies import FedNewton
+
+
+def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits at three times their right scale, and labels."""
+    rng = np.random.default_rng([seed, classes])
+    z = rng.normal(scale=1.5, size=(n, classes))
+    u = rng.random(n)
+    labels = (np.cumsum(softmax(z), axis=1) < u[:, None]).sum(axis=1)
+    return 3 * z, np.minimum(labels, classes - 1)
+
+
+def features(n: int = 400, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([seed, classes, 1])
+    labels = rng.integers(0, classes, n)
+    return rng.normal(size=(n, 5)) + np.eye(5)[labels] * 1.5, np.array(["c", "a", "b"])[labels]
+
+
+# --- FederatedCalibrator ------------------------------------------------------------------------
+
+NO_SCORES = "the columns of X are scores, one for each class, and here there are fewer than classes"
+DOES_NOT_APPLY = {
+    "check_classifier_data_not_an_array": NO_SCORES,
+    "check_classifiers_classes": "names of classes are declared by `classes`, never guessed",
+    "check_classifiers_train": "the blobs' features are no scores, so nothing can be learnt",
+    "check_estimators_fit_returns_self": NO_SCORES,
+    "check_estimators_overwrite_params": NO_SCORES,
+    "check_readonly_memmap_input": NO_SCORES,
+}
+
+ONE_LABEL = {
+    "check_classifiers_one_label": "a temperature predicts classes without rows, as the model does"
+}
+
+
+def failing(estimator: FederatedCalibrator) -> dict[str, str]:
+    return DOES_NOT_APPLY | (ONE_LABEL if estimator.method == "fednewton" else {})
+
+
+@parametrize_with_checks(
+    [FederatedCalibrator(), FederatedCalibrator("fedbbq", clients=7, partition="iid")],
+    expected_failed_checks=failing,
+)
+def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_all_rows_are_fitted_on() -> None:
+    logits, labels = overconfident()
+    fitted = FederatedCalibrator(clients=20, partition="iid", seed=3).fit(logits, labels)
+    shards = deal(from_arrays(logits=logits, labels=labels), "iid", 20, 3)
+    assert len(shards.labels) == len(labels)
+    want = run_inline(FedNewton(Federation(clients=20, classes=3, seed=3)), shards)
+    assert fitted.calibrator_.arrays() == want.arrays()
+    # without privacy FedNewton is pooled temperature scaling, of all rows and not of half of them
+    pooled = TemperatureScaling().fit(logits, labels)
+    assert fitted.calibrator_.temperature == pytest.approx(pooled.temperature, rel=1e-6)
+    assert 2 < pooled.temperature < 4
+
+
+def test_what_a_fit_leaves_behind() -> None:
+    logits, labels = overconfident()
+    fitted = FederatedCalibrator(epsilon=2.0, clients=50).fit(logits, labels)
+    assert fitted.privacy_["epsilon"] == 2.0
+    assert fitted.privacy_["releases"] == len(fitted.result_.records) == 4
+    assert not any("test rows" in line for line in fitted.privacy_["statement"])
+    assert fitted.result_.bytes_up > 0
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    assert fitted.n_features_in_ == 3
+    probs = fitted.predict_proba(logits)
+    np.testing.assert_array_equal(probs, fitted.calibrator_.predict_proba(logits))
+    np.testing.assert_array_equal(fitted.predict(logits), logits.argmax(axis=1))
+    assert nll(probs, labels) < nll(softmax(logits), labels) - 0.1
+    again = clone(fitted).fit(logits, labels)
+    np.testing.assert_array_equal(again.predict_proba(logits), probs)
+
+
+def test_a_client_column_is_the_natural_partition() -> None:
+    logits, labels = overconfident()
+    client = np.array(["ward", "clinic", "home"])[np.arange(600) % 3]
+    fitted = FederatedCalibrator("fedtemp").fit(logits, labels, client=client)
+    same = FederatedCalibrator("fedtemp", partition="natural", clients=3)
+    same.fit(logits, labels, client=np.arange(600) % 3)
+    other = FederatedCalibrator("fedtemp", clients=3).fit(logits, labels)
+    assert fitted.result_.records[0]["values"] != other.result_.records[0]["values"]
+    assert fitted.privacy_["releases"] == 12
+    with pytest.raises(InputError, match="3 natural clients, but clients = 4"):
+        FederatedCalibrator(clients=4).fit(logits, labels, client=client)
+    with pytest.raises(InputError, match="partition must be 'natural' or None, not 'iid'"):
+        FederatedCalibrator(partition="iid").fit(logits, labels, client=client)
+    with pytest.raises(InputError, match="names no clients of its own"):
+        FederatedCalibrator(partition="natural").fit(logits, labels)
+
+
+def test_probabilities_are_declared() -> None:
+    logits, labels = overconfident()
+    probs = softmax(logits)
+    fitted = FederatedCalibrator(input="probs").fit(probs, labels)
+    assert fitted.calibrator_.input == "probs"
+    want = fitted.calibrator_.predict_proba(logits_from_probs(probs))
+    np.testing.assert_array_equal(fitted.predict_proba(probs), want)
+    for wrong in (lambda: fitted.predict_proba(logits), lambda: clone(fitted).fit(logits, labels)):
+        with pytest.raises(InputError, match="probabilities must lie in"):
+            wrong()
+    with pytest.raises(InputError, match="unknown input 'odds'"):
+        FederatedCalibrator(input="odds").fit(probs, labels)
+
+
+def test_columns_may_have_names() -> None:
+    logits, labels = overconfident()
+    names = np.array(["cat", "ant", "bee"])
+    fitted = FederatedCalibrator(classes=names.tolist()).fit(logits, names[labels])
+    plain = FederatedCalibrator().fit(logits, labels)
+    np.testing.assert_array_equal(fitted.predict_proba(logits), plain.predict_proba(logits))
+    np.testing.assert_array_equal(fitted.predict(logits), names[plain.predict(logits)])
+    assert fitted.score(logits, names[labels]) == plain.score(logits, labels)
+    with pytest.raises(InputError, match="label 'dog' at row 0 is not among classes"):
+        FederatedCalibrator(classes=["cat", "ant", "bee"]).fit(logits, ["dog", *names[labels[1:]]])
+    for bad in (["cat", "ant"], ["cat", "ant", "ant"]):
+        with pytest.raises(InputError, match="classes must be 3 different names"):
+            FederatedCalibrator(classes=bad).fit(logits, names[labels])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"method": "quantum"}, "unknown method 'quantum'"),
+        ({"method": "pooled-bbq"}, "is not federated"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"clients": 0}, "clients must be"),
+        ({"set": {"bins": 3}}, "unknown --set key 'bins'"),
+        ({"partition": "random"}, "unknown partition 'random'"),
+        ({"cap": 1.0}, "cap needs a ledger"),
+    ],
+)
+def test_bad_parameters_are_refused_by_fit(parameters: dict[str, Any], words: str) -> None:
+    estimator = FederatedCalibrator(**parameters)  # as scikit-learn wants it: not yet
+    with pytest.raises(InputError, match=words):
+        estimator.fit(*overconfident())
+
+
+def test_a_ledger_is_charged(tmp_path: Any) -> None:
+    ledger = tmp_path / "budget.db"
+    estimator = FederatedCalibrator(epsilon=1.0, ledger=str(ledger), cap=1.5, clients=50)
+    estimator.fit(*overconfident())
+    with pytest.raises(InputError):
+        clone(estimator).fit(*overconfident())
+
+
+def test_a_large_delta_is_told() -> None:
+    with pytest.warns(UserWarning, match="is not below 1/clients"):
+        FederatedCalibrator(epsilon=1.0, delta=0.1, clients=50).fit(*overconfident())
+
+
+def test_a_grid_search_over_methods() -> None:
+    logits, labels = overconfident()
+    search = GridSearchCV(
+        FederatedCalibrator(clients=10),
+        {"method": ["fednewton", "fedoneshot"], "epsilon": [1.0, 8.0]},
+        scoring="neg_log_loss",
+        cv=2,
+    ).fit(logits, labels)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(search.cv_results_["mean_test_score"]) == 4
+
+
+def test_the_module_is_imported_only_when_used() -> None:
+    code = "import experiments.cli, sys; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_without_scikit_learn_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "experiments.estimator")
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    with pytest.raises(InputError, match=r"needs scikit-learn.*fedcal\[sklearn\]"):
+        __import__("experiments.estimator")
+
+
+# --- scores of a classifier ---------------------------------------------------------------------
+
+
+def test_two_classes_have_two_columns() -> None:
+    x, y = features(classes=2)
+    base = LogisticRegression().fit(x, y)
+    assert base.decision_function(x).ndim == 1
+    z = scores_of(base, x)
+    assert z.shape == (400, 2)
+    np.testing.assert_allclose(softmax(z), base.predict_proba(x), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(scores_of(base, x, "probs"), base.predict_proba(x))
+
+
+def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities() -> None:
+    x, y = features()
+    linear = LogisticRegression().fit(x, y)
+    np.testing.assert_array_equal(scores_of(linear, x), linear.decision_function(x))
+    forest = RandomForestClassifier(5, random_state=0).fit(x, y)
+    want = logits_from_probs(forest.predict_proba(x))
+    np.testing.assert_array_equal(scores_of(forest, x), want)
+    assert np.isfinite(want).all()
+
+
+def test_a_classifier_without_the_scores_is_refused() -> None:
+    x, y = features(classes=3)
+    with pytest.raises(InputError, match="RidgeClassifier has no predict_proba"):
+        scores_of(RidgeClassifier().fit(x, y), x, "probs")
+    four = np.arange(400) % 4  # four classes: six one-against-one columns
+    pairs = SVC(decision_function_shape="ovo").fit(x, four)
+    with pytest.raises(InputError, match=r"has 4 classes, but its scores have shape \(400, 6\)"):
+        scores_of(pairs, x)
+    with pytest.raises(InputError, match="unknown input"):
+        scores_of(RidgeClassifier().fit(x, y), x, "odds")
+
+
+# --- CalibratedModel ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+def test_a_model_with_a_calibrator_behind_it(classes: int, kind: str) -> None:
+    x, y = features(classes=classes)
+    base = LogisticRegression().fit(x, y)
+    calibrator = TemperatureScaling(2.0, classes)
+    calibrator.input = kind
+    model = CalibratedModel(base, calibrator)
+    want = calibrator.predict_proba(logits_from_probs(base.predict_proba(x)))
+    np.testing.assert_allclose(model.predict_proba(x), want, rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(model.classes_, base.classes_)
+    np.testing.assert_array_equal(model.predict(x), base.predict(x))
+    assert model.score(x, y) == base.score(x, y) > 0.5
+
+
+def test_an_identity_changes_nothing() -> None:
+    x, y = features()
+    base = LogisticRegression().fit(x, y)
+    model = CalibratedModel(base, Identity(3))
+    np.testing.assert_allclose(model.predict_proba(x), base.predict_proba(x), rtol=0, atol=1e-12)
+
+
+def test_neither_fit_nor_clone_nor_cross_validation_trains_anew() -> None:
+    x, y = features()
+    base = LogisticRegression().fit(x, y)
+    model = CalibratedModel(base, BBQ().fit(scores_of(base, x), np.searchsorted(base.classes_, y)))
+    before = model.predict_proba(x)
+    assert clone(model) is model
+    assert model.fit(x[:9], np.array(list("abcabcabc"))) is model
+    scores = cross_val_score(model, x, y, cv=2)
+    assert np.mean(scores) == pytest.approx(model.score(x, y))
+    np.testing.assert_array_equal(model.predict_proba(x), before)
+
+
+def test_a_whole_pipeline_from_training_to_a_calibrated_model() -> None:
+    (x, y), (x2, y2), (x3, y3) = (features(n=900, seed=s) for s in range(3))
+    base = make_pipeline(StandardScaler(), RandomForestClassifier(20, random_state=0)).fit(x, y)
+    fitted = FederatedCalibrator(input="probs", clients=30, epsilon=4.0, classes=base.classes_)
+    fitted.fit(scores_of(base, x2, "probs"), y2)
+    model = CalibratedModel(base, fitted.calibrator_)
+    truth = np.searchsorted(base.classes_, y3)
+    floored = softmax(logits_from_probs(base.predict_proba(x3)))
+    assert nll(model.predict_proba(x3), truth) < nll(floored, truth)
+    np.testing.assert_array_equal(model.classes_, base.classes_)
+
+
+def test_it_stands_at_the_end_of_a_pipeline() -> None:
+    x, y = features()
+    scaler = StandardScaler().fit(x)
+    base = LogisticRegression().fit(scaler.transform(x), y)
+    model = CalibratedModel(base, TemperatureScaling(2.0, 3))
+    whole = make_pipeline(scaler, model).fit(x, y)
+    want = model.predict_proba(scaler.transform(x))
+    np.testing.assert_array_equal(whole.predict_proba(x), want)
+    np.testing.assert_array_equal(whole.classes_, base.classes_)
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    x, y = features()
+    base = LogisticRegression().fit(x, y)
+    with pytest.raises(InputError, match="for 4 classes, the logits have 3"):
+        CalibratedModel(base, TemperatureScaling(2.0, 4)).predict_proba(x)
+    with pytest.raises(NotFittedError):
+        CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).predict_proba(x)
+    with pytest.raises(NotFittedError):
+        CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).fit(x, y)

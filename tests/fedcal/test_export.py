@@ -1,0 +1,260 @@
+"""The contract of exports: every kind of calibrator, on every target, is what it was in numpy.
+
+A new kind is found here by itself (`kinds()`): it fails until it has both exports, or until
+`WITHOUT` says why a target cannot have it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import export
+from fedcal.calibrators import (
+    BBQ,
+    Calibrator,
+    HistogramBinning,
+    Identity,
+    TemperatureScaling,
+    WeightedBinning,
+)
+from fedcal.calibrators.base import kinds
+from fedcal.errors import InputError
+from fedcal.numerics import logits_from_probs, softmax
+
+WITHOUT: dict[tuple[str, str], str] = {}
+"""(target, kind) -> why there is no such export."""
+
+
+def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Overconfident logits, and labels that they are often right about."""
+    rng = np.random.default_rng([classes, seed])
+    labels = rng.integers(0, classes, n)
+    logits = rng.normal(scale=3, size=(n, classes))
+    logits[np.arange(n), labels] += 4
+    return logits, labels
+
+
+def weighted(base: HistogramBinning | BBQ, rows: Any) -> WeightedBinning:
+    return WeightedBinning(base, np.linspace(0.2, 0.9, len(base.table)), rows)
+
+
+def of_kind(kind: str) -> Callable[[int], Calibrator]:
+    return lambda classes: kinds()[kind]().fit(*rows(classes))
+
+
+MAKE: dict[str, Callable[[int], Calibrator]] = {kind: of_kind(kind) for kind in kinds()} | {
+    "weighted, all": lambda c: weighted(HistogramBinning().fit(*rows(c)), "all"),
+    "weighted, changed": lambda c: weighted(BBQ().fit(*rows(c)), "changed"),
+}
+every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
+every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 40])
+
+Run = Callable[[Calibrator, np.ndarray], np.ndarray]
+
+
+def by_torch(calibrator: Calibrator, scores: np.ndarray, **options: Any) -> np.ndarray:
+    torch = pytest.importorskip("torch")
+    return np.asarray(export.to_torch(calibrator, **options)(torch.from_numpy(scores)).numpy())
+
+
+def by_onnxruntime(calibrator: Calibrator, scores: np.ndarray, **options: Any) -> np.ndarray:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    model = export.to_onnx(calibrator, dtype=scores.dtype.name, **options)  # type: ignore[arg-type]
+    session = runtime.InferenceSession(model.SerializeToString())
+    return np.asarray(session.run(["probs"], {session.get_inputs()[0].name: scores})[0])
+
+
+def by_onnx_reference(calibrator: Calibrator, scores: np.ndarray, **options: Any) -> np.ndarray:
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    model = export.to_onnx(calibrator, dtype=scores.dtype.name, **options)  # type: ignore[arg-type]
+    name = model.graph.input[0].name
+    return np.asarray(ReferenceEvaluator(model).run(["probs"], {name: scores})[0])
+
+
+TARGETS: dict[str, Run] = {
+    "torch": by_torch,
+    "onnx": by_onnxruntime,
+    "onnx reference": by_onnx_reference,
+}
+every_target = pytest.mark.parametrize("target", TARGETS)
+
+
+def exported(target: str, calibrator: Calibrator, scores: np.ndarray, **options: Any) -> np.ndarray:
+    reason = WITHOUT.get((target.split()[0], calibrator.kind))
+    if reason is None:
+        return TARGETS[target](calibrator, scores, **options)
+    with pytest.raises(InputError, match="has no"):
+        TARGETS[target](calibrator, scores, **options)
+    pytest.skip(reason)
+
+
+# --- the same probabilities ---------------------------------------------------------------------
+
+
+@every_target
+@every_kind
+@every_classes
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
+def test_an_export_predicts_what_the_calibrator_predicts(
+    target: str,
+    make: Callable[[int], Calibrator],
+    classes: int,
+    dtype: str,
+    tolerance: float,
+) -> None:
+    calibrator = make(classes)
+    logits = rows(classes, seed=1)[0].astype(dtype)
+    got = exported(target, calibrator, logits)
+    assert got.dtype == dtype
+    want = calibrator.predict_proba(logits)
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
+    if not isinstance(calibrator, Identity):  # the comparison has something to see
+        assert np.abs(want - softmax(logits)).max() > 1e-3
+
+
+@every_target
+@every_kind
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_the_number_of_rows_is_free(target: str, make: Callable[[int], Calibrator], n: int) -> None:
+    calibrator, logits = make(3), rows(3, seed=1)[0][:n]
+    got = exported(target, calibrator, logits)
+    assert got.shape == (n, 3)
+    np.testing.assert_allclose(got, calibrator.predict_proba(logits), rtol=0, atol=1e-12)
+
+
+@every_target
+@every_kind
+def test_large_logits_lose_no_digits(target: str, make: Callable[[int], Calibrator]) -> None:
+    calibrator = make(3)
+    logits = (rows(3, seed=1)[0] + 3000.0).astype(np.float32)
+    want = calibrator.predict_proba(logits)
+    np.testing.assert_allclose(exported(target, calibrator, logits), want, rtol=0, atol=1e-6)
+    logits *= np.float32(1e33)  # in float32 about the largest there are: all certain
+    want = calibrator.predict_proba(logits)
+    np.testing.assert_allclose(exported(target, calibrator, logits), want, rtol=0, atol=1e-6)
+
+
+@every_target
+@every_kind
+@every_classes
+def test_equal_logits_stand_on_an_edge_and_ties_go_to_the_first(
+    target: str, make: Callable[[int], Calibrator], classes: int
+) -> None:
+    # 1/2 is the edge of a bin, and with ties argmax must choose as numpy does
+    calibrator, logits = make(classes), np.zeros((2, classes))
+    logits[1, : classes // 2] = 800.0
+    want = calibrator.predict_proba(logits)
+    np.testing.assert_allclose(exported(target, calibrator, logits), want, rtol=0, atol=1e-12)
+
+
+@every_target
+@pytest.mark.parametrize("rows_mixed", ["all", "changed"])
+def test_a_row_that_the_table_empties_keeps_the_models_probabilities(
+    target: str, rows_mixed: Any
+) -> None:
+    table = np.zeros((3, 4))
+    table[:, 1] = 0.3  # only rows with a probability in [1/4, 1/2) have a score at all
+    base = HistogramBinning(table, 3)
+    logits = np.array([[9.0, 0.0, 0.0], [0.3, 0.2, 0.1], [1.0, 0.9, -5.0]])
+    for calibrator in (base, WeightedBinning(base, np.ones(3), rows_mixed)):
+        want = calibrator.predict_proba(logits)
+        np.testing.assert_array_equal(want[0], softmax(logits)[0])
+        np.testing.assert_allclose(exported(target, calibrator, logits), want, rtol=0, atol=1e-12)
+
+
+@every_target
+@every_kind
+@every_classes
+def test_nan_gives_nan_and_never_a_confident_number(
+    target: str, make: Callable[[int], Calibrator], classes: int
+) -> None:
+    calibrator, logits = make(classes), rows(classes, seed=1)[0][:3]
+    want = calibrator.predict_proba(logits)
+    logits[1, 0] = np.nan
+    got = exported(target, calibrator, logits)
+    assert np.isnan(got[1]).all()
+    np.testing.assert_allclose(got[[0, 2]], want[[0, 2]], rtol=0, atol=1e-12)
+
+
+# --- what goes in -------------------------------------------------------------------------------
+
+
+@every_target
+@every_kind
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
+def test_a_calibrator_of_probabilities_takes_probabilities(
+    target: str, make: Callable[[int], Calibrator], dtype: str, tolerance: float
+) -> None:
+    calibrator = make(3)
+    calibrator.input = "probs"
+    probs = softmax(rows(3, seed=1)[0]).astype(dtype)
+    probs[0] = [1.0, 0.0, 0.0]
+    want = calibrator.predict_proba(logits_from_probs(probs.astype(np.float64)))
+    np.testing.assert_allclose(exported(target, calibrator, probs), want, rtol=0, atol=tolerance)
+
+
+@every_target
+def test_the_input_can_be_chosen(target: str) -> None:
+    calibrator, logits = TemperatureScaling(2.0, 3), rows(3)[0]
+    want = calibrator.predict_proba(logits)
+    got = exported(target, calibrator, softmax(logits), input="probs")
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)  # the floor of 1e-12 moves it a bit
+    calibrator.input = "probs"
+    got = exported(target, calibrator, logits, input="logits")
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+class Halved(TemperatureScaling):
+    """Computes something else than its parent, whose export would be wrong for it."""
+
+    def _predict(self, logits: np.ndarray) -> np.ndarray:
+        return softmax(logits / 2)
+
+
+MAKERS: dict[str, Callable[..., object]] = {
+    "PyTorch": export.to_torch,
+    "ONNX": export.to_onnx,
+}
+PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_graph")}
+every_maker = pytest.mark.parametrize("name", MAKERS)
+
+
+@every_maker
+def test_a_kind_without_an_export_is_refused(name: str) -> None:
+    pytest.importorskip(PACKAGES[name][0])
+    with pytest.raises(InputError, match=f"temperature calibrator.*Halved.*no {name} export") as e:
+        MAKERS[name](Halved(1.0, 3))
+    assert "bbq" in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+@every_maker
+def test_an_unfitted_calibrator_is_not_exported(name: str) -> None:
+    with pytest.raises(InputError, match="temperature calibrator is not fitted"):
+        MAKERS[name](TemperatureScaling())
+
+
+@every_maker
+def test_another_input_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="unknown input 'pixels'; allowed: logits, probs"):
+        MAKERS[name](TemperatureScaling(1.0, 3), input="pixels")
+
+
+@every_maker
+def test_a_missing_package_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, module = PACKAGES[name]
+    monkeypatch.delitem(sys.modules, f"fedcal.export.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"needs the package {package}.*fedcal\[export\]"):
+        MAKERS[name](TemperatureScaling(1.0, 3))

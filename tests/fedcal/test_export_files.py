@@ -1,0 +1,147 @@
+"""Exported files: whole or not at all, chosen by suffix, and they say what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcal
+from fedcal import export
+from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, TemperatureScaling
+from fedcal.errors import InputError
+
+LOGITS = np.random.default_rng(1).normal(scale=3, size=(50, 3))
+TABLE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 8))
+every_suffix = pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+
+
+def need(suffix: str) -> None:
+    for package in ("onnx", "onnxruntime") if suffix == ".onnx" else ("torch",):
+        pytest.importorskip(package)
+
+
+def run_file(path: Path, scores: np.ndarray) -> np.ndarray:
+    if path.suffix == ".onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path)
+        return np.asarray(session.run(None, {session.get_inputs()[0].name: scores})[0])
+    import torch
+
+    program = torch.export.load(path).module()
+    return np.asarray(program(torch.from_numpy(scores)).numpy())
+
+
+@every_suffix
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("calibrator", [TemperatureScaling(2.0, 3), BBQ(TABLE, 3)])
+def test_a_file_runs_without_fedcal_in_it(
+    suffix: str, dtype: Any, calibrator: Calibrator, tmp_path: Path
+) -> None:
+    need(suffix)
+    path = tmp_path / f"calibrator{suffix}"
+    export.save(calibrator, path, dtype=dtype)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    for n in (0, 1, 50):
+        z = LOGITS[:n].astype(dtype)
+        got = run_file(path, z)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, calibrator.predict_proba(z), rtol=0, atol=1e-6)
+
+
+@every_suffix
+def test_the_same_calibrator_gives_the_same_program(suffix: str, tmp_path: Path) -> None:
+    need(suffix)
+    a, b = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    export.save(BBQ(TABLE, 3), a)
+    export.save(BBQ(TABLE, 3), str(b))
+    if suffix == ".onnx":  # torch's zip holds random ids
+        assert a.read_bytes() == b.read_bytes()
+    z = LOGITS.astype(np.float32)
+    np.testing.assert_array_equal(run_file(a, z), run_file(b, z))
+
+
+def test_an_onnx_file_says_what_it_is(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "c.onnx"
+    made = export.to_onnx(HistogramBinning(TABLE, 3), path)
+    model = onnx.load(path)
+    assert model == made
+    onnx.checker.check_model(model, full_check=True)
+    assert (model.producer_name, model.producer_version) == ("fedcal", fedcal.__version__)
+    assert {p.key: p.value for p in model.metadata_props} == {
+        "fedcal": fedcal.__version__,
+        "kind": "histogram-binning",
+        "classes": "3",
+        "input": "logits",
+    }
+    # what every ONNX Runtime since 1.12 (2022) runs
+    assert (model.ir_version, [(o.domain, o.version) for o in model.opset_import]) == (
+        8,
+        [("", 17)],
+    )
+    (taken,), (given,) = model.graph.input, model.graph.output
+    assert (taken.name, given.name) == ("logits", "probs")
+    for value in (taken, given):
+        dims = value.type.tensor_type.shape.dim
+        assert (dims[0].dim_param, dims[1].dim_value) == ("rows", 3)
+        assert value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+def test_an_onnx_file_of_probabilities_says_so() -> None:
+    onnx = pytest.importorskip("onnx")
+    calibrator = TemperatureScaling(2.0, 3)
+    calibrator.input = "probs"
+    model = export.to_onnx(calibrator, dtype="float64")
+    assert model.graph.input[0].name == "model_probs"
+    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
+    assert {p.key: p.value for p in model.metadata_props}["input"] == "probs"
+
+
+def test_a_program_says_what_it_is(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "c.pt2"
+    export.save(TemperatureScaling(2.0, 3), path, input="probs")
+    extra = {"fedcal.json": ""}
+    torch.export.load(path, extra_files=extra)
+    assert json.loads(extra["fedcal.json"]) == {
+        "fedcal": fedcal.__version__,
+        "kind": "temperature",
+        "classes": "3",
+        "input": "probs",
+    }
+
+
+@pytest.mark.parametrize("name", ["c.npz", "c.pt", "c", "c.ONNX", "onnx"])
+def test_another_suffix_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in \.onnx or \.pt2"):
+        export.save(TemperatureScaling(2.0, 3), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@every_suffix
+def test_another_type_is_refused(suffix: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown dtype 'float16'; .*allowed: float32, float64"):
+        export.save(TemperatureScaling(2.0, 3), tmp_path / f"c{suffix}", dtype="float16")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@every_suffix
+def test_where_nothing_can_be_written_nothing_is_left(suffix: str, tmp_path: Path) -> None:
+    need(suffix)
+    with pytest.raises(InputError, match="cannot write"):
+        export.save(TemperatureScaling(2.0, 3), tmp_path / "no" / f"c{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@every_suffix
+def test_an_earlier_file_is_kept_when_the_export_fails(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"c{suffix}"
+    path.write_text("earlier")
+    with pytest.raises(InputError, match="is not fitted"):
+        export.save(TemperatureScaling(), path)
+    assert path.read_text() == "earlier"

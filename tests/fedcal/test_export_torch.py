@@ -1,0 +1,171 @@
+"""The exported module as a citizen of PyTorch: gradients, state, types, copies, programs."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fedcal import export  # noqa: E402
+from fedcal.calibrators import (  # noqa: E402
+    BBQ,
+    Calibrator,
+    HistogramBinning,
+    Identity,
+    TemperatureScaling,
+    WeightedBinning,
+)
+from fedcal.errors import InputError  # noqa: E402
+
+TABLE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 8))
+ALL: dict[str, Calibrator] = {
+    "identity": Identity(3),
+    "temperature": TemperatureScaling(1.7, 3),
+    "histogram": HistogramBinning(TABLE, 3),
+    "bbq": BBQ(TABLE, 3),
+    "weighted": WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "changed"),
+}
+every_one = pytest.mark.parametrize("calibrator", ALL.values(), ids=ALL.keys())
+LOGITS = torch.from_numpy(np.random.default_rng(1).normal(scale=3, size=(50, 3)))
+
+
+@every_one
+def test_leading_dimensions_are_free(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    want = module(LOGITS)
+    for shape in [(5, 10, 3), (1, 50, 1, 3)]:
+        assert torch.equal(module(LOGITS.reshape(shape)), want.reshape(shape))
+    assert torch.equal(module(LOGITS[0]), want[0])
+
+
+@every_one
+def test_nothing_is_there_for_an_optimiser_to_change(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    assert list(module.parameters()) == []
+    assert not module.training
+    shapes = {name: tuple(buffer.shape) for name, buffer in module.named_buffers()}
+    assert (
+        shapes
+        == {
+            "identity": {},
+            "temperature": {"temperature": ()},
+            "histogram-binning": {"table": (3, 8)},
+            "bbq": {"table": (3, 8)},
+            "weighted-binning": {"table": (3, 8), "weights": (3,)},
+        }[calibrator.kind]
+    )
+
+
+@every_one
+def test_the_calibrator_and_its_module_share_no_memory(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    before = calibrator.predict_proba(LOGITS.numpy())
+    for buffer in module.buffers():
+        buffer.mul_(0.5)
+    np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
+
+
+def test_state_is_saved_and_loaded() -> None:
+    source = export.to_torch(TemperatureScaling(3.0, 3))
+    file = io.BytesIO()
+    torch.save(source.state_dict(), file)
+    file.seek(0)
+    other = export.to_torch(TemperatureScaling(1.0, 3))
+    assert not torch.equal(other(LOGITS), source(LOGITS))
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(other(LOGITS), source(LOGITS))
+
+
+@every_one
+def test_copies_and_whole_modules_are_kept(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    for other in (copy.deepcopy(module), torch.load(file, weights_only=False)):
+        assert type(other) is type(module)
+        assert torch.equal(other(LOGITS), module(LOGITS))
+
+
+@every_one
+def test_softer_types_give_float32_and_wider_ones_stay(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    for given, got in [
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.int64, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ]:
+        z = LOGITS.to(given)
+        assert module(z).dtype is got
+        assert torch.allclose(module(z).double(), module(z.double()), atol=1e-6)
+
+
+@every_one
+def test_a_module_that_was_cast_still_works(calibrator: Calibrator) -> None:
+    want = export.to_torch(calibrator)(LOGITS)
+    cast = export.to_torch(calibrator).float()
+    assert torch.allclose(cast(LOGITS.float()).double(), want, atol=1e-5)
+
+
+@every_one
+def test_it_moves_to_another_device_with_all_it_has(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator).to("meta")  # the device that every machine has
+    out = module(LOGITS.to("meta"))
+    assert (out.device.type, out.shape, out.dtype) == ("meta", (50, 3), torch.float64)
+
+
+@pytest.mark.parametrize("name", ["identity", "temperature"])
+def test_gradients_are_those_of_softmax(name: str) -> None:
+    module = export.to_torch(ALL[name])
+    z = LOGITS[:5].clone().requires_grad_()
+    assert torch.autograd.gradcheck(module, (z,))
+    probs = module(z)
+    (gradient,) = torch.autograd.grad(probs[:, 0].sum(), z)
+    t = 1.7 if name == "temperature" else 1.0
+    assert torch.allclose(gradient[:, 0], probs[:, 0] * (1 - probs[:, 0]) / t)
+
+
+def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in() -> None:
+    z = LOGITS.clone().requires_grad_()
+    (flat,) = torch.autograd.grad(export.to_torch(ALL["bbq"])(z)[:, 0].sum(), z)
+    assert torch.equal(flat, torch.zeros_like(z))
+    mixed = WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "all")
+    (some,) = torch.autograd.grad(export.to_torch(mixed)(z)[:, 0].sum(), z)
+    assert (some != 0).any()
+    assert torch.isfinite(some).all()
+
+
+@every_one
+def test_a_program_has_free_rows_from_none_on(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    rows = torch.export.Dim("rows", min=0)
+    program = torch.export.export(module, (LOGITS[:2],), dynamic_shapes=({0: rows},)).module()
+    for n in (0, 1, 50):
+        assert torch.equal(program(LOGITS[:n]), module(LOGITS[:n]))
+
+
+@every_one
+def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(module, LOGITS[:2])
+    assert torch.equal(traced(LOGITS), module(LOGITS))
+
+
+@every_one
+def test_another_number_of_classes_is_refused(calibrator: Calibrator) -> None:
+    with pytest.raises(InputError, match="for 3 classes, the scores have 4"):
+        export.to_torch(calibrator)(torch.zeros(2, 4))
+
+
+def test_it_says_what_it_is() -> None:
+    module = export.to_torch(ALL["temperature"], input="probs")
+    assert repr(module) == "Temperature(classes=3, input='probs')"
