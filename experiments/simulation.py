@@ -116,6 +116,8 @@ def _shipped() -> set[str]:
 def _load(data: Any) -> Dataset:
     if isinstance(data, Dataset):
         return data
+    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
+        return datasets.from_huggingface(data)
     if isinstance(data, Mapping):
         if "labels" not in data or not set(data) <= {*ARRAYS, "name"}:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Everything fedcal raises on purpose.
+"""Everything fedcal raises on purpose::
 
     FedcalError                   exit code 1
     |-- InputError                exit code 2: something the user gave is not allowed

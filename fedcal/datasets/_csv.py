@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import gzip
-import re
 import zlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from fedcal.datasets._dataset import RANGE_TOLERANCE
+from fedcal.datasets._columns import arguments, bad_score, find_columns, part_code
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
 
@@ -22,23 +20,12 @@ MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
 
 _CLIENT_BYTES = 64  # about what one short string takes
-_SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
-_ALLOWED = "label, client, logit_0.. or prob_0.. (two classes: score)"
-
-
-@dataclass(frozen=True)
-class _Columns:
-    names: list[str]
-    kind: str  # "logit", "prob" or "score"
-    scores: list[int]  # places of the score columns, class 0 first
-    label: int | None
-    client: int | None
 
 
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
-    Columns, in any order: `label`; optional `client`; and `logit_0 .. logit_{c-1}`,
+    Columns, in any order: `label`; optional `client` and `split`; and `logit_0 .. logit_{c-1}`,
     `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1.
     Blank lines are skipped. `client` is numeric if all its cells are whole numbers.
 
@@ -69,12 +56,15 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
-    scores, labels, clients = array("d"), array("d"), list[str]()
+    scores, labels, clients, parts = array("d"), array("d"), list[str](), array("b")
     try:
         header = next(reader, None)
         if header is None:
             raise InputError("is empty; the first line must name the columns")
-        columns = _columns(header, labels_required)
+        try:
+            columns = find_columns([name.strip() for name in header], labels_required)
+        except InputError as error:
+            raise InputError(f"line 1: {error}") from None
         for row in reader:
             if not row:
                 continue
@@ -86,28 +76,28 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
             except ValueError:  # now find out which
                 for place in columns.scores:
                     _number(row[place], columns.names[place], where)
-            if columns.kind == "score" and not (
-                -RANGE_TOLERANCE <= scores[-1] <= 1 + RANGE_TOLERANCE
-            ):
-                raise InputError(f"{where}: score must lie in [0, 1], got {scores[-1]:g}")
+            if columns.kind == "score" and (problem := bad_score(scores[-1])):
+                raise InputError(f"{where}: {problem}")
             if columns.label is not None:
                 labels.append(_number(row[columns.label], "label", where))
             if columns.client is not None:
                 clients.append(row[columns.client].strip())
+            if columns.split is not None:
+                parts.append(_part(row[columns.split].strip(), where))
             if 8 * len(scores) + _CLIENT_BYTES * len(clients) > MAX_BYTES:
                 raise InputError(f"{where}: more than {MAX_BYTES >> 30} GiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
     if not scores:
         raise InputError("has no rows below the column names")
-    x = np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores))
-    if columns.kind == "score":
-        x = np.concatenate([1 - x, x], axis=1)
-    return {
-        "logits" if columns.kind == "logit" else "probs": x,
-        "labels": None if columns.label is None else np.frombuffer(labels, np.float64),
-        "client": None if columns.client is None else _clients(clients),
-    }
+    return arguments(
+        columns,
+        np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores)),
+        None if columns.label is None else np.frombuffer(labels, np.float64),
+        None if columns.client is None else _clients(clients),
+        None if columns.split is None else np.frombuffer(parts, np.int8),
+        labels_required,
+    )
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -121,46 +111,18 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _columns(header: list[str], labels_required: bool) -> _Columns:
-    names = [name.strip() for name in header]
-    found: dict[str, dict[int, int]] = {}
-    single: dict[str, int] = {}
-    for place, name in enumerate(names):
-        match = _SCORE.fullmatch(name)
-        if match is not None:
-            places = found.setdefault(match[1], {})
-            if int(match[2]) in places:
-                raise InputError(f"line 1: column {name!r} is there twice")
-            places[int(match[2])] = place
-        elif name in single:
-            raise InputError(f"line 1: column {name!r} is there twice")
-        elif name in ("label", "client", "score"):
-            single[name] = place
-        else:
-            raise InputError(f"line 1: unknown column {name[:80]!r}; allowed: {_ALLOWED}")
-    kinds = [*found, *(["score"] if "score" in single else [])]
-    if len(kinds) != 1:
-        problem = f"{' and '.join(kinds)} columns together" if kinds else "no score columns"
-        raise InputError(f"line 1: {problem}; allowed: {_ALLOWED}")
-    if labels_required and "label" not in single:
-        raise InputError("line 1: column 'label' is missing")
-    kind = kinds[0]
-    if kind == "score":
-        scores = [single["score"]]
-    else:
-        places = found[kind]
-        missing = next((j for j in range(len(places)) if j not in places), None)
-        if missing is not None:
-            raise InputError(f"line 1: column '{kind}_{missing}' is missing")
-        scores = [places[j] for j in range(len(places))]
-    return _Columns(names, kind, scores, single.get("label"), single.get("client"))
-
-
 def _number(cell: str, column: str, where: str) -> float:
     try:
         return float(cell)
     except ValueError:
         raise InputError(f"{where}: column {column!r} holds no number: {cell[:40]!r}") from None
+
+
+def _part(cell: str, where: str) -> int:
+    try:
+        return part_code(cell)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def _clients(names: list[str]) -> Any:

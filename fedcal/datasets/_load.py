@@ -6,16 +6,19 @@ from pathlib import Path
 
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._huggingface import is_saved, read_saved
+from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import catalogue, load_shipped, shipped_names
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from fedcal.npz import read_npz
 
 _KEYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 _SUFFIXES = (".npz", ".csv", ".csv.gz", ".parquet")
+_FILES = ", ".join(_SUFFIXES)
 
 
 def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
-    """Read a shipped data set by name, or a file.
+    """Read a shipped data set by name, a file, or a folder.
 
     Parameters
     ----------
@@ -25,16 +28,21 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` (n,),
           `test_logits` or `test_probs` (m, c) and `test_labels` (m,);
         * `.csv` or `.csv.gz` with columns `label`, optional `client`, and `logit_0..`,
-          `prob_0..` or, for two classes, `score`: the probability of class 1.
+          `prob_0..` or, for two classes, `score`: the probability of class 1;
+        * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
+          of `logits` or `probs`;
+        * a folder that Hugging Face's `Dataset.save_to_disk` or `DatasetDict.save_to_disk`
+          wrote (needs pyarrow), with columns as in `.parquet`; others are passed over there.
+
+        A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may tell the test
+        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`).
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
 
     Raises
     ------
-    NotBuiltYet
-        A `.parquet` file.
     InputError
-        Anything else that is not allowed, in one line that begins with the path; see
+        Anything that is not allowed, in one line that begins with the path; see
         `from_arrays` for what arrays must satisfy.
     """
     text = str(name_or_path)
@@ -44,29 +52,32 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
     path = Path(name_or_path).expanduser()
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _SUFFIXES if path.name.lower().endswith(end)), None)
-    if suffix == ".parquet":
-        raise NotBuiltYet("reading parquet files")
     try:
-        is_file, is_there = path.is_file(), path.exists()
+        is_file, is_there, saved = path.is_file(), path.exists(), is_saved(path)
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
         raise InputError(
             f"unknown data set {shown}; shipped: {shipped_names()}; "
-            "or the path of a .npz, .csv or .csv.gz file"
+            f"or the path of a {_FILES} file, or of a folder of datasets.save_to_disk"
         )
-    if not is_file:
-        raise InputError(f"{shown}: {'is not a file' if is_there else 'no such file'}")
-    if suffix is None:
-        raise InputError(f"{shown}: unknown kind of file; allowed: .npz, .csv, .csv.gz")
+    if not is_file and not saved:
+        folder = "is not a file, nor a folder of datasets.save_to_disk"
+        raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
+    if suffix is None and not saved:
+        raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     try:
-        if suffix == ".npz":
+        if saved:
+            arguments = read_saved(path, labels_required)
+        elif suffix == ".npz":
             arrays = read_npz(path)
             for key in arrays:
                 if key not in _KEYS:
                     allowed = ", ".join(_KEYS)
                     raise InputError(f"unknown key {key[:80]!r}; allowed: {allowed}")
             arguments = {key: arrays.get(key) for key in _KEYS}
+        elif suffix == ".parquet":
+            arguments = read_parquet(path, labels_required)
         else:
             arguments = read_csv(path, labels_required)
         return from_arrays(name=path.name, labels_required=labels_required, **arguments)

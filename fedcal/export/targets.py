@@ -13,6 +13,7 @@ from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.optional import need
 
 if TYPE_CHECKING:
     import onnx
@@ -55,10 +56,9 @@ def to_torch(
         The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
     """
     taken = _taken(calibrator, input)
-    try:
-        from fedcal.export.torch_modules import MODULES
-    except ModuleNotFoundError as e:
-        raise _missing(e) from None
+    need("torch", "export", "export to PyTorch")
+    from fedcal.export.torch_modules import MODULES
+
     build = _registered(MODULES, calibrator, "PyTorch")
     module: CalibrationModule = build(calibrator)
     module.input = taken
@@ -94,10 +94,9 @@ def to_onnx(
     """
     taken = _taken(calibrator, input)
     one_of("dtype", dtype, DTYPES)
-    try:
-        from fedcal.export.onnx_graph import BUILDERS, model_of
-    except ModuleNotFoundError as e:
-        raise _missing(e) from None
+    need("onnx", "export", "export to ONNX")
+    from fedcal.export.onnx_graph import BUILDERS, model_of
+
     build = _registered(BUILDERS, calibrator, "ONNX")
     model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
     if path is not None:
@@ -177,10 +176,3 @@ def _registered(
             f"a {calibrator.kind} calibrator ({type(calibrator).__name__}) has no {target} "
             f"export; these kinds have one: {there}"
         ) from None
-
-
-def _missing(error: ModuleNotFoundError) -> InputError:
-    return InputError(
-        f"export needs the package {error.name}, which is not installed: "
-        "pip install 'fedcal[export]'"
-    )

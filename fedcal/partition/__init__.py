@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from fedcal.partition.dealing import deal, parse
-from fedcal.partition.owners import dirichlet, iid, natural
+from fedcal.partition.dealing import Partition, deal, parse
+from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
 
-__all__ = ["deal", "dirichlet", "iid", "natural", "parse"]
+__all__ = [
+    "Partition",
+    "deal",
+    "dirichlet",
+    "iid",
+    "label_shards",
+    "natural",
+    "parse",
+    "quantity",
+]

@@ -3,40 +3,89 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from fedcal.checks import one_of
+import numpy as np
+
+from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from fedcal.partition import owners
+from fedcal.partition.flower import Options, owners_by, parse_partitioner
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
+from fedcal.types import Integers
 
 CLIENTS = 100
 """Clients where neither the user nor the data say how many."""
 
-KINDS = ("iid", "dirichlet", "natural")
-_LATER = ("quantity", "shards", "flwr")
+_TAKES = {
+    "iid": "",
+    "dirichlet": "dirichlet:BETA, such as dirichlet:0.1",
+    "quantity": "quantity:BETA, such as quantity:0.5",
+    "shards": "shards:N, such as shards:2",
+    "natural": "",
+    "flwr": "flwr:NAME, such as flwr:PathologicalPartitioner:num_classes_per_partition=2",
+}
+KINDS = tuple(_TAKES)
 
 
-def parse(spec: str) -> tuple[str, float]:
-    """`iid`, `dirichlet:BETA` or `natural` -> kind and parameter; InputError for anything else."""
+@dataclass(frozen=True)
+class Partition:
+    """What `--partition` says.
+
+    Attributes
+    ----------
+    kind : one of `KINDS`
+    beta : of `dirichlet` and `quantity`, else 0
+    shards : shards per client of `shards`, else 0
+    partitioner, options : of `flwr`: the class in flwr-datasets and its parameters
+    """
+
+    kind: str
+    beta: float = 0.0
+    shards: int = 0
+    partitioner: str = ""
+    options: Options = ()
+
+
+def parse(spec: str) -> Partition:
+    """Check what `--partition` says, without data.
+
+    Parameters
+    ----------
+    spec : `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
+        parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
+
+    Raises
+    ------
+    InputError
+        For anything else, and where flwr-datasets is needed and not installed.
+    """
     kind, _, raw = spec.partition(":")
-    if kind in _LATER:
-        raise NotBuiltYet(f"partition '{kind}'")
     one_of("partition", kind, KINDS)
-    if kind != "dirichlet":
+    needed = f"partition '{kind}' needs {_TAKES[kind]}, got {spec[:200]!r}"
+    if not _TAKES[kind]:
         if raw:
-            raise InputError(f"partition '{kind}' takes no parameter, got {spec!r}")
-        return kind, 0.0
+            raise InputError(f"partition '{kind}' takes no parameter, got {spec[:200]!r}")
+        return Partition(kind)
+    if not raw:
+        raise InputError(needed)
+    if kind == "flwr":
+        name, options = parse_partitioner(raw)
+        return Partition(kind, partitioner=name, options=options)
     try:
+        if kind == "shards":
+            return Partition(kind, shards=whole("shards per client", int(raw), 1))
         beta = float(raw)
+    except InputError:
+        raise
     except ValueError:
-        raise InputError(
-            f"partition 'dirichlet' needs dirichlet:BETA, such as dirichlet:0.1, got {spec!r}"
-        ) from None
+        raise InputError(needed) from None
     if not math.isfinite(beta) or beta <= 0:
-        raise InputError(f"beta of partition 'dirichlet' must be finite and > 0, got {raw}")
-    return kind, beta
+        raise InputError(f"beta of partition '{kind}' must be finite and > 0, got {raw}")
+    return Partition(kind, beta=beta)
 
 
 def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
@@ -49,7 +98,8 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     ----------
     data : its test part is left alone
     spec : as `--partition` takes it
-    clients : how many; None = the data's own for `natural`, else 100
+    clients : how many; None = the data's own for `natural`, the partitioner's own for `flwr`
+        where it has a number of its own (natural ids, given sizes), else 100
     seed : of what is drawn
 
     Raises
@@ -57,18 +107,26 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     InputError
         If `spec` is not allowed, or the data do not have what it needs.
     """
-    kind, beta = parse(spec)
-    if kind == "natural":
+    partition = parse(spec)
+    if partition.kind == "natural":
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
         there = len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
         return Shards.from_owner(data.logits, data.labels, owners.natural(data.client), there)
+    if partition.kind == "flwr":
+        name = partition.partitioner
+        owner, made = owners_by(name, partition.options, data, clients or CLIENTS, seed)
+        if clients not in (None, made):
+            raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
+        return Shards.from_owner(data.logits, data.labels, owner, made)
+    draw: dict[str, Callable[[Integers, int, np.random.Generator], Integers]] = {
+        "iid": owners.iid,
+        "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, partition.beta, rng),
+        "quantity": lambda y, k, rng: owners.quantity(y, k, partition.beta, rng),
+        "shards": lambda y, k, rng: owners.label_shards(y, k, partition.shards, rng),
+    }
     clients = clients or CLIENTS
-    rng = stream(seed, Purpose.PARTITION)
-    if kind == "iid":
-        owner = owners.iid(data.labels, clients, rng)
-    else:
-        owner = owners.dirichlet(data.labels, clients, beta, rng)
+    owner = draw[partition.kind](data.labels, clients, stream(seed, Purpose.PARTITION))
     return Shards.from_owner(data.logits, data.labels, owner, clients)

@@ -1,4 +1,4 @@
-"""The owner of each row: label-skewed, uniform and natural.
+"""The owner of each row: label-skewed, quantity-skewed, uniform and natural.
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.
@@ -32,11 +32,64 @@ def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Genera
     owner = np.empty(len(labels), np.int64)
     for j in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == j))
-        share = rng.dirichlet(np.full(clients, float(beta)))
-        if not np.isfinite(share).all():
-            raise InputError(f"beta = {beta!r} is too small to draw from for {clients} clients")
-        cut = (np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
-        owner[rows] = np.searchsorted(cut, np.arange(len(rows)), side="right")
+        owner[rows] = _dirichlet_runs(len(rows), clients, beta, rng)
+    return owner
+
+
+def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generator) -> Integers:
+    """Quantity skew: shards of very different size, labels iid within (NIID-Bench, Li et al. 2022).
+
+    Draw p ~ Dirichlet(beta, ..., beta) over clients and split the shuffled rows by p; of the
+    labels only their number matters. Small beta: few clients have nearly all rows. Unlike the
+    source there is no least size of a shard: a client that draws next to nothing is empty.
+    """
+    whole("clients", clients, 1)
+    positive("beta", beta)
+    owner = np.empty(len(labels), np.int64)
+    rows = rng.permutation(len(labels))
+    owner[rows] = _dirichlet_runs(len(rows), clients, beta, rng)
+    return owner
+
+
+def _dirichlet_runs(rows: int, clients: int, beta: float, rng: np.random.Generator) -> Integers:
+    """Owners of `rows` shuffled rows, (rows,) ascending: runs in proportions ~ Dirichlet(beta)."""
+    share = rng.dirichlet(np.full(clients, float(beta)))
+    if not np.isfinite(share).all():
+        raise InputError(f"beta = {beta!r} is too small to draw from for {clients} clients")
+    cut = (np.cumsum(share)[:-1] * rows).astype(np.int64)
+    return np.searchsorted(cut, np.arange(rows), side="right").astype(np.int64)
+
+
+def label_shards(
+    labels: Integers, clients: int, shards_per_client: int, rng: np.random.Generator
+) -> Integers:
+    """Sort and partition: a few shards of sorted labels for each client (McMahan et al. 2017, 3).
+
+    Rows are sorted by label (in random order within a label) and cut into
+    S = clients * shards_per_client shards; each client gets `shards_per_client` of them at
+    random. Shard j holds the rows floor(j n / S) .. floor((j + 1) n / S) - 1: where n is no
+    multiple of S, sizes differ by at most one row and none is left over. Where the classes
+    divide, a shard has one label, so a client has at most `shards_per_client` labels.
+
+    Raises
+    ------
+    InputError
+        Where there would be more shards than rows, and more than one for each client.
+    """
+    whole("clients", clients, 1)
+    whole("shards per client", shards_per_client, 1)
+    n, shards = len(labels), clients * shards_per_client
+    if shards_per_client > 1 and shards > n:
+        raise InputError(
+            f"{shards_per_client} shards for each of {clients} clients are {shards} shards, "
+            f"but there are {n} rows; allowed is at most one shard for each row"
+        )
+    shuffled = rng.permutation(n)
+    order = shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
+    holder = rng.permutation(shards) // shards_per_client
+    owner = np.empty(n, np.int64)
+    # the last j with floor(j n / S) <= i, in whole numbers
+    owner[order] = holder[(np.arange(1, n + 1) * shards - 1) // max(n, 1)]
     return owner
 
 

@@ -15,7 +15,7 @@ import pytest
 import fedcal.datasets as datasets
 from fedcal import npz
 from fedcal.datasets import Dataset, catalogue, from_arrays, load
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 
 HERE = Path(datasets.__file__).parent
 NAMES = [entry.name for entry in catalogue()]
@@ -649,7 +649,7 @@ def test_unknown_name_lists_what_is_shipped() -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz"])
+@pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"])
 def test_missing_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load(tmp_path / name)
@@ -657,13 +657,13 @@ def test_missing_file(name: str, tmp_path: Path) -> None:
 
 def test_other_things_at_a_path(tmp_path: Path) -> None:
     (tmp_path / "scores.txt").write_text("1")
-    with pytest.raises(InputError, match=r"allowed: \.npz, \.csv, \.csv\.gz"):
+    with pytest.raises(InputError, match=r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"):
         load(tmp_path / "scores.txt")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match="is not a file"):
         load(tmp_path / "folder.npz")
-    with pytest.raises(NotBuiltYet, match="parquet files"):
-        load(tmp_path / "scores.parquet")
+    with pytest.raises(InputError, match=r"nor a folder of datasets\.save_to_disk"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", ""])
@@ -675,4 +675,4 @@ def test_strange_names_get_one_line(name: str) -> None:
 
 
 def test_public_names() -> None:
-    assert datasets.__all__ == ["Dataset", "catalogue", "from_arrays", "load"]
+    assert datasets.__all__ == ["Dataset", "catalogue", "from_arrays", "from_huggingface", "load"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.partition import dirichlet, iid, natural
+from fedcal.partition import dirichlet, iid, label_shards, natural, quantity
 
 Split = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
@@ -16,6 +16,9 @@ SPLITS: dict[str, Split] = {
     "iid": iid,
     "dirichlet 0.1": lambda y, k, rng: dirichlet(y, k, 0.1, rng),
     "dirichlet 10": lambda y, k, rng: dirichlet(y, k, 10, rng),
+    "quantity 0.1": lambda y, k, rng: quantity(y, k, 0.1, rng),
+    "quantity 10": lambda y, k, rng: quantity(y, k, 10, rng),
+    "shards 1": lambda y, k, rng: label_shards(y, k, 1, rng),
 }
 splits = pytest.mark.parametrize("split", list(SPLITS.values()), ids=list(SPLITS))
 
@@ -101,10 +104,11 @@ def test_bad_clients_are_refused(split: Split, clients: int) -> None:
         split(balanced(2, 5), clients, generator())
 
 
+@pytest.mark.parametrize("split", [dirichlet, quantity])
 @pytest.mark.parametrize("beta", [0, -1.0, math.nan, math.inf, "1"])
-def test_a_bad_beta_is_refused(beta: float) -> None:
+def test_a_bad_beta_is_refused(beta: float, split: Callable[..., np.ndarray]) -> None:
     with pytest.raises(InputError, match="beta must be a"):
-        dirichlet(balanced(2, 5), 3, beta, generator())
+        split(balanced(2, 5), 3, beta, generator())
 
 
 @pytest.mark.parametrize("beta", [1e-10, 1e-300])
@@ -120,6 +124,93 @@ def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
     rng.dirichlet = lambda alpha: np.full(len(alpha), math.nan)  # what some numpy versions draw
     with pytest.raises(InputError, match="too small to draw from for 50 clients"):
         dirichlet(balanced(2, 5), 50, 1e-300, rng)
+
+
+# --- quantity skew ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5, 5.0])
+def test_quantity_skew_is_that_of_beta(beta: float) -> None:
+    clients, rows, draws = 10, 2000, 600
+    labels, rng = np.zeros(rows, np.int64), generator(5)
+    share = np.stack(
+        [
+            np.bincount(quantity(labels, clients, beta, rng), minlength=clients) / rows
+            for _ in range(draws)
+        ]
+    )
+    squares = (share**2).sum(axis=1)
+
+    def agrees(b: float) -> bool:
+        """E[sum p^2] = (b + 1) / (K b + 1), within 5 standard errors (and the rounding)."""
+        tolerance = 5 * squares.std() / math.sqrt(draws) + 1 / rows
+        return bool(abs(squares.mean() - (b + 1) / (clients * b + 1)) < tolerance)
+
+    assert agrees(beta)
+    assert not agrees(beta / 2)
+    assert not agrees(beta * 2)
+
+
+def test_quantity_skew_leaves_labels_iid_within_a_shard() -> None:
+    labels = np.repeat(np.arange(4), 5000)  # sorted: a split by position would be extreme
+    owner = quantity(labels, 4, 1.0, generator(2))
+    counts = np.bincount(owner * 4 + labels, minlength=16).reshape(4, 4)
+    sizes = counts.sum(axis=1, keepdims=True)
+    assert sizes.max() > 2 * sizes.min()
+    assert (np.abs(counts - sizes / 4) <= 6 * np.sqrt(sizes * 0.25 * 0.75)).all()
+
+
+def test_a_tiny_beta_gives_all_rows_to_one_client() -> None:
+    assert len(set(quantity(balanced(10, 100), 50, 1e-10, generator()))) == 1
+
+
+# --- shards of sorted labels --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+def test_where_the_classes_divide_a_client_has_a_label_for_each_shard(shards: int) -> None:
+    labels, clients = balanced(10, 100), 20  # 20, 40, 100 shards of 50, 25, 10 rows
+    owner = label_shards(labels, clients, shards, generator())
+    assert set(np.bincount(owner, minlength=clients)) == {50}
+    kinds = [len(set(labels[owner == k])) for k in range(clients)]
+    assert max(kinds) <= shards
+    assert max(kinds) > shards / 2
+    if shards > 1:  # the holders are drawn, not dealt in turn
+        assert len(set(kinds)) > 1
+
+
+def test_a_shard_that_spans_a_border_has_two_labels() -> None:
+    labels = balanced(10, 100)
+    owner = label_shards(labels, 11, 1, generator())
+    assert max(len(set(labels[owner == k])) for k in range(11)) == 2
+
+
+@pytest.mark.parametrize(("rows", "clients", "shards"), [(1003, 7, 3), (50, 7, 7), (9, 4, 2)])
+def test_shards_differ_by_at_most_one_row(rows: int, clients: int, shards: int) -> None:
+    labels = np.zeros(rows, np.int64)
+    sizes = np.bincount(label_shards(labels, clients, shards, generator()), minlength=clients)
+    assert sizes.sum() == rows
+    assert sizes.min() >= shards * (rows // (clients * shards))
+    assert sizes.max() <= shards * -(-rows // (clients * shards))
+
+
+def test_rows_of_a_label_are_shuffled_before_they_are_cut() -> None:
+    owner = label_shards(np.zeros(1000, np.int64), 2, 1, generator())
+    assert (np.diff(owner) != 0).sum() > 100
+
+
+def test_more_shards_than_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="are 12 shards, but there are 10 rows"):
+        label_shards(balanced(2, 5), 6, 2, generator())
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1.5, True])
+def test_bad_shards_are_refused(shards: int) -> None:
+    with pytest.raises(InputError, match="shards per client must be a whole number >= 1"):
+        label_shards(balanced(2, 5), 3, shards, generator())
+
+
+# --- natural clients ----------------------------------------------------------------------------
 
 
 def test_natural_clients_are_those_of_the_data() -> None:

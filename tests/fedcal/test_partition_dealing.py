@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.errors import InputError, NotBuiltYet
-from fedcal.partition import deal, parse
+from fedcal.errors import InputError
+from fedcal.partition import Partition, deal, label_shards, parse, quantity
 from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
 
 
 def small(**more: Any) -> Dataset:
@@ -27,27 +29,44 @@ def deal_as(
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ("iid", ("iid", 0.0)),
-        ("natural", ("natural", 0.0)),
-        ("dirichlet:0.1", ("dirichlet", 0.1)),
-        ("dirichlet:1e3", ("dirichlet", 1000.0)),
+        ("iid", Partition("iid")),
+        ("natural", Partition("natural")),
+        ("dirichlet:0.1", Partition("dirichlet", beta=0.1)),
+        ("dirichlet:1e3", Partition("dirichlet", beta=1000.0)),
+        ("quantity:0.5", Partition("quantity", beta=0.5)),
+        ("shards:2", Partition("shards", shards=2)),
     ],
 )
-def test_partitions(spec: str, expected: tuple[str, float]) -> None:
+def test_partitions(spec: str, expected: Partition) -> None:
     assert parse(spec) == expected
 
 
-@pytest.mark.parametrize("spec", ["quantity:1", "shards:2", "flwr:IidPartitioner", "shards"])
-def test_later_partitions(spec: str) -> None:
-    with pytest.raises(NotBuiltYet):
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("", "unknown partition ''"),
+        ("Iid", "did you mean 'iid'"),
+        ("iid:1", "takes no parameter, got 'iid:1'"),
+        ("dirichlet", "needs dirichlet:BETA"),
+        ("dirichlet:", "needs dirichlet:BETA"),
+        ("dirichlet:0", "beta of partition 'dirichlet' must be finite and > 0, got 0"),
+        ("quantity", "needs quantity:BETA"),
+        ("quantity:many", "needs quantity:BETA"),
+        ("quantity:inf", "beta of partition 'quantity' must be finite and > 0, got inf"),
+        ("shards", "needs shards:N"),
+        ("shards:2.5", "needs shards:N"),
+        ("shards:0", "shards per client must be a whole number >= 1, got 0"),
+        ("shards:" + "9" * 5000, "needs shards:N"),
+        ("flwr", "needs flwr:NAME"),
+        ("flwr:", "needs flwr:NAME"),
+        ("quantitty:1", "did you mean 'quantity'"),
+    ],
+)
+def test_partitions_that_are_none(spec: str, words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
         parse(spec)
-
-
-@pytest.mark.parametrize("spec", ["", "dirichlet", "dirichlet:", "dirichlet:0", "iid:1", "Iid"])
-def test_partitions_that_are_none(spec: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse(spec)
-    assert not isinstance(caught.value, NotBuiltYet)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 # --- shards -------------------------------------------------------------------------------------
@@ -65,6 +84,17 @@ def test_dirichlet_shards_are_skewed_and_complete() -> None:
     assert sorted(shards.labels) == sorted(np.arange(60) % 3)
 
 
+def test_quantity_and_shards_are_dealt_by_their_functions() -> None:
+    data, draw = small(), (3, Purpose.PARTITION)
+    for spec, owner in (
+        ("quantity:0.5", quantity(data.labels, 7, 0.5, stream(*draw))),
+        ("shards:2", label_shards(data.labels, 7, 2, stream(*draw))),
+    ):
+        dealt = deal_as(data, spec, clients=7, seed=3)
+        np.testing.assert_array_equal(dealt.rows, np.bincount(owner, minlength=7))
+        np.testing.assert_array_equal(dealt.logits, data.logits[np.argsort(owner, kind="stable")])
+
+
 def test_a_hundred_clients_is_the_default() -> None:
     assert deal_as(small()).clients == 100
 
@@ -80,8 +110,9 @@ def test_natural_shards_are_the_data_s_own() -> None:
         deal_as(small(), partition="natural")
 
 
-def test_the_partition_is_the_seed_s() -> None:
-    first, again, other = (deal_as(small(), seed=s, clients=7) for s in (1, 1, 2))
+@pytest.mark.parametrize("spec", ["iid", "dirichlet:0.1", "quantity:1", "shards:2"])
+def test_the_partition_is_the_seed_s(spec: str) -> None:
+    first, again, other = (deal_as(small(), spec, seed=s, clients=7) for s in (1, 1, 2))
     assert np.array_equal(first.offsets, again.offsets)
-    assert np.array_equal(first.labels, again.labels)
-    assert not np.array_equal(first.offsets, other.offsets)
+    assert np.array_equal(first.logits, again.logits)
+    assert not np.array_equal(first.logits, other.logits)

@@ -1,0 +1,225 @@
+"""Data of Hugging Face's `datasets`: folders that it saved, and its objects in memory.
+
+A saved folder is read with pyarrow alone: Arrow files and a little JSON. Nothing of it is looked
+up on a hub, cached or unpickled, and the package `datasets` need not be installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedcal.checks import one_of
+from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
+from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
+from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.optional import need
+from fedcal.errors import InputError
+
+MAX_JSON = 2**20
+"""Bytes in a description of a saved folder."""
+
+_DICT, _STATE = "dataset_dict.json", "state.json"
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream; one cut between batches lacks it
+_FOLDER = "an intact folder of datasets.save_to_disk"
+
+
+def from_huggingface(
+    data: Any,
+    *,
+    logits: str | None = None,
+    probs: str | None = None,
+    labels: str = "label",
+    client: str | None = "client",
+    name: str = "huggingface",
+    labels_required: bool = True,
+) -> Dataset:
+    """Make a `Dataset` of a `datasets.Dataset` or a `datasets.DatasetDict` with a model's scores.
+
+    Parameters
+    ----------
+    data
+        A `datasets.Dataset`, or a mapping from the names of its splits to such: `test` is the
+        test part, and one of `train`, `fit`, `calibration` and `validation` the fit part. For a
+        `flwr_datasets.FederatedDataset` give what its `load_split("train")` returns, and
+        simulate with `partition="flwr:..."`.
+    logits, probs
+        The column of scores, a list of c numbers in each row; at most one of the two. Without
+        either the columns are found as in a file: `logits`, `probs`, `logit_0 ..`, `prob_0 ..`
+        or `score`. All other columns are passed over, and not decoded.
+    labels, client
+        The columns of labels and, where there is one, of natural clients; None = no clients.
+    name
+        What the set is called in reports.
+    labels_required
+        False lets the labels be missing.
+
+    Returns
+    -------
+    Dataset
+        The scores are copied, to float64.
+
+    Raises
+    ------
+    InputError
+        One line: no such object, columns that are missing or do not go together, or what
+        `from_arrays` refuses.
+    """
+    if logits is not None and probs is not None:
+        raise InputError(f"{name}: both logits and probs are given; give one of them")
+    pairs = ((labels, "label"), (client, "client"), (logits, "logits"), (probs, "probs"))
+    given = [(column, meant) for column, meant in pairs if column is not None]
+    called = dict(given)
+    if len(called) < len(given):
+        raise InputError(f"{name}: one column cannot be two of scores, labels and client")
+    pa = need("pyarrow", "datasets", "reading Hugging Face data")
+
+    def read(part: Any) -> dict[str, Any]:
+        return _from_object(pa, part, called, client, labels_required)
+
+    try:
+        parts = data if isinstance(data, Mapping) else {"": data}
+        for part in parts.values():
+            _check_object(part)
+        with damage_in_one_line(pa, "an intact dataset"):
+            arrays = _joined(list(parts), lambda key: read(parts[key]))
+        return from_arrays(name=name, labels_required=labels_required, **arrays)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote this folder."""
+    return (folder / _DICT).is_file() or (folder / _STATE).is_file()
+
+
+def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
+    """Arguments for `from_arrays` from a folder of `Dataset` or `DatasetDict.save_to_disk`.
+
+    Columns as in a `.parquet` file; all others are passed over. The splits of a `DatasetDict`
+    are parts as in `from_huggingface`.
+
+    Raises
+    ------
+    InputError
+        One line: pyarrow is missing, or what is wrong with the folder.
+    """
+    pa = need("pyarrow", "datasets", "reading a saved Hugging Face dataset")
+    with damage_in_one_line(pa, _FOLDER):
+        if not (folder / _DICT).is_file():
+            return _from_folder(pa, folder, labels_required)
+        splits = _json(folder / _DICT).get("splits")
+        if not isinstance(splits, list) or not all(isinstance(key, str) for key in splits):
+            raise InputError(f"{_DICT} names no splits")
+        return _joined(splits, lambda key: _from_folder(pa, folder / key, labels_required))
+
+
+def _joined(splits: list[str], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """The arguments of a fit part and a test part together; a split `""` is all there is."""
+    if splits == [""]:
+        return read("")
+    for key in splits:
+        one_of("split", str(key)[:80], PARTS)
+    given = read(fit_name(splits))
+    if TEST in splits:
+        for key, value in read(TEST).items():
+            if key in ("logits", "probs", "labels"):
+                given[f"test_{key}"] = value
+    return given
+
+
+def _from_folder(pa: Any, folder: Path, labels_required: bool) -> dict[str, Any]:
+    state = _json(folder / _STATE)
+    if state.get("_indices_data_files"):
+        raise InputError("was saved by an old version of datasets; load it there and save again")
+    try:
+        files = [folder / entry["filename"] for entry in state["_data_files"]]
+        plain = all(file.parent == folder and file.suffix == ".arrow" for file in files)
+    except (KeyError, TypeError):
+        plain = False
+    if not plain or not files:
+        raise InputError(f"{_STATE} names no .arrow files in its folder")
+    names = _column_names(pa, files[0])
+    columns = find_columns(names, labels_required, lists=True, others=True)
+    if (folder.parent / _DICT).is_file():
+        columns = replace(columns, split=None)  # the split is the folder's name
+
+    def batches() -> Iterator[Any]:
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(columns.used))
+        for file in files:
+            if _column_names(pa, file) != names:
+                raise InputError(f"{file.name} has other columns than {files[0].name}")
+            with (
+                pa.OSFile(str(file)) as source,
+                pa.ipc.open_stream(source, options=options) as stream,
+            ):
+                yield from stream
+
+    return read_batches(pa, batches(), columns, labels_required)
+
+
+def _column_names(pa: Any, file: Path) -> list[str]:
+    with file.open("rb") as raw:
+        raw.seek(-min(len(_END), file.stat().st_size), os.SEEK_END)
+        if raw.read() != _END:
+            raise InputError(f"{file.name} is truncated or damaged")
+    with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as stream:
+        names: list[str] = stream.schema.names
+        return names
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > MAX_JSON:
+        raise InputError(f"{path.name}: more than {MAX_JSON >> 20} MiB")
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InputError(f"{path.name} is not JSON with names and values")
+    return value
+
+
+def _check_object(part: Any) -> None:
+    if hasattr(part, "load_split"):
+        raise InputError('is a FederatedDataset; give its load_split("train")')
+    if not all(hasattr(part, name) for name in ("with_format", "column_names")):
+        raise InputError(
+            f"holds a {type(part).__name__}; must be a datasets.Dataset or DatasetDict"
+        )
+    if not hasattr(part, "num_rows"):
+        raise InputError("is an IterableDataset; load it without streaming")
+
+
+def _from_object(
+    pa: Any, part: Any, called: Mapping[str, str], client: str | None, labels_required: bool
+) -> dict[str, Any]:
+    there = list(part.column_names)
+    for column, meant in called.items():
+        optional = column == client == "client" or (meant == "label" and not labels_required)
+        if column not in there and not optional:
+            raise InputError(f"no column {column!r}; there are: {', '.join(there)[:200]}")
+    named = "logits" in called.values() or "probs" in called.values()
+
+    def standard(key: str) -> str:
+        """What a column is called in a file; "" for one that is passed over."""
+        if key in called:
+            return called[key]
+        if named:
+            return key if key == "split" else ""
+        return "" if key in ("label", "client") else key
+
+    names = [standard(key) for key in there]
+    columns = find_columns(names, labels_required, lists=True, others=True)
+    used = [there[place] for place in columns.used]
+
+    def batches() -> Iterator[Any]:
+        for table in part.with_format("arrow", columns=used).iter(batch_size=BATCH):
+            renamed = table.rename_columns([standard(key) for key in table.column_names])
+            yield from renamed.combine_chunks().to_batches()
+
+    return read_batches(pa, batches(), columns, labels_required)

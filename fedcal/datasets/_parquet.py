@@ -1,0 +1,40 @@
+"""Reading `.parquet`: columns by name as in `.csv`, or lists of scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
+from fedcal.datasets._columns import find_columns
+from fedcal.optional import need
+from fedcal.errors import InputError
+from fedcal.npz import MAX_BYTES
+
+
+def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
+    """Arguments for `from_arrays` from a `.parquet` file.
+
+    Columns, in any order: `label`; optional `client` and `split`; and `logits` or `probs` with a
+    list of c numbers in each row, or as in a `.csv`: `logit_0 ..`, `prob_0 ..`, or `score`.
+    Rows are decoded piece by piece; dictionaries and decimals are read as what they stand for.
+
+    Raises
+    ------
+    InputError
+        One line: pyarrow is missing, or what is wrong with the file; rows count from 0.
+    """
+    pa = need("pyarrow", "parquet", "reading .parquet files")
+    pq = need("pyarrow.parquet", "parquet", "reading .parquet files")
+    with (
+        damage_in_one_line(pa, "an intact .parquet file"),
+        path.open("rb") as raw,
+        pq.ParquetFile(raw, page_checksum_verification=True) as file,
+    ):
+        columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
+        # not metadata.row_group(k).column(j): where that is damaged, pyarrow ends the process
+        if file.metadata.num_rows * len(columns.scores) * 8 > MAX_BYTES:
+            raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers")
+        names = [columns.names[place] for place in columns.used]
+        batches = file.iter_batches(batch_size=BATCH, columns=names)
+        return read_batches(pa, batches, columns, labels_required)

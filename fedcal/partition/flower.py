@@ -1,0 +1,232 @@
+"""Partitioners of flwr-datasets: `flwr:NAME` or `flwr:NAME:KEY=VALUE:KEY=VALUE`.
+
+A partitioner is handed a `datasets.Dataset` of row numbers and the column that it divides by;
+owners are read back from the row numbers in its partitions. flwr-datasets, which loads pandas and
+matplotlib, is imported where used.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.checks import one_of, whole
+from fedcal.datasets import Dataset
+from fedcal.optional import need
+from fedcal.errors import InputError
+from fedcal.streams import Purpose, check_seed, stream
+from fedcal.types import Integers
+
+COLUMNS = ("label", "client", "confidence")
+"""What `partition_by` may name; `confidence` is the model's largest probability of a row."""
+
+MAX_SPEC = 2**16
+"""Characters of a partition; longer ones are no parameters that somebody wrote."""
+
+_UNFIT = {
+    "Partitioner": "is the base class of partitioners",
+    "IdToSizeFncPartitioner": "takes a function; use LinearPartitioner, SquarePartitioner, ...",
+    "VerticalEvenPartitioner": "divides columns, not rows",
+    "VerticalSizePartitioner": "divides columns, not rows",
+}
+_FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
+_BY = {  # where it is not the label that a partitioner divides by
+    "NaturalIdPartitioner": "client",
+    "GroupedNaturalIdPartitioner": "client",
+    "ContinuousPartitioner": "confidence",
+}
+_HINT = {
+    "DirichletPartitioner": "; min_partition_size is 10 unless given",
+    "ShardPartitioner": "; the partition shards:N deals every row",
+}
+_ROW = "row"
+
+Options = tuple[tuple[str, Any], ...]
+
+
+def parse_partitioner(text: str) -> tuple[str, Options]:
+    """`NAME:KEY=VALUE:...` -> name and parameters (lists as tuples), checked as far as possible.
+
+    A value is TOML (7, 0.3, true, [10, 20]) or plain text.
+
+    Raises
+    ------
+    InputError
+        flwr-datasets is missing; an unknown partitioner or parameter, one that is missing, or a
+        value that is not of the type of the parameter's default.
+    """
+    if len(text) > MAX_SPEC:
+        raise InputError(f"partition 'flwr': more than {MAX_SPEC} characters")
+    name, *pairs = text.split(":")
+    takes = _parameters(name)
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, raw = (part.strip() for part in pair.partition("="))
+        if not sign or not key:
+            raise InputError(
+                f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, got {pair[:80]!r}"
+            )
+        one_of(f"parameter of {name}", key, takes)
+        if key in options:
+            raise InputError(f"{name}: parameter {key!r} is there twice")
+        options[key] = _checked(name, takes[key], _value(name, key, raw))
+    lacking = [
+        key
+        for key, parameter in takes.items()
+        if parameter.default is parameter.empty and key not in (*options, *_FILLED)
+    ]
+    if lacking:
+        raise InputError(
+            f"{name} needs {' and '.join(lacking)}: "
+            f"flwr:{name}{''.join(f':{key}=VALUE' for key in lacking)}"
+        )
+    return name, tuple(options.items())
+
+
+def owners_by(
+    name: str, options: Options, data: Dataset, clients: int, seed: int
+) -> tuple[Integers, int]:
+    """Owner of each fit row (n,) and the number of clients, as a partitioner deals them.
+
+    Rows are handed over in an order drawn by `seed`, as `FederatedDataset` shuffles them:
+    several partitioners, IidPartitioner among them, cut the rows as they come. Not given
+    parameters are filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`,
+    and `partition_by` with "label", "client" for natural ids, or "confidence" for
+    ContinuousPartitioner. Labels are handed over as ranks, 0 for the least that occurs.
+
+    Raises
+    ------
+    InputError
+        What the partitioner itself refuses; or rows that it gives to nobody, or to two clients.
+    """
+    spec = f"flwr:{name}"
+    takes, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
+    n = len(data.labels)
+    order = stream(seed, Purpose.PARTITION).permutation(n)
+    columns: dict[str, NDArray[Any]] = {_ROW: order}
+    even = [n // clients + (k < n % clients) for k in range(clients)]
+    filled = (clients, _BY.get(name, "label"), even, seed)
+    for key, value in zip(_FILLED, filled, strict=True):
+        if key in takes:
+            arguments.setdefault(key, value)
+    if "partition_by" in arguments:
+        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
+    try:
+        with _quiet():
+            partitioner = _partitioners()[name](**arguments)
+            partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+            count = int(partitioner.num_partitions)
+            parts = [_rows(partitioner.load_partition(k)) for k in range(count)]
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError(f"{spec}: does not fit into memory") from None
+    except Exception as error:  # noqa: BLE001  partitioners raise what they like, asserts too
+        said = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
+        hint = f"its parameters: {', '.join(takes)}{_HINT.get(name, '')}"
+        raise InputError(f"{spec}: {said} ({hint})") from None
+    dealt = np.concatenate([np.empty(0, np.int64), *parts])
+    times = np.bincount(dealt, minlength=n)
+    if (times != 1).any():
+        problem = (
+            f"gives {(times > 1).sum()} of {n} rows to more than one client"
+            if times.max(initial=0) > 1
+            else f"leaves {(times == 0).sum()} of {n} rows without a client"
+        )
+        raise InputError(f"{spec} {problem}, but every row must have one{_HINT.get(name, '')}")
+    owner = np.empty(n, np.int64)
+    owner[dealt] = np.repeat(np.arange(count), [len(part) for part in parts])
+    return owner, count
+
+
+def _partitioners() -> dict[str, Callable[..., Any]]:
+    with _quiet():
+        module = need("flwr_datasets.partitioner", "datasets", "partition 'flwr'")
+    return {name: getattr(module, name) for name in module.__all__ if name not in _UNFIT}
+
+
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    if name in _UNFIT:
+        raise InputError(f"partition 'flwr': {name} {_UNFIT[name]}")
+    known = _partitioners()
+    one_of("partitioner of flwr-datasets", name, known)
+    return inspect.signature(known[name]).parameters
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars, and no warnings of their own: what matters of them is refused below."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
+        yield
+
+
+def _value(name: str, key: str, raw: str) -> Any:
+    try:
+        value = tomllib.loads(f"v = {raw}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    except RecursionError:
+        value = None
+    if not isinstance(value, (bool, int, float, str, list)):
+        raise InputError(f"{name}: {key} must be a number, true, false, text or a list")
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value
+
+
+def _unfrozen(value: Any) -> Any:
+    """Tuples as the lists that partitioners take; rows of numbers as an array."""
+    if not isinstance(value, tuple):
+        return value
+    listed = [_unfrozen(entry) for entry in value]
+    if listed and all(isinstance(entry, list) for entry in listed):
+        if len({len(entry) for entry in listed}) > 1:
+            raise InputError("partition 'flwr': rows of a list differ in length")
+        return np.array(listed)
+    return listed
+
+
+def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:
+    """`value` if it has the type of the parameter's default; else "false" would be true."""
+    key, default = parameter.name, parameter.default
+    if key == "num_partitions":
+        return whole(f"{name}: {key}", value, 1)
+    if key == "seed":
+        return check_seed(value)
+    if key == "partition_by":
+        return one_of(f"column for {key}", value, COLUMNS)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise InputError(f"{name}: {key} must be true or false, got {value!r}")
+    if isinstance(default, int) and not isinstance(default, bool):
+        return whole(f"{name}: {key}", value, 0)
+    if isinstance(default, str) and not isinstance(value, str):
+        raise InputError(f"{name}: {key} must be text, got {value!r}")
+    return value
+
+
+def _column(data: Dataset, by: str) -> NDArray[Any]:
+    if by == "confidence":
+        return np.asarray(data.probs.max(axis=1))
+    if by == "label":
+        # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
+        return np.unique(data.labels, return_inverse=True)[1]
+    if data.client is None:
+        raise InputError(f"{data.name} names no clients of its own; use another --partition")
+    return data.client
+
+
+def _rows(part: Any) -> Integers:
+    if _ROW not in part.column_names:
+        raise InputError("partition 'flwr': this partitioner divides columns, not rows")
+    return np.asarray(part.with_format("arrow")[:][_ROW], np.int64)

@@ -1,0 +1,299 @@
+"""Parquet: columns as in text, lists of scores, Arrow's types, and files that are damaged."""
+
+from __future__ import annotations
+
+import decimal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedcal.datasets import _arrow, _parquet, load
+from fedcal.errors import InputError
+
+Z = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [1.0, 0.0, 1.0]])
+Y = np.array([0, 2, 1, 2])
+
+
+def write(folder: Path, columns: dict[str, Any], **options: Any) -> Path:
+    path = folder / "x.parquet"
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+def lists(kind: pa.DataType, x: np.ndarray = Z) -> pa.Array:
+    return pa.array(x.tolist(), kind)
+
+
+F64, F32 = pa.float64(), pa.float32()
+SCORES: dict[str, dict[str, Any]] = {
+    "columns": {f"logit_{j}": Z[:, j] for j in (2, 0, 1)},
+    "columns of many types": {
+        "logit_0": pa.array(Z[:, 0].astype(np.int8)),
+        "logit_1": pa.array(Z[:, 1].astype(np.float16)),
+        "logit_2": pa.array([decimal.Decimal(int(v)) for v in Z[:, 2]], pa.decimal128(5, 1)),
+    },
+    "categories": {f"logit_{j}": pa.array(Z[:, j]).dictionary_encode() for j in range(3)},
+    "list": {"logits": lists(pa.list_(F64))},
+    "float32 list": {"logits": lists(pa.list_(F32))},
+    "large list": {"logits": lists(pa.large_list(F64))},
+    "fixed-size list": {"logits": lists(pa.list_(F64, 3))},
+    "list of whole numbers": {"logits": lists(pa.list_(pa.int16()), Z.astype(int))},
+    "tensor": {
+        "logits": pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(F64, [3]), lists(pa.list_(F64, 3))
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES.keys())
+@pytest.mark.parametrize("batch", [1, 3, 2**14])
+def test_scores_of_any_shape(
+    scores: dict[str, Any], batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_parquet, "BATCH", batch)
+    data = load(write(tmp_path, {"label": Y} | scores))
+    assert (data.name, data.input) == ("x.parquet", "logits")
+    np.testing.assert_array_equal(data.scores, Z)
+    assert data.scores.flags.c_contiguous
+    np.testing.assert_array_equal(data.labels, Y)
+    assert data.client is None
+    assert data.test_scores is None
+
+
+LABELS: dict[str, Any] = {
+    "uint8": pa.array(Y.astype(np.uint8)),
+    "float": pa.array(Y.astype(float)),
+    "decimal": pa.array([decimal.Decimal(int(v)) for v in Y]),
+    "category": pa.array(Y).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
+def test_labels_of_any_type(labels: Any, tmp_path: Path) -> None:
+    data = load(write(tmp_path, SCORES["list"] | {"label": labels}))
+    np.testing.assert_array_equal(data.labels, Y)
+
+
+def test_probabilities_and_true_and_false(tmp_path: Path) -> None:
+    p = np.array([[0.25, 0.75], [1.0, 0.0]])
+    for scores in (
+        {"probs": p.tolist()},
+        {"prob_0": p[:, 0], "prob_1": p[:, 1]},
+        {"score": p[:, 1]},
+    ):
+        data = load(write(tmp_path, {"label": [True, False]} | scores))
+        assert data.input == "probs"
+        np.testing.assert_array_equal(data.scores, p)
+        np.testing.assert_array_equal(data.labels, [1, 0])
+
+
+CLIENTS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "text": (["b", "a", "c", "a"], ("a", "b", "c")),
+    "large text": (pa.array(["b", "a", "c", "a"], pa.large_string()), ("a", "b", "c")),
+    "category": (pa.array(["b", "a", "c", "a"]).dictionary_encode(), ("a", "b", "c")),
+    "numbers": ([30, 4, 50, 4], ("4", "30", "50")),
+    "floats": ([30.0, 4.0, 50.0, 4.0], ("4", "30", "50")),
+}
+
+
+@pytest.mark.parametrize(("client", "names"), CLIENTS.values(), ids=CLIENTS.keys())
+@pytest.mark.parametrize("batch", [1, 3])
+def test_clients_of_any_type(
+    client: Any, names: tuple[str, ...], batch: int, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(_parquet, "BATCH", batch)
+    data = load(write(tmp_path, SCORES["list"] | {"label": Y, "client": client}))
+    assert data.client_names == names
+    assert data.client is not None
+    assert data.client[1] == data.client[3] == 0
+
+
+def test_split_and_row_groups(tmp_path: Path) -> None:
+    split = pa.array(["train", "test", "test", "train"]).dictionary_encode()
+    columns = SCORES["list"] | {"label": Y, "split": split, "client": list("abca")}
+    data = load(write(tmp_path, columns, row_group_size=1, compression="zstd"))
+    np.testing.assert_array_equal(data.scores, Z[[0, 3]])
+    np.testing.assert_array_equal(data.test_scores, Z[[1, 2]])
+    np.testing.assert_array_equal(data.test_labels, [2, 1])
+    assert data.client_names == ("a",)
+
+
+def test_without_labels_only_where_they_are_not_needed(tmp_path: Path) -> None:
+    path = write(tmp_path, SCORES["list"])
+    with pytest.raises(InputError, match="column 'label' is missing"):
+        load(path)
+    assert not load(path, labels_required=False).labelled
+
+
+HOLED = pa.array([[1.0, 2.0], [1.0, None], [0.0, 1.0], [0.0, 1.0]])
+RAGGED = [[1.0, 2.0], [1.0, 2.0], [0.0], [0.0, 1.0]]
+L = SCORES["list"]
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no scores": (
+        {"label": Y},
+        "no score columns; allowed: label, .* or a list in logits or probs",
+    ),
+    "unknown": (L | {"label": Y, "weight": Y}, "unknown column 'weight'; allowed"),
+    "index": (L | {"label": Y, "__index_level_0__": Y}, r"\(pandas: index=False\)"),
+    "gap": ({"label": Y, "logit_0": Y, "logit_2": Y}, "column 'logit_1' is missing"),
+    "two kinds": (L | {"label": Y, "probs": Z.tolist()}, "logits and probs columns together"),
+    "list and columns": (L | {"label": Y, "logit_0": Y}, "logit and logits columns together"),
+    "ragged": ({"label": Y, "logits": RAGGED}, "'logits' holds 1 numbers at row 2, but 2 at row 0"),
+    "null in a list": ({"label": Y, "logits": HOLED}, "column 'logits' is null at row 1"),
+    "null list": ({"label": Y, "logits": [[1.0], [1.0], [1.0], None]}, "'logits' is null at row 3"),
+    "null score": ({"label": Y, "score": [0.5, None, 0.5, 1]}, "column 'score' is null at row 1"),
+    "null label": (L | {"label": [0, 1, None, 1]}, "column 'label' is null at row 2"),
+    "null client": (L | {"label": Y, "client": ["a", None, "b", "c"]}, "'client' is null at row 1"),
+    "null split": (
+        L | {"label": Y, "split": ["fit", "fit", "test", None]},
+        "'split' is null at row 3",
+    ),
+    "nothing but nulls": (L | {"label": pa.nulls(4)}, "column 'label' is null at row 0"),
+    "null clients": (L | {"label": Y, "client": pa.nulls(4)}, "column 'client' is null at row 0"),
+    "nan": ({"label": Y, "logits": np.where(Z == 5, np.nan, Z).tolist()}, "nan at row 1, column 2"),
+    "nan score": ({"label": Y, "score": [0.5, 1, np.nan, 1]}, r"row 2: score must lie in \[0, 1\]"),
+    "score range": ({"label": Y, "score": [0.5, 1, 1, 1.5]}, "row 3: score must .* got 1.5"),
+    "text scores": ({"label": Y, "score": list("abcd")}, "'score' holds string; must hold numbers"),
+    "truth scores": ({"label": Y, "score": [True] * 4}, "'score' holds bool; must hold numbers"),
+    "text list": ({"label": Y, "logits": [["a"]] * 4}, "'logits' holds string; must hold numbers"),
+    "matrices": ({"label": Y, "logits": [[[1.0, 2.0]]] * 4}, "holds list<.*must hold numbers"),
+    "flat": ({"label": Y, "logits": [1.0] * 4}, "holds double; must hold lists of numbers"),
+    "text labels": (L | {"label": list("abcd")}, "'label' holds string; must hold numbers"),
+    "dates": (L | {"label": pa.array(Y, pa.timestamp("ms"))}, r"'label' holds timestamp\[ms\]"),
+    "structs": (L | {"label": Y, "client": [{"a": 1}] * 4}, "'client' holds struct.* or text"),
+    "truth clients": (L | {"label": Y, "client": [True] * 4}, "'client' holds bool"),
+    "half a client": (L | {"label": Y, "client": [0.5] * 4}, "client: 0.5 at row 0"),
+    "long client": (L | {"label": Y, "client": ["x" * 257] * 4}, "a name of 257 characters"),
+    "numbers in split": (
+        L | {"label": Y, "split": Y},
+        "column 'split' holds int64; must hold text",
+    ),
+    "unknown split": (
+        L | {"label": Y, "split": ["fit", "fit", "dev", "fit"]},
+        "row 2: unknown split",
+    ),
+    "label range": (L | {"label": Y + 1}, "labels: 3 at row 1"),
+    "one class": ({"label": Y, "logits": [[1.0]] * 4}, "at least 2 classes"),
+    "empty lists": (
+        {"label": Y, "logits": pa.array([[]] * 4, pa.list_(F64))},
+        "at least 2 classes",
+    ),
+    "no rows": ({"label": pa.array([], F64), "score": pa.array([], F64)}, "has no rows"),
+}
+
+
+@pytest.mark.parametrize(("columns", "words"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("batch", [1, 2**14])
+def test_bad_columns_are_refused_in_one_line(
+    columns: dict[str, Any], words: str, batch: int, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(_parquet, "BATCH", batch)
+    path = write(tmp_path, columns)
+    with pytest.raises(InputError, match=words) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(repr(str(path)))
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    table = pa.table([pa.array(Y), pa.array(Y), L["logits"]], names=["label", "label", "logits"])
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="column 'label' is there twice"):
+        load(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("module", [_parquet, _arrow])
+def test_files_that_hold_too_much(module: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    path = write(tmp_path, {"label": Y} | SCORES["columns"])
+    monkeypatch.setattr(module, "MAX_BYTES", 4 * 3 * 8 + 4 * 8)
+    load(path)
+    monkeypatch.setattr(module, "MAX_BYTES", 4 * 3 * 8 - 1)
+    with pytest.raises(InputError, match="more than 0 GiB of numbers"):
+        load(path)
+
+
+# --- damaged files ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"label,score\n0,1\n" * 9, b"PAR1" * 9])
+def test_what_is_no_parquet_file(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(content)
+    with pytest.raises(InputError, match=r"is not an intact \.parquet file") as caught:
+        load(tmp_path / "x.parquet")
+    assert "\n" not in str(caught.value)
+
+
+def bent(content: bytes) -> list[bytes]:
+    """Cut at every 7th length, and with every 3rd byte changed."""
+    changed = [bytearray(content) for _ in content[::3]]
+    for place, copy in enumerate(changed):
+        copy[3 * place] ^= 0xFF
+    return [*(content[:n] for n in range(0, len(content), 7)), *map(bytes, changed)]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_damage_never_escapes_as_another_error(compression: str, tmp_path: Path) -> None:
+    columns = SCORES["float32 list"] | {"label": Y, "client": list("abca")}
+    path = write(tmp_path, columns, compression=compression, write_page_checksum=True)
+    refused, all_bent = 0, bent(path.read_bytes())
+    for content in all_bent:
+        path.write_bytes(content)
+        try:  # a byte that no checksum covers (who wrote it, say) may pass: then nothing changed
+            np.testing.assert_array_equal(load(path).scores, Z)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017
+    assert refused > len(all_bent) / 2
+
+
+def test_damaged_statistics_do_not_end_the_process(tmp_path: Path) -> None:
+    # a column's own metadata read from Python throws where nobody catches (pyarrow 26)
+    path = write(tmp_path, SCORES["list"] | {"label": Y}, compression="none")
+    called: list[str] = []
+
+    class Watched(pq.ParquetFile):  # type: ignore[misc]
+        @property
+        def metadata(self) -> Any:
+            metadata = super().metadata
+
+            class Only:
+                def __getattr__(self, name: str) -> Any:
+                    called.append(name)
+                    return getattr(metadata, name)
+
+            return Only()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", Watched)
+        load(path)
+    assert set(called) <= {"num_rows", "num_row_groups"}
+
+
+# --- the package --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("x.parquet", lambda path: path.write_bytes(b"")),
+        ("folder", lambda path: (path.mkdir(), (path / "state.json").write_text("{}"))),
+    ],
+)
+def test_without_pyarrow_one_line_says_what_to_install(
+    name: str, make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    extra = "parquet" if name == "x.parquet" else "datasets"
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / name)
+    assert str(caught.value).endswith(
+        f"needs the package pyarrow, which is not installed: pip install 'fedcal[{extra}]'"
+    )

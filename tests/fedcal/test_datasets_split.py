@@ -1,0 +1,78 @@
+"""The column `split` of text files: which rows are the test part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal.datasets import load
+from fedcal.errors import InputError
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("fit", ["train", "fit", "calibration", "validation"])
+def test_rows_of_test_are_the_test_part(fit: str, tmp_path: Path) -> None:
+    head = "label,split,client,logit_0,logit_1"
+    rows = [f"0,{fit},a,1,2", "1,test,b,3,4", f"1, {fit} ,c,5,6", "0,test,a,7,8"]
+    data = load(write(tmp_path / "x.csv", head, *rows))
+    np.testing.assert_array_equal(data.scores, [[1, 2], [5, 6]])
+    np.testing.assert_array_equal(data.labels, [0, 1])
+    assert data.client_names == ("a", "c")
+    np.testing.assert_array_equal(data.test_scores, [[3, 4], [7, 8]])
+    np.testing.assert_array_equal(data.test_labels, [1, 0])
+    assert data.split(0) is data
+
+
+def test_a_score_is_split_too(tmp_path: Path) -> None:
+    data = load(write(tmp_path / "x.csv", "score,label,split", ".25,0,train", "1,1,test"))
+    np.testing.assert_array_equal(data.scores, [[0.75, 0.25]])
+    np.testing.assert_array_equal(data.test_scores, [[0, 1]])
+
+
+def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path: Path) -> None:
+    data = load(write(tmp_path / "x.csv", "score,label,split", ".5,0,train", ".5,1,train"))
+    assert data.test_scores is None
+    assert len(data.split(0).scores) == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["train", "Test"], "line 3: unknown split 'Test'; did you mean 'test'"),
+        (["train", ""], "line 3: unknown split ''; allowed: test, train, fit"),
+        (["train", "dev" * 999], "line 3: unknown split 'devdev"),
+        (["test", "test"], "split: no fit part; one of train, fit, calibration, validation"),
+        (["validation", "train", "test"], "split: train and validation together"),
+    ],
+)
+def test_bad_splits_are_refused_in_one_line(cells: list[str], words: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "score,label,split", *(f".5,0,{cell}" for cell in cells))
+    with pytest.raises(InputError, match=words) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_rows_that_are_calibrated_keep_their_order(tmp_path: Path) -> None:
+    head, fit, test = "score,label,split", [".1,0,train", ".2,0,train"], [".3,1,test", ".4,0,test"]
+    data = load(write(tmp_path / "sorted.csv", head, *fit, *test), labels_required=False)
+    np.testing.assert_array_equal(data.test_scores, [[0.7, 0.3], [0.6, 0.4]])
+    mixed = write(tmp_path / "mixed.csv", head, fit[0], *test, fit[1])
+    assert load(mixed).test_scores is not None
+    with pytest.raises(InputError, match="split: rows of test stand before others"):
+        load(mixed, labels_required=False)
+    unlabelled = write(tmp_path / "unlabelled.csv", "score,split", ".1,test", ".2,train")
+    data = load(unlabelled, labels_required=False)
+    np.testing.assert_array_equal(data.scores[:, 1], [0.1, 0.2])
+    assert data.test_scores is None
+
+
+def test_the_index_of_pandas_gets_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown column ''; .*\(pandas: index=False\)"):
+        load(write(tmp_path / "x.csv", ",score,label", "0,.5,1"))

@@ -1,0 +1,302 @@
+"""Partitioners of flwr-datasets: each row one owner, repeatable, and refused in one line."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.datasets import Dataset, from_arrays
+from fedcal.errors import InputError
+from fedcal.partition import Partition, deal, parse
+from fedcal.partition.flower import owners_by
+
+
+@pytest.fixture
+def _flower_datasets() -> None:
+    pytest.importorskip("flwr_datasets", reason="the extra `datasets` is not installed")
+
+
+needs_it = pytest.mark.usefixtures("_flower_datasets")
+
+ROWS = 400
+DISTRIBUTION = "[[1,2,3,4],[4,3,2,1],[1,1,1,1],[1,0,0,0]]"
+
+
+def four_classes(**more: Any) -> Dataset:
+    """400 rows sorted by label, 8 clients of unequal size; column 0 tells the rows apart."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(ROWS, 4))
+    logits[:, 0] = np.arange(ROWS) / ROWS
+    client = np.repeat(np.arange(8), [10, 20, 30, 40, 50, 60, 70, 120])
+    arrays: dict[str, Any] = {"logits": logits, "client": rng.permutation(client)}
+    return from_arrays(**arrays | {"labels": np.repeat(np.arange(4), ROWS // 4)} | more)
+
+
+def owners(spec: str, clients: int = 8, seed: int = 0, data: Dataset | None = None) -> np.ndarray:
+    partition = parse(spec)
+    given = four_classes() if data is None else data
+    return owners_by(partition.partitioner, partition.options, given, clients, seed)[0]
+
+
+PARTITIONERS = {  # spec -> sizes, where they are promised
+    "flwr:IidPartitioner": [50] * 8,
+    "flwr:DirichletPartitioner:alpha=0.5:min_partition_size=1": None,
+    "flwr:DirichletPartitioner:alpha=[1,2,3,4,4,3,2,1.5]:min_partition_size=0": None,
+    "flwr:PathologicalPartitioner:num_classes_per_partition=2"
+    ":class_assignment_mode=deterministic": [50] * 8,
+    "flwr:ShardPartitioner:num_shards_per_partition=2": [50] * 8,
+    "flwr:ShardPartitioner:shard_size=30:keep_incomplete_shard=true": None,
+    "flwr:LinearPartitioner": [11, 22, 33, 44, 55, 66, 77, 92],
+    "flwr:SquarePartitioner": [1, 7, 17, 31, 49, 70, 96, 129],
+    "flwr:ExponentialPartitioner:num_partitions=5": [4, 12, 34, 93, 257],
+    "flwr:SizePartitioner": [50] * 8,
+    "flwr:SizePartitioner:partition_sizes=[100,299,1]": [100, 299, 1],
+    "flwr:InnerDirichletPartitioner:alpha=5": [50] * 8,
+    "flwr:NaturalIdPartitioner": [10, 20, 30, 40, 50, 60, 70, 120],
+    "flwr:GroupedNaturalIdPartitioner:group_size=3": None,
+    "flwr:ContinuousPartitioner:strictness=0.9": [50] * 8,
+    f"flwr:DistributionPartitioner:distribution_array={DISTRIBUTION}"
+    ":num_unique_labels_per_partition=2:preassigned_num_samples_per_label=2": None,
+}
+partitioners = pytest.mark.parametrize("spec", PARTITIONERS)
+
+
+@needs_it
+@partitioners
+def test_every_row_has_one_owner(spec: str) -> None:
+    owner = owners(spec)
+    assert (owner.shape, owner.dtype) == ((ROWS,), np.int64)
+    sizes = np.bincount(owner)
+    assert sizes.sum() == ROWS
+    if PARTITIONERS[spec] is not None:
+        assert sizes.tolist() == PARTITIONERS[spec]
+
+
+@needs_it
+@partitioners
+def test_a_seed_repeats_a_partition_and_another_does_not(spec: str) -> None:
+    first = owners(spec, seed=1)
+    np.testing.assert_array_equal(first, owners(spec, seed=1))
+    if "NaturalId" not in spec:
+        assert (first != owners(spec, seed=2)).mean() > 0.2
+
+
+@needs_it
+@partitioners
+def test_nobody_s_random_state_is_touched_and_nothing_is_printed(
+    spec: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    owners(spec)
+    assert random.getstate() == before[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1][1])  # noqa: NPY002
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_it
+def test_every_partitioner_of_theirs_is_tried_or_refused() -> None:
+    import flwr_datasets.partitioner as theirs
+
+    refused = {
+        "Partitioner": "is the base class",
+        "IdToSizeFncPartitioner": "takes a function",
+        "VerticalEvenPartitioner": "divides columns, not rows",
+        "VerticalSizePartitioner": "divides columns, not rows",
+    }
+    for name, words in refused.items():
+        with pytest.raises(InputError, match=f"{name} {words}"):
+            parse(f"flwr:{name}")
+    tried = {spec.split(":")[1] for spec in PARTITIONERS}
+    assert tried | set(refused) == set(theirs.__all__)
+
+
+# --- what the owners are like -------------------------------------------------------------------
+
+
+@needs_it
+def test_rows_are_shuffled_before_they_are_cut() -> None:
+    # the rows are sorted by label; Flower's own FederatedDataset shuffles, too
+    labels = four_classes().labels
+    owner = owners("flwr:IidPartitioner", 4)
+    counts = np.bincount(owner * 4 + labels, minlength=16)
+    assert np.abs(counts - 25).max() < 6 * np.sqrt(25)
+
+
+@needs_it
+def test_natural_owners_are_the_data_s_clients() -> None:
+    data = four_classes()
+    np.testing.assert_array_equal(owners("flwr:NaturalIdPartitioner", data=data), data.client)
+    owner = owners("flwr:GroupedNaturalIdPartitioner:group_size=2:sort_unique_ids=true", data=data)
+    assert data.client is not None
+    np.testing.assert_array_equal(owner, data.client // 2)
+
+
+@needs_it
+def test_continuous_owners_follow_confidence() -> None:
+    data = four_classes()
+    owner = owners("flwr:ContinuousPartitioner:strictness=1", 4, data=data)
+    ranks = np.argsort(np.argsort(data.probs.max(axis=1)))
+    np.testing.assert_array_equal(owner, ranks // 100)
+
+
+@needs_it
+def test_pathological_clients_have_the_promised_labels() -> None:
+    data = four_classes()
+    spec = "flwr:PathologicalPartitioner:num_classes_per_partition=2"
+    owner = owners(spec + ":class_assignment_mode=deterministic", data=data)
+    assert {len(set(data.labels[owner == k])) for k in range(8)} == {2}
+
+
+@needs_it
+def test_labels_that_do_not_occur_are_no_trouble() -> None:
+    data = four_classes(labels=np.repeat([0, 3], ROWS // 2))
+    owner = owners("flwr:InnerDirichletPartitioner:alpha=100", 4, data=data)
+    assert np.bincount(owner).tolist() == [100] * 4
+
+
+@needs_it
+def test_an_own_seed_is_theirs() -> None:
+    spec = "flwr:DirichletPartitioner:alpha=1:min_partition_size=0:shuffle=false"
+    data = four_classes(labels=np.arange(ROWS) % 4)
+
+    def sizes(text: str, seed: int) -> list[int]:
+        return [int(n) for n in np.bincount(owners(text, seed=seed, data=data), minlength=8)]
+
+    assert sizes(spec + ":seed=5", 1) == sizes(spec + ":seed=5", 2) == sizes(spec, 5)
+    assert sizes(spec, 1) != sizes(spec, 2)
+
+
+@needs_it
+def test_dealing_takes_the_number_of_clients_from_either_side() -> None:
+    data = four_classes()
+    assert deal(data, "flwr:IidPartitioner", 5, 0).rows.tolist() == [80] * 5
+    assert deal(data, "flwr:IidPartitioner", None, 0).clients == 100
+    assert deal(data, "flwr:IidPartitioner:num_partitions=3", None, 0).clients == 3
+    assert deal(data, "flwr:NaturalIdPartitioner", None, 0).clients == 8
+    for spec, made in (
+        ("flwr:NaturalIdPartitioner", 8),
+        ("flwr:IidPartitioner:num_partitions=3", 3),
+        ("flwr:SizePartitioner:partition_sizes=[100,300]", 2),
+    ):
+        with pytest.raises(InputError, match=f"makes {made} partitions, but clients = 5"):
+            deal(data, spec, 5, 0)
+
+
+@needs_it
+def test_dealing_keeps_rows_and_labels_together() -> None:
+    data = four_classes()
+    shards = deal(data, "flwr:DirichletPartitioner:alpha=1:min_partition_size=0", 8, 0)
+    row = np.rint(shards.logits[:, 0] * ROWS).astype(int)
+    assert sorted(row) == list(range(ROWS))
+    np.testing.assert_array_equal(shards.labels, data.labels[row])
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@needs_it
+def test_parameters_are_toml_or_text() -> None:
+    spec = (
+        "flwr:GroupedNaturalIdPartitioner:group_size=3:mode=allow-bigger"
+        ":sort_unique_ids=true:partition_by=label"
+    )
+    assert parse(spec) == Partition(
+        "flwr",
+        partitioner="GroupedNaturalIdPartitioner",
+        options=(
+            ("group_size", 3),
+            ("mode", "allow-bigger"),
+            ("sort_unique_ids", True),
+            ("partition_by", "label"),
+        ),
+    )
+    hash(parse("flwr:SizePartitioner:partition_sizes=[1,2]"))  # frozen through and through
+
+
+DIRICHLET = "flwr:DirichletPartitioner"
+REFUSED = {
+    "flwr:DirichletPartitoner": "did you mean 'DirichletPartitioner'? allowed: Continuous",
+    "flwr:__class__": "unknown partitioner of flwr-datasets '__class__'",
+    DIRICHLET: "DirichletPartitioner needs alpha: flwr:DirichletPartitioner:alpha=VALUE",
+    f"{DIRICHLET}:0.3": "needs flwr:DirichletPartitioner:KEY=VALUE:KEY=VALUE, got '0.3'",
+    f"{DIRICHLET}:alhpa=1": "parameter of DirichletPartitioner 'alhpa'; did you mean 'alpha'",
+    f"{DIRICHLET}:alpha=1:alpha=2": "parameter 'alpha' is there twice",
+    f"{DIRICHLET}:alpha=2020-01-01": "alpha must be a number, true, false, text or a list",
+    f"{DIRICHLET}:alpha={'[' * 9999}": "alpha must be a number, true, false, text or a list",
+    f"{DIRICHLET}:alpha={'9' * 70000}": "more than 65536 characters",
+    f"{DIRICHLET}:alpha=1:shuffle=False": "shuffle must be true or false, got 'False'",
+    f"{DIRICHLET}:alpha=1:min_partition_size=x": "min_partition_size must be a whole number >= 0",
+    f"{DIRICHLET}:alpha=1:seed=-1": "seed must be a whole number",
+    f"{DIRICHLET}:alpha=1:num_partitions=0": "num_partitions must be a whole number >= 1",
+    f"{DIRICHLET}:alpha=1:partition_by=y": "unknown column for partition_by 'y'; allowed: label",
+    "flwr:GroupedNaturalIdPartitioner:group_size=2:mode=3": "mode must be text, got 3",
+}
+REFUSED_WITH_DATA = {
+    f"{DIRICHLET}:alpha=-1": "Alpha values should be strictly greater than zero",
+    f"{DIRICHLET}:alpha=x": "alpha format is not supported (its parameters: num_partitions,",
+    f"{DIRICHLET}:alpha=0.001": "seed; min_partition_size is 10 unless given)",
+    "flwr:ShardPartitioner": "shard_size needs to be specified",
+    "flwr:ShardPartitioner:num_shards_per_partition=3": "leaves 16 of 400 rows without "
+    "a client, but every row must have one; the partition shards:N deals",
+    "flwr:SizePartitioner:partition_sizes=[100,200]": "leaves 100 of 400 rows without a client",
+    "flwr:SizePartitioner:partition_sizes=[100,301]": "is greater than the size of the dataset",
+    "flwr:GroupedNaturalIdPartitioner:group_size=0": "flwr:GroupedNaturalIdPartitioner:",
+    "flwr:GroupedNaturalIdPartitioner:group_size=2:mode=most": "most is not a valid mode",
+    "flwr:PathologicalPartitioner:num_classes_per_partition=5": "greater than the number",
+    "flwr:DistributionPartitioner:distribution_array=[[1,2],[1]]"
+    ":num_unique_labels_per_partition=2:preassigned_num_samples_per_label=2": "differ in length",
+}
+
+
+@needs_it
+@pytest.mark.parametrize(("spec", "words"), [*REFUSED.items(), *REFUSED_WITH_DATA.items()])
+def test_what_is_refused_is_refused_in_one_line(spec: str, words: str) -> None:
+    if spec in REFUSED_WITH_DATA:
+        parse(spec)  # is fine: it takes the data to know
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        owners(spec)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+@needs_it
+def test_natural_ids_need_natural_clients() -> None:
+    data = from_arrays(logits=np.zeros((4, 2)), labels=[0, 1, 0, 1], name="mine")
+    for spec in (
+        "flwr:NaturalIdPartitioner",
+        "flwr:ContinuousPartitioner:strictness=1:partition_by=client",
+    ):
+        with pytest.raises(InputError, match="mine names no clients of its own"):
+            owners(spec, data=data)
+
+
+@needs_it
+def test_a_row_with_two_owners_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import flwr_datasets.partitioner as theirs
+
+    def everything(self: Any, partition_id: int) -> Any:
+        return self.dataset
+
+    monkeypatch.setattr(theirs.IidPartitioner, "load_partition", everything)
+    with pytest.raises(InputError, match="gives 400 of 400 rows to more than one client"):
+        owners("flwr:IidPartitioner")
+
+
+@pytest.mark.parametrize("spec", ["flwr:IidPartitioner", f"{DIRICHLET}:alpha=1"])
+def test_without_flwr_datasets_one_line_says_what_to_install(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "flwr_datasets"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flwr_datasets", None)
+    with pytest.raises(InputError) as caught:
+        parse(spec)
+    assert str(caught.value) == (
+        "partition 'flwr' needs the package flwr-datasets, which is not installed: "
+        "pip install 'fedcal[datasets]'"
+    )
