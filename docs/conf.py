@@ -1,0 +1,61 @@
+"""How Sphinx builds these pages: `python -m sphinx -W docs docs/_build`. Nothing is fetched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+import fedcal
+
+project = "fedcal"
+author = "the fedcal authors"
+release = version = fedcal.__version__
+copyright = "2026, the fedcal authors; Apache-2.0"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "commands",
+    "docstrings",
+]
+exclude_patterns = ["_build", "extensions"]
+
+# Markdown. The notebook is shown as it is stored; a test executes it.
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they would be fetched from elsewhere
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+# Reference. Packages that a reader of the docs need not have are never imported.
+autodoc_mock_imports = ["torch", "ray", "sklearn", "onnx", "onnxruntime", "pyarrow"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True}
+autodoc_type_aliases = {name: name for name in ("Floats", "Integers", "Words", "ArrayLike")}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+default_role = "literal"  # a name in `backticks` is a name, as in Markdown
+toc_object_entries_show_parents = "hide"
+viewcode_line_numbers = True
+
+# A reference to something of ours that does not exist is an error; other projects' are plain text.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!fedcal\b|clients\b|strategies\b|experiments\b).*"),
+    (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
+    (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
+]
+
+html_theme = "furo"
+html_title = f"fedcal {release}"
+html_static_path = ["_static"]
+html_css_files = ["fedcal.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
