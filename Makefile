@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CHECKED := fedcal clients strategies experiments tests
+CHECKED := fedcal clients strategies experiments tests docs
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint docs bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m experiments.demo --out demo-out
@@ -21,7 +21,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/mypy
 
-bench: $(VENV)/.bench
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+	@echo "open docs/_build/index.html"
+
+bench: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m experiments.benchmarks --out bench-out
 
 $(BIN)/python:
@@ -41,5 +45,12 @@ $(VENV)/.bench: $(VENV)/.run
 	$(PIP) install -c constraints.txt -e '.[bench]'
 	@touch $@
 
+# Peers whose packages clash with ours or are heavy; without them their rows say "skipped".
+$(VENV)/.peers: $(BIN)/python constraints.txt experiments/benchmarks/peers-constraints.txt
+	$(BIN)/python -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip --disable-pip-version-check --quiet install \
+		-c constraints.txt -c experiments/benchmarks/peers-constraints.txt \
+		netcal probmetrics numba pandas && touch $@ || echo "no netcal and probmetrics here"
+
 clean:
-	rm -rf $(VENV) build demo-out bench-out *.egg-info
+	rm -rf $(VENV) build demo-out bench-out docs/_build *.egg-info

@@ -6,6 +6,7 @@ import json
 import math
 import platform
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,12 @@ from experiments.config import Config
 from experiments.files import to_json, write_folder
 from fedcal.calibrators import Calibrator
 from fedcal.datasets import Dataset
-from fedcal.metrics import Reliability
-from fedcal.types import Floats
+from fedcal.errors import FedcalError
+from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll
+from fedcal.types import Floats, Integers
+
+_MOST_JUDGED = 24
+_JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,12 @@ class SimulationResult:
     data: Dataset = field(repr=False)
     history: list[Calibrator] = field(repr=False)
 
+    @cached_property
+    def intervals(self) -> dict[str, Any]:
+        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`."""
+        before, labels = self._test()
+        return metric_intervals(before, self.test_probs, labels, seed=self.config.seed)
+
     def to_json(self) -> dict[str, Any]:
         """The content of `result.json`: strict JSON, no NaN and no infinity."""
         config = self.config.to_dict()
@@ -64,11 +75,44 @@ class SimulationResult:
             "config": config,
             "before": self.before,
             "after": self.after,
+            "intervals": self.intervals,
             "privacy": self.privacy,
             "communication": self.communication,
             "seconds": self.seconds,
             "versions": self.versions,
         }
+
+    def judged_rounds(self) -> list[dict[str, Any]]:
+        """`rounds` with the key `test`: metrics of the calibrator after that release.
+
+        At most 24 rounds are judged, and fewer of large test sets; always the last one. Like
+        all test metrics they are exact, for the researcher's eyes.
+        """
+        _, labels = self._test()
+        logits, last = self.data.test_logits, len(self.history) - 1
+        if last < 0 or logits is None or len(self.rounds) != len(self.history):
+            return self.rounds
+        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test_probs.size))
+        chosen = set(np.unique(np.linspace(0, last, min(most, last + 1)).round()).astype(int))
+        records = []
+        for k, (record, calibrator) in enumerate(zip(self.rounds, self.history, strict=True)):
+            if k in chosen:
+                p = self.test_probs if k == last else calibrator.predict_proba(logits)
+                scores = {f.__name__: f(p, labels) for f in (ece, classwise_ece, nll, accuracy)}
+                record = {**record, "test": scores}
+            records.append(record)
+        return records
+
+    def _test(self) -> tuple[Floats, Integers]:
+        """Probabilities before any calibration, and labels, of the test rows."""
+        if self.data.test_probs is None or self.data.test_labels is None:
+            raise FedcalError(f"{self.data.name} has no test rows")
+        return self.data.test_probs, self.data.test_labels
+
+    def _repr_html_(self) -> str:
+        from experiments.report import result_card
+
+        return result_card(self.to_json(), self.reliability)
 
     def save(self, out: str | Path) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none."""
@@ -80,10 +124,14 @@ class SimulationResult:
 
         text("result.json", to_json(self.to_json()))
         text("config.toml", self.config.to_toml())
-        text("rounds.jsonl", "".join(f"{json.dumps(r, allow_nan=False)}\n" for r in self.rounds))
+        rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
+        text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
         text("reliability.json", to_json({k: v.to_json() for k, v in self.reliability.items()}))
         np.save(folder / "test_probs.npy", self.test_probs, allow_pickle=False)
         self.calibrator.save(folder / "calibrator.npz")
+        from experiments.report import write_report
+
+        write_report(folder)
 
 
 def versions() -> dict[str, str]:

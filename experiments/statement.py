@@ -34,7 +34,47 @@ def without_privacy(trust: str, unit: str, said: str, releases: int = 0) -> dict
         "noise_source": "none",
         "releases": releases,
         "statement": [said, TEST_ROWS],
+        **_open_to_whom(trust, releases),
     }
+
+
+_ANALYST = (
+    "who runs the simulation",
+    "Everything: all rows, the seed, every exact number, and the test metrics in this report.",
+)
+_CHOOSING = (
+    "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
+    "release, and not counted. A ledger counts runs, not looks."
+)
+
+
+def _open_to_whom(trust: str, releases: int) -> dict[str, Any]:
+    """Who sees what of a run without differential privacy, and what nothing protects."""
+    if trust == "pooled":
+        sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
+    elif releases:
+        sees = [
+            ("another client", "Everything that is released: the server's next question tells it."),
+            ("the server", "The exact sums of all rounds, and who answered."),
+            ("who reads the results", "The exact sums (rounds.jsonl) and the calibrator."),
+        ]
+    else:
+        sees = [("everybody", "Nothing about any client's rows; the calibrator learned nothing.")]
+    lost = [
+        "Test metrics, reliability data and test probabilities are exact.",
+        "The number of clients, the method and its parameters are public.",
+    ]
+    if trust == "pooled":
+        lost.insert(0, "Every row: they were collected in one place.")
+    elif releases:
+        lost.insert(
+            0, "Any client: an exact sum less those of all others is that client's contribution."
+        )
+    return {"sees": _table(*sees, _ANALYST), "not_protected": lost, "noise": "No noise is added."}
+
+
+def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"who": who, "what": what} for who, what in rows]
 
 
 def of_plan(
@@ -67,7 +107,64 @@ def of_plan(
         "zcdp_noise_multiplier": plan.zcdp_multiplier,
         "event": plan.event,
         "statement": [*_guarantee(plan, secure_aggregation, rows_per_client), TEST_ROWS],
+        "sees": _sees(plan, secure_aggregation),
+        "not_protected": _not_protected(plan),
+        "noise": _noise(plan),
     }
+
+
+def _sees(plan: Plan, secure_aggregation: str) -> list[dict[str, str]]:
+    """Who sees what of a private run."""
+    client = "The server's questions, which tell the earlier releases; no row of anybody else."
+    if secure_aggregation == "masks":
+        client += " The names of the clients that it shares masks with."
+        server = (
+            "The exact sum of each round, over masked contributions, and who answered. It is "
+            "trusted to add the noise and to forget the sum."
+        )
+    else:
+        server = (
+            "Each client's bounded contribution, since this run used no masks, and so the exact "
+            "sums. It is trusted to add the noise and to forget them."
+        )
+    return _table(
+        ("another client", client),
+        ("the server", server),
+        (
+            "who reads the results",
+            "The noisy releases (rounds.jsonl) and the calibrator: what epsilon and delta bound.",
+        ),
+        _ANALYST,
+    )
+
+
+def _not_protected(plan: Plan) -> list[str]:
+    """What the guarantee does not cover, in whole sentences."""
+    return [
+        "Test metrics, reliability data and test probabilities are exact.",
+        "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
+        "Who takes part, who fails to answer and when: the server and the network see it.",
+        f"A {plan.unit} is one client: somebody with rows at k clients has k times the epsilon "
+        "and more delta.",
+        "What is true of people in general: a release may tell it whether or not they took part.",
+        "Further runs on the same clients: each adds its epsilon to this one.",
+        _CHOOSING,
+        "The seed: whoever has it can subtract the noise, and it stands in this report.",
+    ]
+
+
+def _noise(plan: Plan) -> str:
+    """Where the noise comes from and what it is added to."""
+    if plan.mechanism == "exponential":
+        what = "The released value is drawn at random (exponential mechanism) by the server"
+    else:
+        what = "Gaussian noise is added to each sum by the server, once, after the secure sum"
+    if plan.noise_source != "seeded":
+        return f"{what}. Its source: {plan.noise_source}."
+    return (
+        f"{what}. Its source is a seeded generator (Philox): repeatable, so a simulation of "
+        "protection and no protection against who knows the seed."
+    )
 
 
 def _guarantee(plan: Plan, secure_aggregation: str, rows_per_client: float | None) -> list[str]:

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     SAMPLING = 3
     NOISE = 4
     DROPOUT = 5
+    BOOTSTRAP = 6
 
 
 def check_seed(seed: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedcal.metrics.binning import bin_index
+from fedcal.metrics.bootstrap import metric_intervals
 from fedcal.metrics.reliability import Reliability
 from fedcal.metrics.scores import accuracy, brier, classwise_ece, ece, mce, nll, summary
 
@@ -14,6 +15,7 @@ __all__ = [
     "classwise_ece",
     "ece",
     "mce",
+    "metric_intervals",
     "nll",
     "summary",
 ]

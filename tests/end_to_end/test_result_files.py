@@ -29,8 +29,11 @@ POOLED = ("none", "pooled-temperature", "pooled-bbq")
 RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
 FILES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
-    *("rounds.jsonl", "reliability.json"),
+    *("rounds.jsonl", "reliability.json", "report.html"),
+    *("reliability.png", "reliability.svg", "classes.png", "classes.svg"),
 }
+CURVES = {"rounds.png", "rounds.svg"}
+"""Where something was released."""
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 
 every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
@@ -83,11 +86,12 @@ CONFIG_TYPES: dict[str, type] = {
 @every_run
 def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -> None:
     folder, private = run(method, epsilon), epsilon < math.inf
-    assert {p.name for p in folder.iterdir()} == FILES
+    curves = CURVES if method in FEDERATED else set()
+    assert {p.name for p in folder.iterdir()} == FILES | curves
     result = strict((folder / "result.json").read_text("utf-8"))
     assert set(result) == {
         *("schema", "method", "config", "before", "after", "privacy", "communication"),
-        *("seconds", "versions"),
+        *("seconds", "versions", "intervals"),
     }
     assert result["schema"] == 1
     assert result["method"] == method
@@ -164,13 +168,19 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
     }.get(method, 0)
     assert [r["round"] for r in records] == list(range(1, expected + 1))
     for record in records:
-        assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std"}
+        assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std", "test"}
         assert ("temperature" in record) is (method in ("fedtemp", "fednewton", "fedoneshot"))
         assert all(type(value) is float for value in record["values"])
         noisy = private and method != "fedoneshot"
         assert any(record["noise_std"] or ()) is noisy
     result = strict((folder / "result.json").read_text("utf-8"))
     assert result["communication"]["rounds"] == expected
+    for record in records:
+        assert set(record["test"]) == {"ece", "classwise_ece", "nll", "accuracy"}
+        assert all(type(value) is float for value in record["test"].values())
+    if records:  # the last calibrator is the result
+        last = records[-1]["test"]
+        assert last == {k: pytest.approx(result["after"][k], rel=1e-12) for k in last}
     if records and "temperature" in records[-1]:
         fitted = calibrators.load(folder / "calibrator.npz")
         assert isinstance(fitted, calibrators.TemperatureScaling)
@@ -214,6 +224,34 @@ def test_reliability_data_give_the_metrics(run: Make, method: str, epsilon: floa
         assert records["before"] != records["after"]
 
 
+@every_run
+def test_intervals_stand_beside_the_metrics(run: Make, method: str, epsilon: float) -> None:
+    result = strict((run(method, epsilon) / "result.json").read_text("utf-8"))
+    intervals = result["intervals"]
+    assert (intervals["level"], intervals["rows"]) == (0.95, 150)
+    for part in ("before", "after"):
+        assert set(intervals[part]) == set(METRICS)
+        for metric in ("accuracy", "nll", "brier"):
+            low, high = intervals[part][metric]
+            assert low <= result[part][metric] <= high
+    if method == "none":
+        assert intervals["difference"] == {metric: [0.0, 0.0] for metric in METRICS}
+
+
+@every_run
+def test_the_record_says_who_sees_what(run: Make, method: str, epsilon: float) -> None:
+    privacy = strict((run(method, epsilon) / "result.json").read_text("utf-8"))["privacy"]
+    seers = [line["who"] for line in privacy["sees"]]
+    assert seers[-1] == "who runs the simulation"
+    assert ("the server" in seers) is (method in FEDERATED)
+    assert any("Test metrics" in line for line in privacy["not_protected"])
+    assert ("seeded" in privacy["noise"]) is (epsilon < math.inf)
+    if epsilon < math.inf:
+        said = " ".join(privacy["not_protected"])
+        for word in ("number of clients", "when", "Further runs", "Choosing", "seed"):
+            assert word in said
+
+
 # --- the same bits again ------------------------------------------------------------------------
 
 
@@ -226,6 +264,8 @@ def bits(folder: Path) -> dict[str, bytes]:
         "rounds": (folder / "rounds.jsonl").read_bytes(),
         "config": (folder / "config.toml").read_bytes(),
         "reliability": (folder / "reliability.json").read_bytes(),
+        "intervals": json.dumps(strict((folder / "result.json").read_text())["intervals"]).encode(),
+        "figures": b"".join(p.read_bytes() for p in sorted(folder.glob("*.svg"))),
     }
 
 
@@ -274,6 +314,7 @@ def test_config_toml_is_the_config_of_result_json(run: Make, method: str, epsilo
 
 # --- nothing that privacy forbids ---------------------------------------------------------------
 
+TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 CLASS_ROWS = (1009, 1103, 1301)
 """Primes: numbers that no setting, bin or test count equals."""
@@ -287,9 +328,19 @@ def numbers_of(content: Any) -> np.ndarray:
 
 
 def numbers_in(folder: Path) -> np.ndarray:
-    """Every number in every file of a folder, in arrays and in text, sorted."""
+    """Every number in every file of a folder, in arrays and in text, sorted.
+
+    Of the report that is what a person reads; figures are made of the other files' numbers, and
+    their coordinates would equal any number by chance.
+    """
     found: list[Any] = []
     for path in folder.rglob("*"):
+        if path.suffix in (".png", ".svg"):
+            continue
+        if path.suffix == ".html":
+            words = TAG.sub(" ", path.read_text("utf-8"))
+            found.append(numbers_of(re.sub(r"(?<=\d),(?=\d{3})", "", words)))
+            continue
         if path.suffix == ".npy":
             found.append(np.load(path, allow_pickle=False).ravel())
         elif path.suffix == ".npz":

@@ -1,0 +1,251 @@
+"""Curves: test metrics by round, and a comparison's quality against epsilon and against bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.figures.panel import (
+    STYLES,
+    Axis,
+    Level,
+    Line,
+    Mark,
+    Panel,
+    Sheet,
+    Whiskers,
+    linear_axis,
+    log_axis,
+    spread_of,
+)
+
+BY_ROUND = ("ece", "classwise_ece", "nll", "accuracy")
+NAMES = {
+    "accuracy": "accuracy, %",
+    "ece": "ECE, %",
+    "classwise_ece": "classwise ECE, %",
+    "nll": "NLL, nats",
+    "temperature": "temperature",
+}
+METHOD_STYLES = [name for name in STYLES if name[0] == "m"]
+BASELINE_STYLES = [name for name in STYLES if name[0] == "b" and name[1:].isdigit()]
+MOST_PANELS = 24
+_ASIDE = 0.007  # of the axis: so far beside each other lie methods at one budget
+_LOG_FROM = 12.0  # max / min from which a metric gets a logarithmic axis
+
+
+def scaled(metric: str, value: float) -> float:
+    """Fractions of rows in per cent, as `NAMES` says."""
+    return 100 * value if NAMES[metric].endswith("%") else value
+
+
+def rounds_sheet(
+    before: Mapping[str, float], rounds: Sequence[Mapping[str, Any]], title: str
+) -> Sheet | None:
+    """Test metrics after each release, from "before" as round 0; None without any release.
+
+    Parameters
+    ----------
+    before : metrics without a calibrator
+    rounds : records of `rounds.jsonl`; those without `test` are left out
+    """
+    judged = [r for r in rounds if "test" in r]
+    if not judged:
+        return None
+    at = [0, *(int(r["round"]) for r in judged)]
+    panels = []
+    for metric in BY_ROUND:
+        y = [scaled(metric, v) for v in (before[metric], *(r["test"][metric] for r in judged))]
+        panels.append(_round_panel(metric, at, y, first=y[0]))
+    if all("temperature" in r for r in judged):
+        y = [1.0, *(float(r["temperature"]) for r in judged)]
+        panels.append(_round_panel("temperature", at, y, first=1.0))
+    legend = (("reference", "before"), ("after", "after each round"))
+    return Sheet(title, len(panels), tuple(panels), legend)
+
+
+def _round_panel(metric: str, at: Sequence[int], y: Sequence[float], first: float) -> Panel:
+    step = max(1, -(-at[-1] // 6))
+    ticks = tuple((float(t), str(t)) for t in range(0, at[-1] + 1, step))
+    said = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
+    return Panel(
+        title=NAMES[metric].partition(",")[0],
+        x=Axis("round", 0.0, float(at[-1]), ticks),
+        y=linear_axis(NAMES[metric].rpartition(", ")[2], y),
+        marks=(Level("reference", first), Line("after", [float(t) for t in at], y)),
+        said=f"{NAMES[metric]} by round. {said}.",
+        aspect=0.75,
+    )
+
+
+# -- a comparison --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facet:
+    """Cells of a comparison that differ in method and budget alone."""
+
+    title: str
+    cells: tuple[Mapping[str, Any], ...]
+    baselines: tuple[Mapping[str, Any], ...]
+
+
+_ALIKE = ("data", "clients", "partition", "sampling_rate", "unit")
+
+
+def facets(cells: Iterable[Mapping[str, Any]]) -> list[Facet]:
+    """Group the cells; a title names only what differs between groups."""
+    cells = list(cells)
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        if not cell["baseline"]:
+            groups.setdefault(tuple(cell.get(k) for k in _ALIKE), []).append(cell)
+    differing = [k for i, k in enumerate(_ALIKE) if len({key[i] for key in groups}) > 1]
+    found = []
+    for key, members in groups.items():
+        values = dict(zip(_ALIKE, key, strict=True))
+        title = ", ".join(_named(k, values[k]) for k in differing) or str(values["partition"])
+        base = [c for c in cells if c["baseline"] and c["data"] == values["data"]]
+        unique = {c["label"]: c for c in base}
+        found.append(Facet(title, tuple(members), tuple(unique.values())))
+    return found or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
+
+
+def _named(key: str, value: Any) -> str:
+    if key == "clients":
+        return f"{value:,} clients"
+    if key == "sampling_rate":
+        return f"sampling rate {value:g}"
+    return str(value)
+
+
+def series_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Label -> style, the same in every figure of one comparison."""
+    labels = list(dict.fromkeys((c["label"], bool(c["baseline"])) for c in cells))
+    looks = {True: iter(BASELINE_STYLES * len(labels)), False: iter(METHOD_STYLES * len(labels))}
+    return {label: next(looks[base]) for label, base in labels}
+
+
+def _values(metric: str, cells: Iterable[Mapping[str, Any]]) -> list[float]:
+    found = []
+    for cell in cells:
+        m = cell["after"][metric]
+        found += [scaled(metric, m["mean"] - s) for s in (m["std"], 0.0, -m["std"])]
+    return found
+
+
+def _quality_axis(metric: str, cells: Sequence[Mapping[str, Any]]) -> Axis:
+    values = [v for v in _values(metric, cells) if metric == "accuracy" or v > 0]
+    means = [scaled(metric, c["after"][metric]["mean"]) for c in cells]
+    if metric != "accuracy" and spread_of(means) > _LOG_FROM and min(means) > 0:
+        floor = 0.6 * min(means)
+        return log_axis(NAMES[metric], [v for v in values if v >= floor])
+    return linear_axis(NAMES[metric], values)
+
+
+def epsilon_axis(cells: Iterable[Mapping[str, Any]]) -> tuple[Axis, dict[float | None, float]]:
+    """A logarithmic axis of budgets, with "∞" (no privacy) at its right; where each one lies."""
+    budgets = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
+    places: dict[float | None, float] = {e: math.log10(e) for e in budgets}
+    low, high = (min(places.values()), max(places.values())) if places else (0.0, 0.0)
+    room = max(0.35 * (high - low) / max(len(budgets) - 1, 1), 0.3)
+    places[None] = high + max(room, 0.45) if places else 0.0
+    ticks = [(v, "∞" if e is None else f"{e:g}") for e, v in places.items()]
+    kept: list[tuple[float, str]] = []
+    span = places[None] + room - (low - room)
+    for place, text in ticks:  # the last, "∞", always has room
+        if text == "∞" or all(place - p > 0.09 * span for p, _ in kept):
+            kept.append((place, text))
+    return Axis("epsilon", low - room, places[None] + room, tuple(kept)), places
+
+
+def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
+    """Quality against budget: a row for each group of cells, a column for each metric."""
+    looks, panels = series_of(cells), []
+    axis, places = epsilon_axis([c for c in cells if not c["baseline"]])
+    groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
+    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
+    for facet in groups:
+        for metric in metrics:
+            marks: list[Mark] = [
+                Level(looks[c["label"]], scaled(metric, c["after"][metric]["mean"]))
+                for c in facet.baselines
+            ]
+            said = []
+            labels = list(dict.fromkeys(c["label"] for c in facet.cells))
+            for k, label in enumerate(labels):
+                mine = [c for c in facet.cells if c["label"] == label]
+                mine.sort(key=lambda c: places[c["epsilon"]])
+                aside = _ASIDE * (axis.high - axis.low) * (k - (len(labels) - 1) / 2)
+                x = [places[c["epsilon"]] + aside for c in mine]
+                mean = [scaled(metric, c["after"][metric]["mean"]) for c in mine]
+                std = [scaled(metric, c["after"][metric]["std"]) for c in mine]
+                marks.append(Whiskers(looks[label], x, *_around(mean, std)))
+                marks.append(Line(looks[label], x, mean))
+                said.append(f"{label}: " + ", ".join(f"{m:.4g}" for m in mean))
+            panels.append(
+                Panel(
+                    title=NAMES[metric].partition(",")[0],
+                    note=facet.title,
+                    x=axis,
+                    y=axes[metric],
+                    marks=tuple(marks),
+                    said=f"{NAMES[metric]} against epsilon, {facet.title}. {'; '.join(said)}.",
+                    aspect=0.8,
+                )
+            )
+    return Sheet(title, len(metrics), tuple(panels), _legend(cells, looks))
+
+
+def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
+    """Quality against bytes sent by a client: a panel for each budget and metric."""
+    looks, panels = series_of(cells), []
+    sending = [c for c in cells if not c["baseline"] and c["bytes_up"] > 0]
+    budgets = sorted({c["epsilon"] for c in sending if c["epsilon"] is not None})
+    rows: list[float | None] = [*budgets]
+    if any(c["epsilon"] is None for c in sending):
+        rows.append(None)
+    across = log_axis("bytes up per client", [float(c["bytes_up"]) for c in sending])
+    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
+    for epsilon in rows[: max(1, MOST_PANELS // len(metrics))]:
+        mine = [c for c in sending if c["epsilon"] == epsilon]
+        name = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
+        for metric in metrics:
+            marks: list[Mark] = []
+            for label in dict.fromkeys(c["label"] for c in mine):
+                same = [c for c in mine if c["label"] == label]
+                x = [float(c["bytes_up"]) for c in same]
+                y = [scaled(metric, c["after"][metric]["mean"]) for c in same]
+                marks.append(Line(looks[label], x, y, line=False))
+            said = "; ".join(
+                f"{c['label']}: {scaled(metric, c['after'][metric]['mean']):.4g} at "
+                f"{c['bytes_up']:,} bytes"
+                for c in mine
+            )
+            panels.append(
+                Panel(
+                    title=NAMES[metric].partition(",")[0],
+                    note=name,
+                    x=across,
+                    y=axes[metric],
+                    marks=tuple(marks),
+                    said=f"{NAMES[metric]} against bytes up per client, {name}. {said}.",
+                    aspect=0.8,
+                )
+            )
+    columns = len(metrics) if len(panels) <= 4 else 2 * len(metrics)
+    return Sheet(title, columns, tuple(panels), _legend(sending, looks))
+
+
+def _around(mean: Sequence[float], std: Sequence[float]) -> tuple[list[float], list[float]]:
+    pairs = list(zip(mean, std, strict=True))
+    return [max(m - s, 0.0) for m, s in pairs], [m + s for m, s in pairs]
+
+
+def _legend(
+    cells: Iterable[Mapping[str, Any]], looks: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    named = {c["label"]: f"{c['label']} (baseline)" if c["baseline"] else c["label"] for c in cells}
+    return tuple((looks[label], text) for label, text in named.items())

@@ -1,0 +1,158 @@
+"""Reliability data as panels: top label, confidence histogram, one class, all classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.figures.panel import (
+    Bars,
+    Line,
+    Panel,
+    Sheet,
+    Whiskers,
+    linear_axis,
+    unit_axis,
+)
+from fedcal.metrics import Reliability
+from fedcal.types import Floats, Integers
+
+SHOWN_CLASSES = 20
+"""Up to so many classes all are shown; of more, the worst."""
+
+LEGEND = (
+    ("perfect", "perfect calibration"),
+    ("correct", "share correct"),
+    ("over", "overconfident"),
+    ("under", "underconfident"),
+    ("whisker", "95 % interval of a bin"),
+)
+CLASS_LEGEND = (("perfect", "perfect calibration"), ("before", "before"), ("after", "after"))
+PARTS = ("before", "after")
+Z = 1.959963984540054
+
+
+def wilson(correct: Integers, count: Integers) -> tuple[Floats, Floats]:
+    """95 % score interval of shares correct / count, count > 0 (Wilson 1927)."""
+    n, share = count.astype(np.float64), correct / count
+    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * np.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def diagram(heading: str, data: Reliability) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence."""
+    there = np.flatnonzero(data.count)
+    left, right = there / data.bins, (there + 1) / data.bins
+    correct = data.sum_correct[there] / data.count[there]
+    confidence = data.sum_confidence[there] / data.count[there]
+    low, high = wilson(data.sum_correct[there], data.count[there])
+    said = "; ".join(
+        f"confidence {c:.3f}: {100 * s:.1f} % of {n} correct"
+        for c, s, n in zip(confidence, correct, data.count[there], strict=True)
+    )
+    over, under = np.maximum(confidence, correct), np.minimum(confidence, correct)
+    return Panel(
+        title=heading,
+        x=unit_axis("confidence of the top label"),
+        y=unit_axis("share correct"),
+        marks=(
+            Bars("correct", left, right, np.zeros(len(there)), correct),
+            Bars("over", left, right, correct, over),
+            Bars("under", left, right, np.where(under < correct, under, correct), correct),
+            Line("perfect", (0.0, 1.0), (0.0, 1.0)),
+            Whiskers("whisker", (left + right) / 2, low, high),
+        ),
+        said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {said}.",
+        note=f"ECE {100 * data.ece:.2f} %",
+    )
+
+
+def histogram(heading: str, data: Reliability) -> Panel:
+    """How often which confidence of the top label occurs."""
+    edges = np.arange(data.bins + 1) / data.bins
+    share = 100 * data.count / max(data.rows, 1)
+    said = "; ".join(
+        f"{a:.2f} to {b:.2f}: {s:.1f} %"
+        for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
+        if s > 0
+    )
+    axis = unit_axis("% of rows", percent=True)
+    return Panel(
+        title="",
+        x=unit_axis("confidence of the top label"),
+        y=axis,
+        marks=(Bars("correct", edges[:-1], edges[1:], np.zeros(data.bins), share),),
+        said=f"Confidence histogram, {heading}, per cent of {data.rows} rows: {said}.",
+        aspect=0.34,
+    )
+
+
+def reliability_sheet(panels: dict[str, Reliability], title: str) -> Sheet:
+    """Diagrams side by side, each over its histogram."""
+    top = [diagram(heading, data) for heading, data in panels.items()]
+    low = [histogram(heading, data) for heading, data in panels.items()]
+    return Sheet(title, len(panels), (*top, *low), LEGEND)
+
+
+def class_gaps(data: Reliability) -> Floats:
+    """Each class's own ECE, (classes,); their mean is the classwise ECE."""
+    gap = np.abs(data.class_sum_confidence - data.class_sum_correct).sum(axis=1)
+    return np.asarray(gap / max(data.rows, 1))
+
+
+def worst_classes(before: Reliability, after: Reliability) -> Integers:
+    """Which classes are shown: all, or those whose worse gap of the two is largest."""
+    gaps = np.maximum(class_gaps(before), class_gaps(after))
+    if len(gaps) <= SHOWN_CLASSES:
+        return np.arange(len(gaps))
+    return np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
+
+
+def class_panel(j: int, before: Reliability, after: Reliability) -> Panel:
+    """Class j against the rest: its share among rows, by bin of its probability."""
+    marks: list[Line] = [Line("perfect", (0.0, 1.0), (0.0, 1.0))]
+    for series, data in (("before", before), ("after", after)):
+        there = data.class_count[j] > 0
+        count = data.class_count[j][there]
+        x = data.class_sum_confidence[j][there] / count
+        marks.append(Line(series, x, data.class_sum_correct[j][there] / count))
+    gaps = [100 * class_gaps(data)[j] for data in (before, after)]
+    return Panel(
+        title=f"class {j}",
+        x=unit_axis("probability of the class"),
+        y=unit_axis("share of the class"),
+        marks=tuple(marks),
+        said=f"Class {j}: ECE {gaps[0]:.3f} % before and {gaps[1]:.3f} % after.",
+        note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
+    )
+
+
+def classes_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
+    """One panel for each class shown."""
+    shown = worst_classes(before, after)
+    panels = tuple(class_panel(int(j), before, after) for j in shown)
+    return Sheet(title, min(5, len(panels)), panels, CLASS_LEGEND)
+
+
+def gap_panel(before: Reliability, after: Reliability) -> Panel:
+    """Every class's ECE after against before."""
+    x, y = 100 * class_gaps(before), 100 * class_gaps(after)
+    both = [float(v) for v in (*x, *y) if v > 0]
+    across, up = (linear_axis(f"ECE of the class {part}, %", both, zero=True) for part in PARTS)
+    better = int((y < x).sum())
+    return Panel(
+        title="every class",
+        x=across,
+        y=up,
+        marks=(
+            Line("perfect", (across.low, across.high), (across.low, across.high)),
+            Line("class", x, y, line=False),
+        ),
+        said=f"ECE of each of {len(x)} classes, after against before: {better} got better.",
+        note=f"{better} of {len(x)} classes better",
+    )
+
+
+def bars_in(sheet: Sheet) -> set[str]:
+    """The series that are drawn as bars."""
+    return {m.series for p in sheet.panels for m in p.marks if isinstance(m, Bars)}

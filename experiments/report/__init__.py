@@ -1,0 +1,14 @@
+"""Reports: one self-contained HTML file that reads offline, and figures for papers.
+
+A report is built from the files of a result folder alone, so `fedcal report DIR` gives what
+saving the result gave. Everything in those files is untrusted text and escaped; the page loads
+nothing, and its Content-Security-Policy forbids it to.
+"""
+
+from __future__ import annotations
+
+from experiments.report.card import comparison_card, result_card
+from experiments.report.comparison import write_comparison_report
+from experiments.report.simulation import write_report
+
+__all__ = ["comparison_card", "result_card", "write_comparison_report", "write_report"]

@@ -1,0 +1,171 @@
+"""The report of a comparison: methods side by side, from `compare.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.figures.curves import bytes_sheet, epsilon_sheet, facets
+from experiments.figures.panel import Sheet
+from experiments.figures.paper import save_sheets
+from experiments.report import words
+from experiments.report.page import check_kind, figure, read_json, reading, write_page
+from experiments.terminal import shown
+
+FILE = "report.html"
+COLUMNS = ("ece", "classwise_ece", "nll", "accuracy")
+
+
+def write_comparison_report(folder: str | Path) -> Path:
+    """Write `report.html` and its figures (PNG, SVG) beside `compare.json` in `folder`.
+
+    Returns
+    -------
+    the path of the report
+
+    Raises
+    ------
+    InputError
+        `compare.json` is missing, or is not a comparison of schema 1.
+    FedcalError
+        The folder cannot be written.
+    """
+    folder = Path(folder)
+    comparison = read_json(folder / "compare.json")
+    check_kind(folder / "compare.json", comparison, "comparison")
+    with reading(folder, "compare.json"):
+        sheets = comparison_sheets(finished(comparison["cells"]))
+        context = comparison_context(comparison, sheets)
+        save_sheets(sheets, folder)
+        write_page(folder / FILE, "comparison.html.j2", **context)
+    return folder / FILE
+
+
+def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The cells of which at least one run came to an end."""
+    return [c for c in cells if c["seeds"]]
+
+
+def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
+    """File name -> figure: for each data set quality against epsilon, and against bytes."""
+    sheets: dict[str, Sheet] = {}
+    sets = list(dict.fromkeys(str(c["data"]) for c in cells))
+    for i, data in enumerate(sets):
+        mine = [c for c in cells if str(c["data"]) == data]
+        stem, name = "" if len(sets) == 1 else f"-{i + 1}", Path(data).name
+        if any(not c["baseline"] for c in mine):
+            title = f"Quality against epsilon: {name}"
+            sheets[f"epsilon{stem}"] = epsilon_sheet(mine, COLUMNS, title)
+        if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
+            title = f"Quality against bytes: {name}"
+            sheets[f"bytes{stem}"] = bytes_sheet(mine, ("ece", "nll"), title)
+    return sheets
+
+
+def comparison_context(
+    comparison: Mapping[str, Any], sheets: Mapping[str, Sheet]
+) -> dict[str, Any]:
+    """Everything that the template shows."""
+    cells = finished(comparison["cells"])
+    named = len({c["data"] for c in cells}) > 1
+    methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
+    seeds = max((len(c["seeds"]) for c in cells), default=0)
+    return {
+        "title": "Comparison: " + ", ".join(dict.fromkeys(Path(c["data"]).name for c in cells)),
+        "verdict": verdict(cells),
+        "methods": methods,
+        "seeds": seeds,
+        "count": len(cells),
+        "sheets": [
+            (name, sheet.title if named else sheet.title.partition(":")[0], figure(sheet, f"s{i}"))
+            for i, (name, sheet) in enumerate(sheets.items())
+        ],
+        "failures": _failures(comparison["cells"]),
+        "groups": table_groups(cells),
+        "meanings": [words.METRICS[m] for m in COLUMNS],
+        "statement": comparison.get("statement", []),
+        "versions": comparison.get("versions", {}),
+        "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
+    }
+
+
+def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Which method had the smallest ECE at the smallest budget and without privacy."""
+    said = []
+    private = [c for c in cells if not c["baseline"] and c["epsilon"] is not None]
+    free = [c for c in cells if not c["baseline"] and c["epsilon"] is None]
+    if private:
+        least = min(c["epsilon"] for c in private)
+        said.append((f"at ε = {least:g}", [c for c in private if c["epsilon"] == least]))
+    if free:
+        said.append(("without privacy", free))
+    parts = []
+    mixed = [
+        k for k in ("data", "partition") if len({c[k] for c in cells if not c["baseline"]}) > 1
+    ]
+    for where, some in said:
+        best = min(some, key=lambda c: float(c["after"]["ece"]["mean"]))
+        mean = words.percent(best["after"]["ece"]["mean"])
+        place = "".join(f", {Path(str(best[k])).name}" for k in mixed)
+        parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place})")
+    plain = [c for c in cells if c["method"] == "none"]
+    if plain:
+        parts.append(f"uncalibrated it is {words.percent(plain[0]['after']['ece']['mean'])}")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else "No run came to an end."
+
+
+def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What failed, a line for each run."""
+    found = []
+    for c in cells:
+        budget = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
+        for failure in c.get("failures", ()):
+            run = f"{c['label']} on {c['data']}, {c['partition']}{budget}"
+            found.append(f"{run}, seed {failure['seed']}: {failure['error']}")
+    return found
+
+
+def table_groups(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Cells as lines of words, grouped by facet and budget; the best of a column is marked."""
+    groups = []
+    base = [c for c in cells if c["baseline"]]
+    for data in dict.fromkeys(c["data"] for c in base):
+        mine = [c for c in base if c["data"] == data]
+        groups.append(_group(f"baselines, {Path(data).name}", mine, mark=False))
+    for facet in facets(cells):
+        budgets = sorted({c["epsilon"] for c in facet.cells if c["epsilon"] is not None})
+        for epsilon in (*budgets, None):
+            mine = [c for c in facet.cells if c["epsilon"] == epsilon]
+            if mine:
+                budget = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
+                groups.append(_group(f"{facet.title}, {budget}", mine, mark=len(mine) > 1))
+    return groups
+
+
+def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[str, Any]:
+    best = {}
+    for metric in COLUMNS:
+        means = [shown(metric, c["after"][metric]["mean"]) for c in cells]
+        pick = max if metric in words.HIGHER_IS_BETTER else min
+        best[metric] = pick(means, key=float) if mark and len(set(means)) > 1 else None
+    lines = []
+    for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):
+        entries = []
+        for metric in COLUMNS:
+            mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))
+            spread = f"± {std}" if float(std) else ""
+            entries.append({"mean": mean, "spread": spread, "best": mean == best[metric]})
+        lines.append(
+            {
+                "label": c["label"],
+                "entries": entries,
+                "up": f"{round(c['bytes_up']):,}",
+                "down": f"{round(c['bytes_down']):,}",
+                "seconds": f"{c['seconds']['mean']:.3f}",
+                "rounds": c["rounds"],
+                "seeds": len(c["seeds"]),
+            }
+        )
+    return {"title": title, "lines": lines}

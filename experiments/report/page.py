@@ -1,0 +1,121 @@
+"""From a context to a file: templates, files of a result folder, inline figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from experiments.figures.diagrams import bars_in
+from experiments.figures.panel import STYLES, Sheet
+from experiments.figures.svg import Palette, panel_svg, swatch_svg, variable
+from fedcal.atomic import whole_file
+from fedcal.errors import FedcalError, InputError
+
+MAX_BYTES = 2**28
+
+
+def render(template: str, **context: Any) -> str:
+    """A template of this package, filled in; every value is escaped."""
+    return str(_environment().get_template(template).render(styles=STYLES, **context))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def write_page(path: Path, template: str, **context: Any) -> None:
+    """Write a filled-in template; the whole file or what was there before."""
+    with whole_file(path) as file:
+        file.write(render(template, **context).encode())
+
+
+def read_json(path: Path) -> Any:
+    """Strict JSON; InputError for a file that is missing, huge, or something else."""
+    return _parsed(path, _read(path))
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """One JSON value a line; InputError likewise."""
+    return [_parsed(path, line) for line in _read(path).splitlines()]
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
+        return path.read_text("utf-8")
+    except OSError as e:
+        raise InputError(f"cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text") from None
+
+
+def _parsed(path: Path, text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    def finite(number: str) -> float:
+        if math.isinf(value := float(number)):
+            raise ValueError(f"{number} is too large")
+        return value
+
+    try:
+        return json.loads(text, parse_constant=refuse, parse_float=finite)
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{path} is not JSON: {e}") from None
+
+
+@contextmanager
+def reading(folder: Path, name: str) -> Iterator[None]:
+    """What does not fit together in the files of a folder is bad input, in one line."""
+    try:
+        yield
+    except FedcalError:
+        raise
+    except OSError as e:
+        raise FedcalError(f"cannot write the report to {folder}: {e.strerror}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
+        what = f"{type(e).__name__}: {e}"
+        raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
+
+
+def check_kind(path: Path, content: Any, kind: str) -> None:
+    """Refuse another file than a result (or comparison) of schema 1."""
+    if not isinstance(content, Mapping) or content.get("schema") != 1:
+        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
+
+
+def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, Any]:
+    """A sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
+
+    The markup is made here from numbers and escaped words, so it is marked as safe.
+    """
+    from markupsafe import Markup
+
+    safe: Callable[[str], Any] = Markup
+    bars = bars_in(sheet)
+    return {
+        "panels": [
+            {"title": p.title, "note": p.note, "svg": safe(panel_svg(p, f"{name}{i}", palette))}
+            for i, p in enumerate(sheet.panels)
+        ],
+        "legend": [
+            {"text": text, "svg": safe(swatch_svg(series, f"{name}-l", palette, series in bars))}
+            for series, text in sheet.legend
+        ],
+        "title": sheet.title,
+    }

@@ -1,0 +1,190 @@
+"""The report of one run, from its folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from experiments.figures.curves import rounds_sheet
+from experiments.figures.diagrams import (
+    SHOWN_CLASSES,
+    classes_sheet,
+    diagram,
+    gap_panel,
+    histogram,
+    reliability_sheet,
+)
+from experiments.figures.panel import Sheet
+from experiments.figures.paper import save_sheets
+from experiments.report import words
+from experiments.report.page import (
+    check_kind,
+    figure,
+    read_json,
+    read_json_lines,
+    reading,
+    write_page,
+)
+from fedcal.metrics import Reliability
+
+FILE = "report.html"
+MOST_GAPS = 2000  # points in the figure of all classes
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
+
+    Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
+
+    Returns
+    -------
+    the path of the report
+
+    Raises
+    ------
+    InputError
+        A file is missing, or is not what a run of this version writes.
+    FedcalError
+        The folder cannot be written.
+    """
+    folder = Path(folder)
+    result = read_json(folder / "result.json")
+    check_kind(folder / "result.json", result, "result")
+    with reading(folder, "reliability.json"):
+        records = read_json(folder / "reliability.json")
+        before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
+    with reading(folder, "rounds.jsonl"):
+        rounds = read_json_lines(folder / "rounds.jsonl")
+        curves = rounds_sheet(result["before"], rounds, _title(result, "by round"))
+    with reading(folder, "result.json"):
+        sheets = {
+            "reliability": reliability_sheet(
+                {"before": before, "after": after}, _title(result, "test rows")
+            ),
+            "classes": classes_sheet(before, after, _title(result, "class by class")),
+        }
+        if curves is not None:
+            sheets["rounds"] = curves
+        context = report_context(result, before, after, sheets)
+        save_sheets(sheets, folder)
+        write_page(folder / FILE, "simulation.html.j2", **context)
+    return folder / FILE
+
+
+def _title(result: dict[str, Any], what: str) -> str:
+    data = Path(str(result["config"]["data"])).name
+    epsilon = result["privacy"]["epsilon"]
+    budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
+    return f"{result['method']} on {data}{budget}: {what}"
+
+
+def report_context(
+    result: dict[str, Any], before: Reliability, after: Reliability, sheets: dict[str, Sheet]
+) -> dict[str, Any]:
+    """Everything that the template shows, as words and markup."""
+    privacy, config = result["privacy"], result["config"]
+    pairs = [
+        (part, figure(Sheet("", 1, (diagram(part, data), histogram(part, data)), ()), f"r{part}"))
+        for part, data in (("before", before), ("after", after))
+    ]
+    gaps = None
+    if SHOWN_CLASSES < before.classes <= MOST_GAPS:
+        panel = gap_panel(before, after)
+        gaps = figure(Sheet("", 1, (panel,), ()), "gap")
+    return {
+        "title": f"{result['method']} on {Path(str(config['data'])).name}",
+        "verdict": words.verdict(result),
+        "tiles": _tiles(result),
+        "rows": words.metric_rows(result),
+        "meanings": list(words.METRICS.values()),
+        "noise": words.noise_sentence(result),
+        "test_rows": before.rows,
+        "reliability": pairs,
+        "reliability_legend": figure(sheets["reliability"], "rl")["legend"],
+        "classes": figure(sheets["classes"], "c"),
+        "class_count": before.classes,
+        "shown_classes": len(sheets["classes"].panels),
+        "gaps": gaps,
+        "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
+        "releases": privacy["releases"],
+        "privacy": privacy,
+        "facts": _facts(privacy),
+        "communication": _communication(result),
+        "command": command(config),
+        "config": config,
+        "versions": result["versions"],
+        "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
+    }
+
+
+def _tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
+    before, after, sent = result["before"], result["after"], result["communication"]
+    epsilon = result["privacy"]["epsilon"]
+    return [
+        ("ECE", f"{words.percent(before['ece'])} → {words.percent(after['ece'])}"),
+        (
+            "classwise ECE",
+            f"{words.percent(before['classwise_ece'])} → {words.percent(after['classwise_ece'])}",
+        ),
+        ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {result['privacy']['unit']}"),
+        ("sent by a client", f"{_bytes(sent['bytes_up_per_client'])}"),
+    ]
+
+
+def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
+    std = privacy["noise_std"]
+    blocks = sorted(set(std)) if isinstance(std, list) else [std]
+    noise = "nothing is added to a sum" if std is None else ", ".join(f"{s:.4g}" for s in blocks)
+    epsilon, delta = privacy["epsilon"], privacy["delta"]
+
+    def meaning(table: dict[str, str], key: str) -> str:
+        return table.get(privacy[key], str(privacy[key]))
+
+    return [
+        ("unit", meaning(words.UNITS, "unit")),
+        ("adjacency", meaning(words.ADJACENCY, "adjacency")),
+        ("trust model", meaning(words.TRUST, "trust")),
+        ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
+        ("delta", "none" if delta is None else f"{delta:g}"),
+        ("mechanism", str(privacy["mechanism"])),
+        ("noise source", meaning(words.NOISE_SOURCES, "noise_source")),
+        ("noise std of a released sum", noise),
+        ("releases", f"{privacy['releases']}"),
+    ]
+
+
+def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
+    sent, clients = result["communication"], result["config"]["clients"]
+    up, down = sent["bytes_up_per_client"], sent["bytes_down_per_client"]
+    return [
+        ("rounds", f"{sent['rounds']}"),
+        ("sent by a client, whole run", _bytes(up)),
+        ("received by a client, whole run", _bytes(down)),
+        ("clients", f"{clients:,}"),
+        ("sent by all clients together", _bytes(up * clients)),
+        ("time of the rounds, all clients on one machine", f"{result['seconds']:.3f} s"),
+    ]
+
+
+def _bytes(count: int) -> str:
+    if count < 10_000:
+        return f"{count:,} bytes"
+    power = min(int(math.log10(count)) // 3, 4)
+    return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
+
+
+def command(config: dict[str, Any]) -> list[str]:
+    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell."""
+    parts = ["fedcal simulate"]
+    for key, value in config.items():
+        if key == "set":
+            for name, setting in value.items():
+                text = setting if isinstance(setting, str) else json.dumps(setting)
+                parts.append(shlex.join(["--set", f"{name}={text}"]))
+        else:
+            text = f"{value:.12g}" if isinstance(value, float) else str(value)
+            parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
+    return parts

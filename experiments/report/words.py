@@ -1,0 +1,152 @@
+"""What numbers are called and mean, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.terminal import shown
+
+METRICS = {
+    "ece": (
+        "ECE, %",
+        "Expected calibration error: how far the confidence of the predicted class is from the "
+        "share of correct predictions, averaged over 15 bins of confidence. 0 is best.",
+    ),
+    "classwise_ece": (
+        "classwise ECE, %",
+        "The same for the probability of each class against the rest, averaged over classes. It "
+        "sees errors below the top label. 0 is best.",
+    ),
+    "nll": (
+        "NLL, nats",
+        "Negative log-likelihood: minus the logarithm of the probability of what came true. It "
+        "punishes confident errors. Lower is better.",
+    ),
+    "brier": (
+        "Brier score",
+        "Squared distance between the probabilities and what came true, summed over classes, from "
+        "0 to 2. Lower is better.",
+    ),
+    "accuracy": (
+        "accuracy, %",
+        "Share of rows whose most probable class is right. Scaling by a temperature cannot change "
+        "it. Higher is better.",
+    ),
+    "mce": (
+        "MCE, %",
+        "Maximum calibration error: the gap of the worst bin, however few rows it has, and so a "
+        "noisy number. 0 is best.",
+    ),
+}
+"""Metric -> heading and what it means, in the order of the table."""
+
+HIGHER_IS_BETTER = ("accuracy",)
+
+UNITS = {
+    "user": "user: all rows of one client together",
+    "example": "example: one row of one client",
+}
+ADJACENCY = {
+    "zero-out": "zero-out: two worlds that differ in one client's rows being there or not; the "
+    "number of clients is public",
+}
+TRUST = {
+    "secagg": "secagg: the server learns exact sums; nobody adds noise",
+    "central": "central: the server is trusted to see exact sums, add noise, and forget them",
+    "distributed": "distributed: each client adds a share of the noise",
+    "local": "local: each client adds all the noise that it needs",
+    "pooled": "pooled: everything lies in one place; there is nobody to distrust",
+}
+NOISE_SOURCES = {
+    "seeded": "seeded generator: a simulation, no protection against who knows the seed",
+    "none": "none",
+}
+
+
+def percent(fraction: float) -> str:
+    """A fraction in per cent, two decimals; its parts are not torn apart."""
+    return f"{100 * fraction:.2f}\u00a0%"
+
+
+def signed(metric: str, value: float) -> str:
+    """A difference as people read it, with its sign; zero has none."""
+    text = shown(metric, abs(value))
+    if not float(text):
+        return text
+    return ("−" if value < 0 else "+") + text
+
+
+def span(metric: str, ends: Sequence[float] | None, sign: bool = False) -> str:
+    """An interval [low, high] as people read it; "" if there is none."""
+    if not ends:
+        return ""
+    show = signed if sign else shown
+    low, high = map(float, ends)
+    return f"{show(metric, low)} to {show(metric, high)}"
+
+
+def metric_rows(result: dict[str, Any]) -> list[dict[str, str]]:
+    """The lines of the metric table; intervals are "" where a result has none."""
+    intervals = result.get("intervals") or {}
+    rows = []
+    for metric, (heading, _) in METRICS.items():
+        row = {"heading": heading}
+        before, after = float(result["before"][metric]), float(result["after"][metric])
+        for part, value in (("before", before), ("after", after)):
+            row[part] = shown(metric, value)
+            ends = intervals.get(part, {}).get(metric)
+            row[f"{part}_span"] = span(metric, ends)
+        row["change"] = signed(metric, after - before)
+        ends = intervals.get("difference", {}).get(metric)
+        row["change_span"] = span(metric, ends, sign=True)
+        row["says"] = _says(metric, after - before, ends)
+        rows.append(row)
+    return rows
+
+
+def _says(metric: str, change: float, ends: list[float] | None) -> str:
+    """Better or worse, where the interval of the difference leaves no doubt."""
+    if change == 0:
+        return "unchanged"
+    if not ends or ends[0] <= 0 <= ends[1]:
+        return "" if not ends else "no clear change"
+    return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
+
+
+def guarantee(privacy: dict[str, Any]) -> str:
+    """The privacy of a run in a few words."""
+    if privacy["epsilon"] is None:
+        return "no differential privacy"
+    said = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
+    return said.replace(" = ", "\u00a0=\u00a0")
+
+
+def verdict(result: dict[str, Any]) -> str:
+    """The result in one sentence."""
+    before, after = result["before"], result["after"]
+    ends = (result.get("intervals") or {}).get("after", {}).get("ece")
+    within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])})" if ends else ""
+    if shown("accuracy", before["accuracy"]) == shown("accuracy", after["accuracy"]):
+        accuracy = f"accuracy unchanged at {percent(after['accuracy'])}"
+    else:
+        accuracy = f"accuracy {percent(before['accuracy'])} → {percent(after['accuracy'])}"
+    return (
+        f"ECE {percent(before['ece'])} → {percent(after['ece'])}{within}; "
+        f"{accuracy}; {guarantee(result['privacy'])}."
+    )
+
+
+def noise_sentence(result: dict[str, Any]) -> str:
+    """What the test set itself adds to calibration errors; "" without intervals."""
+    intervals = result.get("intervals") or {}
+    noise = intervals.get("noise", {}).get("after")
+    if not noise:
+        return ""
+    return (
+        f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show an "
+        f"ECE of about {shown('ece', noise['ece'])} % and a classwise ECE of about "
+        f"{shown('classwise_ece', noise['classwise_ece'])} %: noise makes absolute gaps, never "
+        "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
+        "below the number itself."
+    )

@@ -1,0 +1,435 @@
+"""What a person sees of a report: rendered by Chromium, on a desk and a telephone, light and dark.
+
+Chromium is driven over its own pipe (no port, no driver package). Without Chromium the tests are
+skipped, unless FEDCAL_REQUIRE_BROWSER=1.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import simulate
+from experiments.report import comparison_card, write_comparison_report
+from experiments.report.words import METRICS
+from experiments.terminal import shown
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
+)
+SIZES = {"desk": (1280, 900), "telephone": (375, 800)}
+SCHEMES = ("light", "dark")
+
+
+class Chromium:
+    """A headless Chromium with one page, spoken to over file descriptors 3 and 4."""
+
+    def __init__(self, program: str, profile: Path) -> None:
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+        log = os.open(profile / "log.txt", os.O_CREAT | os.O_WRONLY)
+        # 3 and 4 must not be overwritten before they are copied
+        low, high = (os.dup2(fd, 50 + k) for k, fd in enumerate((to_browser, from_browser)))
+        self.pid = os.posix_spawn(
+            program,
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            os.environ | {"HOME": str(profile)},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, low, 3),
+                (os.POSIX_SPAWN_DUP2, high, 4),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setpgroup=0,
+        )
+        for fd in (to_browser, from_browser, low, high, log):
+            os.close(fd)
+        self._rest, self._last = b"", 0
+        self.session: str | None = None
+        self.events: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._last += 1
+        message: dict[str, Any] = {"id": self._last, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._write, data) :]
+        while True:
+            got = self._receive()
+            if got.get("id") == self._last:
+                if "error" in got:
+                    raise RuntimeError(f"{method}: {got['error']}")
+                return dict(got["result"])
+
+    def _receive(self, seconds: float = 60.0) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._read], [], [], max(end - time.monotonic(), 0))
+            data = os.read(self._read, 2**20) if ready else b""
+            if not data:
+                raise TimeoutError("Chromium does not answer")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        if "id" not in message:
+            self.events.append(message)
+        return message
+
+    def open(self, path: Path, size: tuple[int, int], scheme: str) -> None:
+        """Load a file, and wait until it is there."""
+        width, height = size
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media="screen", features=features)
+        self.events.clear()
+        self.call("Page.navigate", url=path.as_uri())
+        while not any(e["method"] == "Page.loadEventFired" for e in self.events):
+            self._receive()
+
+    def run(self, script: str) -> Any:
+        """The value of a JavaScript expression."""
+        done = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        if "exceptionDetails" in done:
+            raise RuntimeError(str(done["exceptionDetails"]))
+        return done["result"].get("value")
+
+    def screenshot(self, path: Path) -> None:
+        """The whole page as PNG."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        done = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(done["data"]))
+
+    def close(self) -> None:
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        finally:
+            os.waitpid(self.pid, 0)
+            os.close(self._write)
+            os.close(self._read)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    program = next((p for p in map(shutil.which, NAMES) if p), None)
+    if program is None:
+        if os.environ.get("FEDCAL_REQUIRE_BROWSER") == "1":
+            pytest.fail("FEDCAL_REQUIRE_BROWSER=1, but there is no Chromium")
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = Chromium(program, Path(profile))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+# --- the pages ----------------------------------------------------------------------------------
+
+
+def rows(classes: int, count: int = 600) -> dict[str, Any]:
+    """Overconfident logits, and test rows of the same kind."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, classes, 2 * count)
+    logits = rng.normal(size=(2 * count, classes))
+    logits[np.arange(2 * count), labels] += 2.0
+    parts = {"logits": 3 * logits[:count], "labels": labels[:count]}
+    return parts | {"test_logits": 3 * logits[count:], "test_labels": labels[count:]}
+
+
+def cell(method: str, epsilon: float | None, partition: str | None, k: int) -> dict[str, Any]:
+    """A cell of a comparison, numbers made up."""
+    ece = (0.002 + 0.004 * k) * (1 + (1 / epsilon if epsilon else 0))
+    values = {"ece": ece, "classwise_ece": ece / 4, "nll": 0.2 + ece, "accuracy": 0.93 - ece / 9}
+    return {
+        "data": "resnet110-cifar10",
+        "method": method,
+        "label": method,
+        "settings": {},
+        "clients": 100,
+        "partition": partition,
+        "epsilon": epsilon,
+        "sampling_rate": 1.0,
+        "unit": "user",
+        "rounds": 4,
+        "seeds": [0, 1, 2],
+        "after": {m: {"mean": v, "std": v / 7, "values": [v]} for m, v in values.items()},
+        "bytes_up": 0 if partition is None else 64 * 4**k,
+        "bytes_down": 380,
+        "seconds": {"mean": 0.01, "std": 0.0},
+        "baseline": partition is None,
+        "failures": [],
+    }
+
+
+def comparison() -> dict[str, Any]:
+    """Eight methods, four budgets and none, three partitions, three baselines."""
+    cells = [cell(m, None, None, k) for k, m in enumerate(("none", "pooled-bbq", "pooled"))]
+    for partition in ("iid", "dirichlet:0.1", "natural"):
+        for k in range(8):
+            budgets = (0.1, 0.5, 1.0, 8.0, None)
+            cells += [cell(f"method-{k}", epsilon, partition, k) for epsilon in budgets]
+    said = ["Each cell is a run of its own; publishing them all adds their budgets up."]
+    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": said, "versions": {}}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Name -> page: runs of 10, 100 and 2 classes, a comparison, notebook cards."""
+    out = tmp_path_factory.mktemp("pages")
+    few = simulate(rows(10), method="fednewton", clients=30, epsilon=1.0, out=out / "ten")
+    simulate(rows(100), method="fedtemp", clients=30, sampling_rate=0.5, out=out / "hundred")
+    pooled = {"method": "pooled-bbq", "clients": 30}
+    simulate(rows(2), **pooled, out=out / "two")
+    (out / "comparison").mkdir()
+    (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
+    write_comparison_report(out / "comparison")
+    cards = few._repr_html_() + comparison_card(comparison())
+    (out / "cards").mkdir()
+    head = '<!doctype html><meta name="viewport" content="width=device-width">'
+    head += '<link rel="icon" href="data:,"><meta charset="utf-8">'
+    (out / "cards" / "report.html").write_text(head + cards, "utf-8")
+    return {folder.name: folder / "report.html" for folder in out.iterdir()}
+
+
+PAGES = ("ten", "hundred", "two", "comparison")
+every_page = pytest.mark.parametrize("page", PAGES)
+every_size = pytest.mark.parametrize("size", SIZES)
+every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
+Open = Callable[[str, str, str], Chromium]
+
+
+@pytest.fixture
+def look(chromium: Chromium, pages: dict[str, Path]) -> Open:
+    def open_page(page: str, size: str, scheme: str) -> Chromium:
+        chromium.open(pages[page], SIZES[size], scheme)
+        return chromium
+
+    return open_page
+
+
+TEXTS = """
+(() => {
+  document.querySelectorAll('details').forEach(d => d.open = true);
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; node = walk.nextNode();) {
+    if (!node.data.trim()) continue;
+    const range = document.createRange(), parent = node.parentElement;
+    range.selectNodeContents(node);
+    const style = getComputedStyle(parent), svg = parent.closest('svg');
+    const frame = svg ? svg.getBoundingClientRect() : null;
+    let behind = parent, paint = 'rgba(0, 0, 0, 0)';
+    while (behind && /, 0\\)$/.test(paint)) {
+      paint = getComputedStyle(behind).backgroundColor; behind = behind.parentElement;
+    }
+    const boxes = (svg ? [parent.getBoundingClientRect()] : [...range.getClientRects()])
+      .map(r => [r.left, r.top + scrollY, r.right, r.bottom + scrollY]);
+    found.push({
+      text: node.data.trim().slice(0, 60), boxes: boxes, svg: !!svg,
+      scrolls: !!parent.closest('.wide'),
+      frame: frame && [frame.left, frame.top + scrollY, frame.right, frame.bottom + scrollY],
+      colour: svg ? style.fill : style.color, behind: paint,
+      size: parseFloat(style.fontSize) * (svg ? svg.getScreenCTM().a : 1),
+    });
+  }
+  return found;
+})()
+"""
+
+
+def overlapping(texts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Pairs of texts of which a box lies on a box of the other by more than a pixel."""
+    boxes = np.array([box for t in texts for box in t["boxes"]])
+    owner = np.array([i for i, t in enumerate(texts) for _ in t["boxes"]])
+    order = np.argsort(boxes[:, 1], kind="stable")
+    boxes, owner = boxes[order], owner[order]
+    found = []
+    for i, box in enumerate(boxes):
+        end = int(np.searchsorted(boxes[:, 1], box[3] - 1))
+        later = boxes[i + 1 : end]
+        wide = np.minimum(later[:, 2], box[2]) - np.maximum(later[:, 0], box[0])
+        tall = np.minimum(later[:, 3], box[3]) - later[:, 1]
+        for k in np.flatnonzero((wide > 1) & (tall > 1)) + i + 1:
+            if owner[k] != owner[i]:
+                found.append((texts[owner[i]]["text"], texts[owner[k]]["text"]))
+    return found
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2) of `rgb(r, g, b)`."""
+    parts = colour[colour.index("(") + 1 : -1].split(",")[:3]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (float(p) / 255 for p in parts)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+# --- what a person sees -------------------------------------------------------------------------
+
+
+@every_page
+@every_size
+@every_scheme
+def test_everything_can_be_read(look: Open, page: str, size: str, scheme: str) -> None:
+    browser, width = look(page, size, scheme), SIZES[size][0]
+    texts = browser.run(TEXTS)
+    assert len(texts) > 100
+    assert browser.run("document.documentElement.scrollWidth") <= width  # nothing to the side
+    for t in texts:
+        for left, top, right, bottom in t["boxes"]:
+            assert t["scrolls"] or (left >= 0 and right <= width), t
+            if t["frame"]:
+                x0, y0, x1, y1 = t["frame"]
+                assert min(left - x0, top - y0, x1 - right, y1 - bottom) >= -1, t  # not clipped
+        assert t["size"] >= 11, t
+        assert contrast(t["colour"], t["behind"]) >= 4.5, t
+    assert overlapping(texts) == []
+
+
+@every_page
+def test_it_works_offline_without_a_complaint(look: Open, page: str) -> None:
+    browser = look(page, "desk", "light")
+    browser.run("document.body.innerText.length")
+    asked = [
+        e["params"]["request"]["url"]
+        for e in browser.events
+        if e["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url.partition(":")[0] for url in asked if not url.startswith("data:")] == ["file"]
+    noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+    assert [e for e in browser.events if e["method"] in noise] == []
+    assert browser.run("document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("page", ["ten", "hundred", "two"])
+def test_the_numbers_are_those_of_result_json(
+    look: Open, pages: dict[str, Path], page: str
+) -> None:
+    browser = look(page, "desk", "light")
+    result = json.loads((pages[page].parent / "result.json").read_text("utf-8"))
+    seen = browser.run(
+        "[...document.querySelectorAll('table.metrics tbody tr')].map(r => "
+        "[...r.cells].map(c => c.innerText.trim().split(/\\s+/)))"
+    )
+    assert [" ".join(row[0]) for row in seen] == [heading for heading, _ in METRICS.values()]
+    for metric, (_, before, after, change) in zip(METRICS, seen, strict=True):
+        for part, cell_ in (("before", before), ("after", after)):
+            low, high = result["intervals"][part][metric]
+            assert cell_ == [shown(metric, v) for v in (result[part][metric], low)] + [
+                "to",
+                shown(metric, high),
+            ]
+        change_ = float(change[0].replace("−", "-"))
+        scale = 100 if shown(metric, 0.5) == "50.000" else 1
+        difference = scale * (result["after"][metric] - result["before"][metric])
+        assert change_ == pytest.approx(difference, abs=6e-4)
+    said = browser.run("document.querySelector('h1').innerText").replace("\xa0", " ")
+    assert (
+        f"ECE {100 * result['before']['ece']:.2f} % → {100 * result['after']['ece']:.2f} %" in said
+    )
+    privacy = browser.run("document.querySelector('#privacy').innerText")
+    for sentence in (*result["privacy"]["statement"], *result["privacy"]["not_protected"]):
+        assert sentence in privacy
+    for line in result["privacy"]["sees"]:
+        assert line["what"] in privacy
+
+
+@pytest.mark.parametrize(
+    ("page", "panels"), [("ten", 4 + 10 + 5), ("hundred", 4 + 1 + 20 + 5), ("two", 4 + 2)]
+)
+def test_every_figure_is_there_and_says_what_it_shows(look: Open, page: str, panels: int) -> None:
+    browser = look(page, "desk", "light")
+    figures = browser.run(
+        "[...document.querySelectorAll('svg.panel')].map(s => [s.getAttribute('role'), "
+        "s.getAttribute('aria-label').length, s.getBoundingClientRect().width, "
+        "s.querySelectorAll('path, rect, circle').length])"
+    )
+    assert len(figures) == panels
+    for role, words, width, marks in figures:
+        assert role == "img"
+        assert words > 30
+        assert width > 240
+        assert marks > 3
+    ids = browser.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    links = browser.run("[...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))")
+    assert set(links) <= set(ids)
+
+
+def test_the_scheme_of_the_reader_is_followed(look: Open) -> None:
+    paint = "getComputedStyle(document.body).backgroundColor"
+    fills = "[...document.querySelectorAll('svg.panel rect[style]')].map(r => r.style.fill + "
+    fills += "getComputedStyle(r).fill).filter(f => f.includes('correct')).at(0)"
+    light = look("ten", "desk", "light")
+    seen = light.run(paint), light.run(fills)
+    dark = look("ten", "desk", "dark")
+    assert luminance(seen[0]) > 0.9
+    assert luminance(dark.run(paint)) < 0.05
+    assert seen[1] != dark.run(fills)
+
+
+def test_a_table_of_a_comparison_scrolls_by_itself(look: Open) -> None:
+    browser = look("comparison", "telephone", "light")
+    box = "document.querySelector('.wide')"
+    assert browser.run(f"{box}.scrollWidth > {box}.clientWidth")
+    assert browser.run(f"{box}.tabIndex") == 0  # by keyboard, too
+    assert browser.run("document.querySelectorAll('svg.panel').length") == 3 * 4 + 5 * 2
+
+
+@every_size
+def test_cards_of_a_notebook_fit(look: Open, size: str) -> None:
+    browser = look("cards", size, "light")
+    assert browser.run("document.documentElement.scrollWidth") <= SIZES[size][0]
+    texts = browser.run(TEXTS)
+    assert overlapping([t for t in texts if t["svg"]]) == []
+    assert browser.run("document.querySelectorAll('svg.panel').length") == 2
+
+
+def test_the_checks_see_what_they_look_for(chromium: Chromium, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(
+        '<body style="margin:0"><p style="color:#999;font-size:9px">pale</p>'
+        '<p style="position:absolute;top:40px;width:2000px">one text here</p>'
+        '<p style="position:absolute;top:44px">another on it</p>',
+        "utf-8",
+    )
+    chromium.open(page, SIZES["telephone"], "light")
+    texts = chromium.run(TEXTS)
+    assert contrast(texts[0]["colour"], "rgb(255, 255, 255)") < 4.5
+    assert texts[0]["size"] == 9
+    assert overlapping(texts) == [("one text here", "another on it")]
+    assert chromium.run("document.documentElement.scrollWidth") > 375
