@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedcal._neighbours import require_neighbours
@@ -9,20 +10,22 @@ from fedcal._neighbours import require_neighbours
 require_neighbours()
 
 if TYPE_CHECKING:
+    from experiments.comparison import Comparison, compare
     from experiments.result import SimulationResult
     from experiments.simulation import simulate
 
-__all__ = ["SimulationResult", "simulate"]
+__all__ = ["Comparison", "SimulationResult", "compare", "simulate"]
+
+_HOMES = {
+    "Comparison": "experiments.comparison",
+    "SimulationResult": "experiments.result",
+    "compare": "experiments.comparison",
+    "simulate": "experiments.simulation",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: `fedcal --version` need not wait for Flower and SciPy."""
-    if name == "simulate":
-        from experiments.simulation import simulate
-
-        return simulate
-    if name == "SimulationResult":
-        from experiments.result import SimulationResult
-
-        return SimulationResult
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'experiments' has no attribute {name!r}")

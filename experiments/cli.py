@@ -25,12 +25,10 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 LATER = {
-    "compare": "Many methods, budgets and seeds in one table.",
     "evaluate": "Federated metrics of a model.",
     "plan": "What budget, rounds and clients buy, before anything runs.",
     "train": "Train a base model federatedly.",
     "reproduce": "The papers' tables and figures.",
-    "report": "A report of a finished run.",
     "site": "One site of a deployment.",
 }
 
@@ -88,7 +86,9 @@ def simulate(
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster for the engine ray (one of its own).")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Not built yet.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="For compare; a single run is simply run again.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result files; an earlier run's are replaced.")
     ] = None,
@@ -101,7 +101,10 @@ def simulate(
 ) -> None:
     """Calibrate a model over simulated clients: one method, one run."""
     if resume:
-        raise NotBuiltYet("--resume")
+        raise InputError(
+            "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
+            "same bits; `fedcal compare` has --resume"
+        )
     options: dict[str, Any] = {
         "data": data,
         "method": method,
@@ -124,6 +127,111 @@ def simulate(
     from experiments.commands import run_simulate
 
     run_simulate(options, settings or [], config, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def compare(
+    data: Annotated[
+        str | None, typer.Option(help="Shipped names or files (resnet110-cifar10).")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Methods (all); fedbbq\\[weighting=none] is one with a parameter."),
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Budgets (inf,1).")] = None,
+    partition: Annotated[str | None, typer.Option(help="Partitions (dirichlet:0.1).")] = None,
+    clients: Annotated[str | None, typer.Option(help="Numbers of clients (100).")] = None,
+    sampling_rate: Annotated[str | None, typer.Option(help="Sampling rates (1).")] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="Who adds the noise (what fits epsilon).")
+    ] = None,
+    rounds: Annotated[str | None, typer.Option(help="Rounds of queries (the method's).")] = None,
+    delta: Annotated[str | None, typer.Option(help="Failure probabilities (1e-5).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many, from --seed on (5).")] = None,
+    seed: Annotated[int | None, typer.Option(help="The first of them (0).")] = None,
+    secure_aggregation: Annotated[
+        str | None, typer.Option(help="none | masks, for all runs (none).")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(help="A sampled client fails with this probability (0).")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE, for methods that have it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (the usable cores).")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="inline: processes here | ray: tasks on Ray (inline).")
+    ] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster, or local: implies ray.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what --out holds; the grid may grow.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for rows, tables, report; a finished one's go.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
+    ledger: Annotated[str | None, typer.Option(hidden=True)] = None,
+    cap: Annotated[float | None, typer.Option(hidden=True)] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Compare methods over budgets, partitions and seeds: one table.
+
+    The first ten options take lists, with commas; every combination is run with every seed.
+    """
+    options: dict[str, Any] = {
+        "data": data,
+        "method": method,
+        "epsilon": epsilon,
+        "partition": partition,
+        "clients": clients,
+        "sampling_rate": sampling_rate,
+        "trust": trust,
+        "rounds": rounds,
+        "delta": delta,
+        "unit": unit,
+        "seeds": seeds,
+        "seed": seed,
+        "secure_aggregation": secure_aggregation,
+        "dropout": dropout,
+        "ledger": ledger,
+        "cap": cap,
+        "jobs": jobs,
+        "engine": engine,
+        "ray_address": ray_address,
+        "resume": resume,
+    }
+    from experiments.commands import run_compare
+
+    run_compare(options, settings or [], config, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of simulate or compare.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the report of a result folder again: one HTML file that reads offline."""
+    from experiments.commands import run_report
+
+    run_report(folder, quiet=quiet, as_json=json)
+
+
+@app.command()
+def export(
+    calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
+    out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a calibrator for another runtime."""
+    from experiments.commands import run_export
+
+    run_export(calibrator, out, quiet=quiet, as_json=json)
 
 
 @app.command()
@@ -172,7 +280,8 @@ def _run(arguments: list[str] | None) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except FedcalError as e:
-        errors.print(f"fedcal: error: {' '.join(str(e).split())}")
+        word = "interrupted" if e.exit_code == INTERRUPTED else "error"
+        errors.print(f"fedcal: {word}: {' '.join(str(e).split())}")
         return e.exit_code
     except click.ClickException as e:
         said = " ".join(e.format_message().split()) or "a command is missing"

@@ -5,53 +5,37 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.measure import Measurement
 from rich.table import Table
 
 from experiments.config import load_config, merge, parse_setting
 from experiments.files import check_out, to_json
 from experiments.result import SimulationResult
 from experiments.simulation import simulate
+from experiments.terminal import SHOWN, progress_bar, shown
 from fedcal import calibrators, datasets
 from fedcal.atomic import whole_file
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
 
-SHOWN = {
-    "accuracy": "accuracy %",
-    "ece": "ECE %",
-    "classwise_ece": "cwECE %",
-    "nll": "NLL",
-    "brier": "Brier",
-    "mce": "MCE %",
-}
-"""Metric -> heading; percentages are for people, files hold fractions."""
+if TYPE_CHECKING:
+    from experiments.comparison import Comparison
 
 
-def shown(metric: str, value: float) -> str:
-    """A metric as people read it."""
-    return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
+_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
 
 
-def progress_bar() -> Progress:
-    """The one look of progress bars, on stderr; silent where stderr is no terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),  # otherwise it would leave a blank line
-    )
+class Stopped(FedcalError):
+    """Ctrl-C, where something was kept; the exit code is the shells' own."""
+
+    exit_code = 130
 
 
 def run_simulate(
@@ -67,7 +51,7 @@ def run_simulate(
     given = {**options, "set": dict(parse_setting(text) for text in settings)}
     config = merge(given) if config_file is None else load_config(config_file, given)
     if out is not None:
-        check_out(out)
+        check_out(out, foreign="rows.jsonl")
     with progress_bar() as bar:
         task = bar.add_task(config.method, total=None, visible=not quiet)
 
@@ -108,6 +92,88 @@ def _show(result: SimulationResult, out: Path | None) -> None:
     )
     if out is not None:
         console.print(f"written to {out}", highlight=False, soft_wrap=True)
+
+
+def run_compare(
+    options: Mapping[str, Any],
+    settings: list[str],
+    config_file: Path | None,
+    out: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal compare`."""
+    from experiments.comparison import compare
+    from experiments.comparison.run import Interrupted
+
+    given = {**options, "set": dict(parse_setting(text) for text in settings)}
+    with progress_bar() as bar:
+        task = bar.add_task("comparing", total=None, visible=not quiet)
+
+        def moved(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            comparison = compare(config=config_file, out=out, progress=moved, **given)
+        except Interrupted as e:
+            raise Stopped(str(e)) from None
+    if as_json:
+        print(to_json(comparison.to_json()), end="")
+    elif not quiet:
+        show_comparison(comparison, out)
+    if failures := comparison.failures:
+        raise FedcalError(
+            f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "
+            f"{failures[0]['error']}"
+        )
+
+
+def show_comparison(comparison: Comparison, out: Path | None) -> None:
+    """The table and its statement on the terminal."""
+    from experiments.comparison.table import as_table
+
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    table = as_table(comparison.cells)
+    lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
+    console.width = max(console.width, lines.maximum)
+    console.print(table)
+    for line in comparison.statement:
+        console.print(f"- {line}")
+    if out is not None:
+        console.print(f"written to {out}; the report is {out / 'report.html'}")
+
+
+def run_report(folder: Path, *, quiet: bool, as_json: bool) -> None:
+    """`fedcal report`."""
+    from experiments.report import write_comparison_report, write_report
+
+    if (folder / "compare.json").is_file():
+        report = write_comparison_report(folder)
+    elif (folder / "result.json").is_file():
+        report = write_report(folder)
+    else:
+        raise InputError(
+            f"{folder} holds neither result.json (of simulate) nor compare.json (of compare)"
+        )
+    _written(report, quiet=quiet, as_json=as_json)
+
+
+def run_export(calibrator: Path, out: Path, *, quiet: bool, as_json: bool) -> None:
+    """`fedcal export`."""
+    from fedcal import export
+
+    export.save(calibrators.load(calibrator), out)
+    _written(out, quiet=quiet, as_json=as_json)
+
+
+def _written(path: Path, *, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        print(to_json({"out": str(path)}), end="")
+    elif not quiet:
+        Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(
+            f"written to {path}"
+        )
 
 
 def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: bool) -> None:

@@ -128,14 +128,14 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     that is overridden are resolved anew: a new method's rounds and `set`, a new budget's trust,
     and its rounds if privacy is switched on or off.
     """
-    base = _read_toml(Path(path))
+    base = read_toml(Path(path))
     stale: set[str] = set()
     changed = {k for k in ("method", "epsilon") if overrides.get(k) is not None and k in base}
     if "method" in changed and overrides["method"] != base["method"]:
         stale |= {"rounds", "set"}
     if "epsilon" in changed:
         stale.add("trust")
-        before, after = (_typed("epsilon", v["epsilon"]) for v in (base, overrides))
+        before, after = (typed("epsilon", v["epsilon"]) for v in (base, overrides))
         if math.isinf(before) != math.isinf(after):
             stale.add("rounds")
     return merge({k: v for k, v in base.items() if k not in stale}, overrides)
@@ -156,7 +156,7 @@ def merge(*layers: Mapping[str, Any]) -> Config:
                 plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
                 values["set"] = values["set"] | plain
             elif value is not None:
-                values[key] = _typed(key, value)
+                values[key] = typed(key, value)
     return Config(**values)
 
 
@@ -167,7 +167,8 @@ _TEXT = (
 _REAL = ("sampling_rate", "epsilon", "delta", "dropout", "cap")
 
 
-def _typed(key: str, value: Any) -> Any:
+def typed(key: str, value: Any) -> Any:
+    """`value` of the option `key` in the type that `Config` holds; InputError for another."""
     if isinstance(value, Path):
         value = str(value)
     if isinstance(value, np.generic):
@@ -181,7 +182,8 @@ def _typed(key: str, value: Any) -> Any:
     return value
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML file, unchecked; InputError where it is none."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as e:

@@ -12,6 +12,9 @@ from typing import Any
 
 from fedcal.errors import FedcalError, InputError
 
+_SUMMARIES = ("result.json", "compare.json")
+"""What says that a folder is complete."""
+
 
 def to_json(value: Any) -> str:
     """Strict JSON, two spaces; ValueError for NaN and infinity."""
@@ -23,7 +26,7 @@ def write_folder(out: Path, write: Callable[[Path], None]) -> None:
 
     Everything is written to a hidden folder in `out` first and then moved file by file, so a
     full disk or an interrupt changes nothing. Who kills the process between two moves finds no
-    `result.json`: it goes first and comes last.
+    `result.json` (or `compare.json`): it goes first and comes last.
 
     Raises
     ------
@@ -49,7 +52,7 @@ def write_folder(out: Path, write: Callable[[Path], None]) -> None:
 
 def _swap(out: Path, new: Path, old: Path) -> None:
     """Move the files of `new` into `out`, those they replace into `old`; undone on an error."""
-    names = sorted((p.name for p in new.iterdir()), key=lambda name: name == "result.json")
+    names = sorted((p.name for p in new.iterdir()), key=lambda name: name in _SUMMARIES)
     there = [name for name in reversed(names) if (out / name).exists()]
     moves = [(out / n, old / n) for n in there] + [(new / n, out / n) for n in names]
     done: list[tuple[Path, Path]] = []
@@ -63,10 +66,15 @@ def _swap(out: Path, new: Path, old: Path) -> None:
         raise
 
 
-def check_out(out: Path) -> None:
-    """Refuse, before any work, a folder that cannot be written; nothing is left there."""
+def check_out(out: Path, *, foreign: str | None = None) -> None:
+    """Refuse, before any work, a folder that cannot be written; nothing is left there.
+
+    `foreign` is the file by which one knows a folder that another command wrote.
+    """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
+    if foreign is not None and (out / foreign).exists():
+        raise InputError(f"--out {out} holds {foreign} of another command; choose another folder")
     try:
         there = next(p for p in (out, *out.parents) if p.exists())
         with tempfile.TemporaryDirectory(prefix=".draft-", dir=there):

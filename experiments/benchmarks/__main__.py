@@ -18,8 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.benchmarks.timing import Skipped, Timing, compare
-from experiments.benchmarks.work import WORKS, Work
+from experiments.benchmarks import apart
+from experiments.benchmarks.timing import Skipped, Timing, Work, compare
+from experiments.benchmarks.work import WORKS
 from experiments.files import to_json
 
 REPETITIONS = 7
@@ -28,7 +29,7 @@ HEADINGS = (
     *("peer", "peer (median)", "least", "peer / ours", "result: ours", "peer's"),
 )
 _LEFT = ("work", "", "peer", "result: ours", "peer's")
-_PACKAGES = ("fedcal", "numpy", "scipy", "flwr", "scikit-learn", "torch", "torchmetrics")
+_PACKAGES = ("fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "torchmetrics")
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def machine() -> dict[str, Any]:
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "versions": found,
+        "versions": found | apart.versions(),
     }
 
 

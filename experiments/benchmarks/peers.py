@@ -1,5 +1,7 @@
 """What others would have us call, imported only here and only when it is timed.
 
+Peers that cannot share our environment are in `peer_worker.py`.
+
 Each function prepares outside the clock (imports, conversion to the peer's own arrays) and
 returns what is timed.
 """
@@ -8,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from experiments.benchmarks.apart import HUGE_PAGES
 from experiments.benchmarks.timing import PeerMissing
 from fedcal.numerics import LOG_A_LIMIT
 from fedcal.types import Floats, Integers
@@ -95,6 +99,7 @@ def scipy_temperature(logits: Floats, labels: Integers) -> Callable[[], float]:
 
 def _torchmetrics() -> tuple[Any, Any]:
     """On one thread, as we are; class by class two are no faster, and under load much slower."""
+    os.environ.update(HUGE_PAGES)
     torch = _load("torch", "torch")
     torch.set_num_threads(1)
     return torch, _load("torchmetrics.functional.classification", "torchmetrics")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 SLOW = 1.0
 """Seconds from which a repetition counts as slow: its warm-up run is kept as a measurement."""
 
-_SLOW_REPETITIONS = 2
+_SLOW_REPETITIONS = 3  # their median does not see a cold start
 _MOST_REPETITIONS = 51
 
 
@@ -28,11 +31,29 @@ class Contestant:
     name : as shown
     prepare : outside the clock: makes what is timed. It may raise PeerMissing
     values : what a result is worth, so that speed is not bought by a worse one
+    close : called when everybody has been timed
     """
 
     name: str
     prepare: Callable[[], Callable[[], Any]]
     values: Callable[[Any], dict[str, float]]
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work; the first contestant is ours.
+
+    Attributes
+    ----------
+    title : as shown
+    target : seconds that our median should stay below; None = just shown
+    """
+
+    title: str
+    target: float | None
+    ours: Contestant
+    peers: tuple[Contestant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,30 +91,44 @@ class Skipped:
     reason: str
 
 
+def checksum(values: NDArray[Any]) -> int:
+    """The same number means the same bits."""
+    return zlib.crc32(values.tobytes())
+
+
 def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
-    """Time contestants in turns, so that all of them see the same weather.
+    """Time contestants in turns, so that all of them see the same weather, then close them.
 
     Parameters
     ----------
-    repetitions : at least so many for each; more (up to 51) for what takes little time, two for
-        what takes more than a second
+    repetitions : at least so many for each; more (up to 51) for what takes little time, three
+        for what takes more than a second (also if only a part of it counts)
 
     Returns
     -------
     In the order of `contestants`.
     """
+    try:
+        return _compare(contestants, repetitions)
+    finally:
+        for c in contestants:
+            c.close()
+
+
+def _compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
     outcome: dict[str, Timing | Skipped] = {}
     taken: dict[str, list[float]] = {}
     wanted: dict[str, int] = {}
     for c in contestants:
         try:
-            first, result = _clock(c)
+            first, result, whole = _clock(c)
         except PeerMissing as why:
             outcome[c.name] = Skipped(c.name, str(why))
             continue
         outcome[c.name] = Timing(c.name, (first,), c.values(result))
-        taken[c.name] = [first] if first > SLOW else []
-        if first > SLOW:
+        slow = max(first, whole) > SLOW
+        taken[c.name] = [first] if slow else []
+        if slow:
             wanted[c.name] = min(repetitions, _SLOW_REPETITIONS)
         else:
             lots = min(_MOST_REPETITIONS, int(SLOW / first)) if repetitions > 2 else 0
@@ -101,7 +136,11 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing 
     for _ in range(max(wanted.values(), default=0)):
         for c in contestants:
             if c.name in taken and len(taken[c.name]) < wanted[c.name]:
-                taken[c.name].append(_clock(c)[0])
+                try:
+                    taken[c.name].append(_clock(c)[0])
+                except PeerMissing as why:
+                    outcome[c.name] = Skipped(c.name, str(why))
+                    del taken[c.name]
     for name, seconds in taken.items():
         timed = outcome[name]
         if isinstance(timed, Timing):
@@ -109,9 +148,12 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing 
     return [outcome[c.name] for c in contestants]
 
 
-def _clock(contestant: Contestant) -> tuple[float, Any]:
+def _clock(contestant: Contestant) -> tuple[float, Any, float]:
+    """The seconds that count, the result, and all seconds that passed."""
     run = contestant.prepare()
     start = time.perf_counter()
     result = run()
-    seconds = time.perf_counter() - start
-    return (result.seconds, result.result) if isinstance(result, Inside) else (seconds, result)
+    passed = time.perf_counter() - start
+    if isinstance(result, Inside):
+        return result.seconds, result.result, passed
+    return passed, result, passed

@@ -341,7 +341,7 @@ def test_version(fedcal_says: Any) -> None:
 def test_help_names_every_command(fedcal_says: Any) -> None:
     code, out, err = fedcal_says("--help")
     assert (code, err) == (0, "")
-    for command in ("simulate", "apply", "datasets", *LATER):
+    for command in ("simulate", "compare", "report", "export", "apply", "datasets", *LATER):
         assert command in out
 
 
@@ -362,8 +362,7 @@ def test_help_of_simulate_names_the_contract_s_options(
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("compare", "evaluate", "plan", "train", "reproduce table1", "report some-folder", "site"),
-        "compare --methods fedtemp,fedbin --epsilon 1,2 --seeds 5",
+        *("evaluate", "plan", "train", "reproduce table1", "site"),
         "site --help",
         "simulate --engine grpc",
         "simulate --trust local --epsilon 1",
@@ -371,11 +370,6 @@ def test_help_of_simulate_names_the_contract_s_options(
         "simulate --unit example --epsilon 1",
         "simulate --unit example --method none",
         "simulate --secure-aggregation protocol",
-        "simulate --partition quantity:0.5",
-        "simulate --partition shards:2",
-        "simulate --partition flwr:DirichletPartitioner",
-        "simulate --resume",
-        "simulate --data rows.parquet",
         *(
             f"simulate --method {method}"
             for method in (
@@ -393,6 +387,32 @@ def test_what_comes_later_is_not_built_yet(fedcal_says: Any, folder: Path, argum
     assert line.startswith("fedcal: error: ")
     assert "not built yet" in line
     assert os.listdir(folder) == ["data.npz"]
+
+
+def test_a_single_run_is_run_again_not_resumed(fedcal_says: Any, folder: Path) -> None:
+    code, out, err = fedcal_says("simulate", "--resume", "--out", "o")
+    assert (code, out) == (2, "")
+    assert "--config DIR/config.toml gives the same bits" in err
+    assert os.listdir(folder) == ["data.npz"]
+
+
+def test_a_report_is_written_again(fedcal_says: Any, folder: Path) -> None:
+    fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--quiet")
+    (folder / "o" / "report.html").unlink()
+    report = str(Path("o", "report.html"))
+    assert fedcal_says("report", "o") == (0, f"written to {report}\n", "")
+    assert Path(report).is_file()
+    code, _, err = fedcal_says("report", "elsewhere")
+    assert (code, "neither result.json" in err) == (2, True)
+
+
+def test_a_calibrator_is_exported(fedcal_says: Any, fitted: Path) -> None:
+    pytest.importorskip("onnx")
+    arguments = ("export", "--calibrator", str(fitted), "--out", "c.onnx")
+    assert fedcal_says(*arguments) == (0, "written to c.onnx\n", "")
+    assert Path("c.onnx").stat().st_size > 0
+    code, _, err = fedcal_says(*arguments[:-1], "c.pdf")
+    assert (code, "must end in" in err) == (2, True)
 
 
 # --- the real command, in a process of its own ---------------------------------------------------

@@ -8,8 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from email.parser import Parser
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,53 @@ def test_the_installed_command_starts(installed: Path, empty: Path) -> None:
     script = installed / "bin" / "fedcal"
     done = run(sys.executable, "-P", script, "--version", cwd=empty, PYTHONPATH=str(installed))
     assert (done.returncode, done.stdout) == (0, f"fedcal {fedcal.__version__}\n")
+
+
+# -- a fresh environment, with Flower's commands ---------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands' folder of a new environment: the wheel, and the dependencies of this one."""
+    home = tmp_path_factory.mktemp("fresh") / "env"
+    venv.create(home, symlinks=True)
+    python = home / "bin" / "python"
+    pip("--python", python, "install", "--no-deps", wheel, cwd=home)
+    (site,) = home.glob("lib/python*/site-packages")
+    # a path in a .pth file is searched, but its own .pth files (an editable fedcal) are not read
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    for command in distribution("flwr").entry_points.select(group="console_scripts"):
+        module, _, function = command.value.partition(":")
+        script = python.with_name(command.name)
+        script.write_text(f"#!{python}\nfrom {module} import {function}\n{function}()\n")
+        script.chmod(0o755)
+    return python.parent
+
+
+@pytest.mark.slow
+def test_both_engines_from_the_wheel_alone(fresh: Path, empty: Path) -> None:
+    """In a folder that holds nothing but packages of the same names."""
+    for name in PACKAGES:
+        (empty / f"{name}.py").write_text("raise SystemExit('a foreign package')\n")
+    options = ("--clients", "5", "--epsilon", "1", "--rounds", "2", "--json")
+    told = []
+    for engine in ("inline", "ray"):
+        command = (fresh / "fedcal", "simulate", "--engine", engine, *options, "--out", engine)
+        done = run(*command, cwd=empty, PATH=os.defpath, PYTHONPATH="")  # not activated
+        assert (done.returncode, done.stderr) == (0, "")
+        result = json.loads(done.stdout)
+        assert result["config"].pop("engine") == engine
+        assert result.pop("seconds") > 0
+        told.append(result)
+    assert told[0] == told[1]
+    for file in ("rounds.jsonl", "test_probs.npy", "calibrator.npz"):
+        assert (empty / "inline" / file).read_bytes() == (empty / "ray" / file).read_bytes()
+
+
+@pytest.mark.slow
+def test_without_ray_the_wheel_says_what_to_install(fresh: Path, empty: Path) -> None:
+    hide = "import sys; sys.modules['ray'] = None; from experiments.cli import main; main()"
+    command = (fresh / "python", "-P", "-c", hide, "simulate", "--engine", "ray", "--clients", "2")
+    done = run(*command, cwd=empty, PYTHONPATH="")
+    told = "fedcal: error: engine 'ray' needs Ray: pip install 'fedcal[simulation]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)

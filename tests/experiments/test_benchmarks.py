@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from experiments.benchmarks import apart, federated, peer_worker, timing
 from experiments.benchmarks.__main__ import main, time_one
+from experiments.benchmarks.apart import Apart
 from experiments.benchmarks.timing import (
     Contestant,
     Inside,
@@ -21,17 +28,35 @@ from experiments.benchmarks.timing import (
     compare,
 )
 from experiments.benchmarks.work import WORKS
+from experiments.engines import run_in_process
+from fedcal.errors import FedcalError
+from fedcal.shards import Shards
+from strategies.job import Job, Outcome, Progress
+
+ROOT = Path(__file__).resolve().parents[2]
+# Those run the command line in fresh processes; one of them has a test of its own.
+COMMANDS = {"engine-run-100", "engine-run-500"}
+REAL_PEERS = os.environ.get(apart.VARIABLE)  # netcal and probmetrics, if there are any
 
 # Searches by value find T to the square root of a rounding error; torchmetrics computes the
 # top-label error in single precision.
-TOLERANCES = {"T": 1e-6, "NLL": 1e-10, "cwECE": 1e-9, "ECE": 1e-4, "table crc32": 0.0}
+TOLERANCES = {
+    **{"T": 1e-6, "NLL": 1e-10, "cwECE": 1e-9, "ECE": 1e-4},
+    **dict.fromkeys(("table crc32", "releases", "released crc32"), 0.0),
+    **{"held-out NLL": 0.0, "held-out ECE": 0.0},
+}
 NEEDS = {"scikit-learn": ("sklearn",), "torchmetrics": ("torch", "torchmetrics")}
+ABSENT = ("netcal", "probmetrics", "Flower's loop, Ray")  # in the fixture
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     out = tmp_path_factory.mktemp("bench")
-    main(["--quick", "--out", str(out)])
+    only = [f"--only={name}" for name in WORKS if name not in COMMANDS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(apart.VARIABLE, str(out / "no-python"))
+        patch.setattr(federated, "find_spec", lambda name: None)
+        main(["--quick", *only, "--out", str(out)])
     return json.loads((out / "bench.json").read_text()), (out / "bench.md").read_text()
 
 
@@ -44,7 +69,7 @@ def contestant(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
 
 def test_every_work_has_a_row_with_our_time(bench: tuple[dict[str, Any], str]) -> None:
     told, page = bench
-    assert [row["name"] for row in told["rows"]] == list(WORKS)
+    assert [row["name"] for row in told["rows"]] == [n for n in WORKS if n not in COMMANDS]
     for row in told["rows"]:
         assert row["target"] is None  # small sizes prove nothing about targets
         assert row["met"] is None
@@ -58,7 +83,9 @@ def test_peers_are_timed_or_say_why_not(bench: tuple[dict[str, Any], str]) -> No
     for row in bench[0]["rows"]:
         for peer in row["peers"]:
             needs = next((v for k, v in NEEDS.items() if peer["name"].startswith(k)), ())
-            if all(importlib.util.find_spec(module) for module in needs):
+            if peer["name"].startswith(ABSENT):
+                assert "no environment" in peer["skipped"] or "not installed" in peer["skipped"]
+            elif all(importlib.util.find_spec(module) for module in needs):
                 assert peer["ratio"] == pytest.approx(peer["median"] / row["ours"]["median"])
             else:
                 assert "not installed" in peer["skipped"]
@@ -76,7 +103,8 @@ def test_machine_and_versions_are_told(bench: tuple[dict[str, Any], str]) -> Non
     machine = bench[0]["machine"]
     assert machine["cores"] >= 1
     assert machine["versions"]["numpy"]
-    assert set(machine["versions"]) >= {"scikit-learn", "torchmetrics", "fedcal"}
+    assert set(machine["versions"]) >= {"scikit-learn", "torchmetrics", "fedcal", "ray"}
+    assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
 
 
 def test_population_tells_its_memory(bench: tuple[dict[str, Any], str]) -> None:
@@ -86,9 +114,9 @@ def test_population_tells_its_memory(bench: tuple[dict[str, Any], str]) -> None:
 
 
 def test_only_runs_what_is_named(tmp_path: Path) -> None:
-    main(["--quick", "--only", "bbq", "--out", str(tmp_path / "new")])
+    main(["--quick", "--only", "round", "--out", str(tmp_path / "new")])
     rows = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["bbq"]
+    assert [row["name"] for row in rows] == ["round"]
     with pytest.raises(SystemExit) as refused:
         main(["--only", "nothing"])
     assert refused.value.code == 2
@@ -96,12 +124,13 @@ def test_only_runs_what_is_named(tmp_path: Path) -> None:
 
 def test_a_peer_that_is_not_installed_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
+    monkeypatch.setenv(apart.VARIABLE, "nowhere")
     row = time_one("classwise-ece", quick=True)
-    (peer,) = row.peers
+    peer = row.peers[0]
     assert isinstance(peer, Skipped)
     assert peer.reason == "torch is not installed"
     assert "skipped" in row.lines()[0]
-    assert row.to_json()["peers"] == [{"name": peer.name, "skipped": peer.reason}]
+    assert row.to_json()["peers"][0] == {"name": peer.name, "skipped": peer.reason}
 
 
 # -- the stopwatch ------------------------------------------------------------------------------
@@ -133,12 +162,13 @@ def test_seconds_of_a_result_that_timed_itself_are_taken() -> None:
     assert timing.values == {"value": 7.0}
 
 
-def test_slow_work_counts_its_warm_up_and_runs_twice() -> None:
-    clock = iter([20.0, 10.0])
+def test_slow_work_counts_its_warm_up_and_runs_thrice() -> None:
+    clock = iter([20.0, 10.0, 11.0])
     slow = Contestant("slow", lambda: lambda: Inside(next(clock), 7.0), lambda v: {"value": v})
     (timing,) = compare([slow], 7)
     assert isinstance(timing, Timing)
-    assert timing.seconds == (20.0, 10.0)
+    assert timing.seconds == (20.0, 10.0, 11.0)
+    assert timing.median == 11.0
 
 
 def test_one_missing_peer_does_not_stop_the_others() -> None:
@@ -150,3 +180,207 @@ def test_one_missing_peer_does_not_stop_the_others() -> None:
     )
     assert [type(o) for o in outcome] == [Timing, Skipped, Timing]
     assert outcome[1] == Skipped("x", "x is not installed")
+
+
+def test_a_peer_that_fails_in_a_later_turn_is_skipped() -> None:
+    turns = iter([1.0, 1.0])
+
+    def run() -> float:
+        try:
+            return next(turns)
+        except StopIteration:
+            raise PeerMissing("gone") from None
+
+    outcome = compare([contestant("ours"), contestant("x", run)], 3)
+    assert isinstance(outcome[0], Timing)
+    assert len(outcome[0].seconds) >= 3
+    assert outcome[1] == Skipped("x", "gone")
+
+
+def test_whoever_was_prepared_is_closed_whatever_happens() -> None:
+    closed: list[str] = []
+
+    def closing(name: str, run: Callable[[], Any]) -> Contestant:
+        return Contestant(name, lambda: run, lambda v: {}, lambda: closed.append(name))
+
+    compare([closing("a", lambda: 1.0), closing("b", lambda: 2.0)], 2)
+    assert closed == ["a", "b"]
+    with pytest.raises(ZeroDivisionError):
+        compare([closing("c", lambda: 1 / 0), closing("d", lambda: 1.0)], 2)
+    assert closed[2:] == ["c", "d"]
+
+
+def test_work_is_slow_by_all_the_time_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 20))  # 20 s a run, of which 0.1 s count
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    long = Contestant("long", lambda: lambda: Inside(0.1, 7.0), lambda v: {"value": v})
+    (timed,) = compare([long], 7)
+    assert isinstance(timed, Timing)
+    assert timed.seconds == (0.1, 0.1, 0.1)
+
+
+# -- peers in an environment of their own -------------------------------------------------------
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Gives the peers' interpreter, our own here, a `netcal.metrics` with this source."""
+    package = tmp_path / "netcal"
+    package.mkdir()
+    (package / "__init__.py").write_text("print('noise at import')\n")
+    monkeypatch.setenv(apart.VARIABLE, sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return lambda source: (package / "metrics.py").write_text(source) and None
+
+
+@pytest.fixture
+def top_label() -> Iterator[Apart]:
+    arrays = {"probs": np.full((300, 3), 0.25), "labels": np.zeros(300, np.int64)}
+    peer = Apart("netcal-top-label", arrays, bins=15)
+    yield peer
+    peer.close()
+
+
+ECE = """
+import os
+class ECE:
+    def __init__(self, bins): self.bins = bins
+    def measure(self, probs, labels):
+        print("noise", self.bins)
+        calls.append(len(labels))
+        return self.bins + probs[0, 0] + len(calls)
+calls = []
+"""
+
+
+def test_a_peer_apart_answers_turn_after_turn(
+    fake: Callable[[str], None], top_label: Apart
+) -> None:
+    fake(ECE)
+    told = [top_label.prepare()() for _ in range(2)]
+    assert [t.result for t in told] == [17.25, 18.25]  # one process; the first call warmed it up
+    assert all(t.seconds > 0 for t in told)
+
+
+def test_a_peer_apart_has_one_thread(fake: Callable[[str], None], top_label: Apart) -> None:
+    fake(ECE.replace("return self.bins", 'return 100 * int(os.environ["OMP_NUM_THREADS"])'))
+    assert top_label.prepare()().result == 102.25
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ImportError('no', name='pyro')", "pyro is not installed in "),
+        (ECE.replace("return", "raise ValueError('odd') ; return"), "ValueError: odd"),
+        (ECE.replace("return", "os._exit(3) ; return"), "its process has ended"),
+        (ECE.replace("return", "if len(calls) > 2: os._exit(3)\n        return"), "has ended"),
+    ],
+)
+def test_a_peer_apart_that_fails_is_skipped(
+    fake: Callable[[str], None], top_label: Apart, source: str, reason: str
+) -> None:
+    fake(source)
+    peer = Contestant("netcal", top_label.prepare, lambda v: {}, top_label.close)
+    ours, skipped = compare([contestant("ours"), peer], 2)
+    assert isinstance(ours, Timing)
+    assert isinstance(skipped, Skipped)
+    assert reason in skipped.reason
+
+
+def test_without_an_environment_a_peer_apart_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, top_label: Apart
+) -> None:
+    monkeypatch.setenv(apart.VARIABLE, "nowhere")
+    with pytest.raises(
+        PeerMissing, match="no environment for netcal and probmetrics: `make bench`"
+    ):
+        top_label.prepare()
+    assert apart.versions() == {"netcal": None, "probmetrics": None}
+
+
+def test_the_worker_imports_nothing_of_ours() -> None:
+    tree = ast.parse(Path(peer_worker.__file__).read_text("utf-8"))
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    ours = {"fedcal", "clients", "strategies", "experiments"}
+    assert "numpy" in names
+    assert {name.partition(".")[0] for name in names} & ours == set()
+
+
+def pins(path: Path) -> dict[str, str]:
+    lines = path.read_text("utf-8").splitlines()
+    found = [line.partition("==") for line in lines if line and not line.startswith("#")]
+    return {name.lower().replace("_", "-"): version for name, _, version in found}
+
+
+def test_pins_of_the_peers_do_not_contradict_ours() -> None:
+    ours = pins(ROOT / "constraints.txt")
+    theirs = pins(ROOT / "experiments" / "benchmarks" / "peers-constraints.txt")
+    assert {"netcal", "probmetrics", "numba", "pandas"} <= set(theirs)
+    assert "torch" in ours  # without a pin, pip would fetch gigabytes
+    assert {name: ours[name] for name in theirs if name in ours} == {
+        name: version for name, version in theirs.items() if name in ours
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL_PEERS, reason=f"{apart.VARIABLE} names no interpreter")
+@pytest.mark.parametrize("name", ["temperature", "classwise-ece", "top-label-ece", "bbq"])
+def test_real_peers_apart_agree(name: str) -> None:
+    row = time_one(name, quick=True)
+    told = [p for p in row.peers if p.name.startswith(("netcal", "probmetrics"))]
+    assert told
+    for peer in told:
+        assert isinstance(peer, Timing), peer
+        for key, value in peer.values.items():
+            # single precision, finite differences, an early stop; netcal's BBQ is another one
+            loose = {"T": 1e-3, "NLL": 1e-7, "held-out NLL": 0.05, "held-out ECE": 1.0}
+            tolerance = loose.get(key, TOLERANCES[key])
+            assert value == pytest.approx(row.ours.values[key], rel=tolerance), peer.name
+
+
+# -- engines ------------------------------------------------------------------------------------
+
+
+def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: Progress) -> Outcome:
+    seen: list[tuple[int, int]] = []
+    outcome = job.run(partial(run_in_process, shards=shards), lambda *pair: seen.append(pair))
+    for pair in seen[told]:
+        progress(*pair)
+    return outcome
+
+
+def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federated, "find_spec", lambda name: True)
+    monkeypatch.setattr("experiments.engines.ray.run_ray", fake_ray)
+    work = WORKS["engine-round-100"](True)
+    ours, _, ray = (c.prepare()() for c in (work.ours, *work.peers))
+    assert work.ours.values(ours.result)["releases"] == 3
+    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
+    ray.result[1]["values"][0] += 1e-9
+    assert work.peers[1].values(ray.result) != work.ours.values(ours.result)
+
+
+def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federated, "find_spec", lambda name: True)
+    monkeypatch.setattr("experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
+    with pytest.raises(FedcalError, match="2 of 3 rounds"):
+        WORKS["engine-round-100"](True).peers[1].prepare()()
+
+
+def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = WORKS["engine-run-500"](True)
+    released = work.ours.values(work.ours.prepare()())
+    assert released["releases"] == 1
+    monkeypatch.setattr(federated, "find_spec", lambda name: None)
+    with pytest.raises(PeerMissing, match=r"fedcal\[simulation\]"):
+        work.peers[0].prepare()
+
+
+@pytest.mark.slow
+def test_real_ray_agrees() -> None:
+    pytest.importorskip("ray")
+    work = WORKS["engine-round-100"](True)
+    ours, ray = work.ours.prepare()(), work.peers[1].prepare()()
+    assert ray.seconds > 0
+    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)

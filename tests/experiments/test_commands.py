@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.commands import SHOWN, progress_bar, run_apply, run_simulate, shown
+import experiments.report
+import fedcal.export
+from experiments.commands import run_apply, run_export, run_report, run_simulate
 from experiments.config import Config
+from experiments.terminal import SHOWN, progress_bar, shown
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
 from fedcal.metrics import summary
@@ -101,6 +105,12 @@ def test_an_impossible_folder_is_refused_before_the_data_are_read(
         run_simulate(options(), [], None, tmp_path / "file", quiet=True, as_json=False)
 
 
+def test_a_comparison_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").touch()
+    with pytest.raises(InputError, match=r"holds rows\.jsonl of another command"):
+        run_simulate(options(), [], None, tmp_path, quiet=True, as_json=False)
+
+
 @pytest.fixture
 def fitted(tmp_path: Path) -> Path:
     labels, logits = labels_and_logits()
@@ -145,3 +155,51 @@ def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None
     run_apply(fitted, str(tmp_path / "d.npz"), out, quiet=True, as_json=False)
     assert len(out.read_text().splitlines()) == 51
     assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]
+
+
+# --- report, export -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "writer"),
+    [("result.json", "write_report"), ("compare.json", "write_comparison_report")],
+)
+def test_a_report_of_either_kind_of_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    writer: str,
+) -> None:
+    monkeypatch.setattr(experiments.report, writer, lambda folder: folder / "r.html")
+    (tmp_path / file).touch()
+    run_report(tmp_path, quiet=False, as_json=False)
+    assert capsys.readouterr().out == f"written to {tmp_path / 'r.html'}\n"
+    run_report(tmp_path, quiet=False, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"out": str(tmp_path / "r.html")}
+    run_report(tmp_path, quiet=True, as_json=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_report_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither result\.json"):
+        run_report(tmp_path, quiet=True, as_json=False)
+
+
+def test_export_hands_over_the_calibrator(
+    fitted: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    saved: list[Any] = []
+    monkeypatch.setattr(fedcal.export, "save", lambda *a: saved.append(a))
+    run_export(fitted, tmp_path / "x.onnx", quiet=False, as_json=False)
+    ((calibrator, path),) = saved
+    assert (calibrator.kind, path) == ("bbq", tmp_path / "x.onnx")
+    assert capsys.readouterr().out == f"written to {tmp_path / 'x.onnx'}\n"
+
+
+def test_export_knows_its_suffixes(fitted: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must end in"):
+        run_export(fitted, tmp_path / "x.pdf", quiet=True, as_json=False)

@@ -1,0 +1,288 @@
+"""What to compare: lists of values, method variants, and the cells that they span."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from typing import Any
+
+import tomli_w
+
+from experiments.comparison.variant import Variant
+from experiments.config import METHODS, Config, settings_of, typed
+from fedcal.checks import whole
+from fedcal.errors import InputError
+from fedcal.partition import parse as parse_partition
+from fedcal.privacy.plan import Federation
+from fedcal.streams import check_seed
+from strategies.job import Setting
+
+AXES = (
+    *("data", "method", "partition", "clients", "rounds", "sampling_rate"),
+    *("epsilon", "delta", "unit", "trust"),
+)
+"""Options that take a list; every combination is a cell."""
+
+NOT_HERE = {
+    "ledger": "a ledger counts what one population is charged, and a comparison deals the same "
+    "rows anew for each partition and seed; the table says what its runs add up to instead",
+    "cap": "it belongs to a ledger, and compare takes none",
+}
+
+_NUMBERS = {"clients": int, "rounds": int, "sampling_rate": float, "epsilon": float, "delta": float}
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of the table: a configuration, run with each of its seeds.
+
+    `delta` is what each of its private runs spends, known once the cell is resolved.
+    """
+
+    variant: Variant
+    config: Config
+    seeds: tuple[int, ...]
+    delta: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What tells it apart, in an error message."""
+        c = self.config
+        if self.variant.baseline:
+            return f"{self.variant.text} on {c.data}"
+        return f"{self.variant.text} on {c.data}, {c.partition}, epsilon {c.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every axis with its values, and what all runs share; see `compare` for the meaning.
+
+    None stands for "the method's (or the data's) own", as in `Config`.
+    """
+
+    data: tuple[str, ...] = (Config.data,)
+    method: tuple[Variant, ...] = tuple(Variant(m) for m in METHODS)
+    partition: tuple[str, ...] = (Config.partition,)
+    clients: tuple[int | None, ...] = (None,)
+    rounds: tuple[int | None, ...] = (None,)
+    sampling_rate: tuple[float, ...] = (Config.sampling_rate,)
+    epsilon: tuple[float, ...] = (math.inf, 1.0)
+    delta: tuple[float, ...] = (Config.delta,)
+    unit: tuple[str, ...] = (Config.unit,)
+    trust: tuple[str | None, ...] = (None,)
+    secure_aggregation: str = Config.secure_aggregation
+    dropout: float = Config.dropout
+    seed: int = Config.seed
+    seeds: int = 5
+    set: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        whole("seeds", self.seeds, 1)
+        check_seed(self.seed)
+        check_seed(self.seed + self.seeds - 1)
+        for trust in self.trust:
+            if trust is not None:  # unknown ones, also where epsilon leaves no use for them
+                Federation(1, 2, epsilon=math.inf if trust == "secagg" else 1.0, trust=trust)
+        for variant in self.method:
+            Config(method=variant.method, set=variant.settings)
+        for key in self.set:
+            if not any(key in settings_of(v.method) for v in self.method):
+                raise InputError(f"--set {key}: none of the methods has such a parameter")
+        meant: dict[str, dict[Any, Any]] = {
+            "method": {v.text: v.resolved() for v in self.method},
+            "partition": {p: parse_partition(p) for p in self.partition},
+        }
+        for axis in AXES:
+            _refuse_twice(axis, getattr(self, axis), meant.get(axis, {}))
+
+    def drafts(self, split_by_seed: Mapping[str, bool]) -> Iterator[Cell]:
+        """All cells in the order of the table, not yet resolved.
+
+        Parameters
+        ----------
+        split_by_seed : name of the data -> whether its test part follows from the seed
+        """
+        seeds = tuple(range(self.seed, self.seed + self.seeds))
+        for data in self.data:
+            for variant in self.method:
+                if variant.baseline:
+                    config = Config(data=data, method=variant.method, seed=self.seed)
+                    yield Cell(variant, config, seeds if split_by_seed[data] else seeds[:1])
+            for values in product(self.partition, self.clients, self.rounds, self.sampling_rate):
+                for epsilon in self.epsilon:
+                    for privacy in self._privacies(epsilon):
+                        for variant in self.method:
+                            if not variant.baseline:
+                                config = self._config(data, variant, *values, *privacy)
+                                yield Cell(variant, config, seeds)
+
+    def _privacies(self, epsilon: float) -> Iterator[tuple[float, float, str, str | None]]:
+        """Budgets and trusts that go together: without privacy there is no delta and no noise."""
+        exact = math.isinf(epsilon)
+        fits = tuple(t for t in self.trust if t is None or (t == "secagg") == exact)
+        trusts = fits or ((None,) if exact else self.trust)
+        for delta, unit, trust in product(
+            self.delta[:1] if exact else self.delta, self.unit[:1] if exact else self.unit, trusts
+        ):
+            yield epsilon, delta, unit, trust
+
+    def _config(
+        self,
+        data: str,
+        variant: Variant,
+        partition: str,
+        clients: int | None,
+        rounds: int | None,
+        sampling_rate: float,
+        epsilon: float,
+        delta: float,
+        unit: str,
+        trust: str | None,
+    ) -> Config:
+        known = settings_of(variant.method)
+        shared = {k: v for k, v in self.set.items() if k in known}
+        return Config(
+            data=data,
+            method=variant.method,
+            partition=partition,
+            clients=clients,
+            rounds=rounds,
+            sampling_rate=sampling_rate,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            trust=trust,
+            secure_aggregation=self.secure_aggregation,
+            dropout=self.dropout,
+            seed=self.seed,
+            set={**shared, **variant.settings},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values without the unset ones; infinity stays a float."""
+        plain: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name == "method":
+                plain["method"] = [v.text for v in value]
+            elif f.name == "set":
+                plain["set"] = dict(value)
+            elif f.name not in AXES:
+                plain[f.name] = value
+            elif value != (None,):
+                plain[f.name] = list(value)
+        return plain
+
+    def to_toml(self) -> str:
+        """The file that `--config` reads."""
+        return tomli_w.dumps(self.to_dict())
+
+    def what_differs(self, earlier: Grid) -> list[str]:
+        """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
+        said = []
+        now, then = self.to_dict(), earlier.to_dict()
+        for key in sorted(now | then):
+            new, old = now.get(key), then.get(key)
+            if key in AXES and new is not None and old is not None:
+                grown = frozenset(old) <= frozenset(new)
+            else:
+                grown = key == "seeds" and self.seeds >= earlier.seeds
+            if new != old and not grown:
+                said.append(f"{key} was {_shown(old)} and is {_shown(new)}")
+        return said
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "the default"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _refuse_twice(axis: str, values: Sequence[Any], meant: Mapping[Any, Any]) -> None:
+    seen: dict[Any, str] = {}
+    for value in values:
+        text = value.text if isinstance(value, Variant) else value
+        same = meant.get(text, value)
+        if same in seen:
+            first = seen[same]
+            also = "" if first == str(text) else f" ({first!r} means the same)"
+            raise InputError(f"{axis} {str(text)!r} is there twice{also}")
+        seen[same] = str(text)
+
+
+def read_grid(*layers: Mapping[str, Any]) -> Grid:
+    """A grid from several layers of options, later ones winning; `set` tables are joined.
+
+    Raises
+    ------
+    InputError
+        An unknown option, a list that is empty or names something twice, a value that is not
+        allowed.
+    """
+    known = {f.name for f in fields(Grid)}
+    given: dict[str, Any] = {}
+    for layer in layers:
+        for raw, value in layer.items():
+            key = raw.replace("-", "_")
+            if value is None:
+                continue
+            if key in NOT_HERE:
+                raise InputError(f"compare takes no {key}: {NOT_HERE[key]}")
+            if key not in known:
+                raise InputError(f"unknown option {raw!r}; allowed: {', '.join(sorted(known))}")
+            if key == "set":
+                if not isinstance(value, Mapping):
+                    raise InputError("option 'set' must be a table of key = value")
+                value = {**given.get("set", {}), **value}
+            elif key in AXES:
+                value = _axis(key, value)
+            else:
+                value = typed(key, value)
+            given[key] = value
+    return Grid(**given)
+
+
+def _axis(key: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        listed: Sequence[Any] = split_list(key, value)
+    elif isinstance(value, Sequence):
+        listed = value
+    else:
+        listed = [value]
+    if not listed:
+        raise InputError(f"{key}: the list is empty")
+    return tuple(_entry(key, entry) for entry in listed)
+
+
+def _entry(key: str, value: Any) -> Any:
+    if key == "method" and isinstance(value, str):
+        return Variant.parse(value)
+    if key in _NUMBERS and isinstance(value, str):
+        try:
+            value = _NUMBERS[key](value)
+        except ValueError:
+            kind = "a whole number" if _NUMBERS[key] is int else "a number"
+            raise InputError(f"{key} must be {kind}, got {value!r}") from None
+    return typed(key, value)
+
+
+def split_list(name: str, text: str) -> list[str]:
+    """Split at commas that are in no brackets; InputError for an empty entry."""
+    entries, depth = [""], 0
+    for letter in text:
+        depth += (letter in _OPEN) - (letter in _CLOSE)
+        if letter == "," and depth == 0:
+            entries.append("")
+        else:
+            entries[-1] += letter
+        if depth < 0:
+            break
+    if depth:
+        raise InputError(f"{name}: brackets do not match in {text!r}")
+    listed = [entry.strip() for entry in entries]
+    if not all(listed):
+        raise InputError(f"{name}: an entry of the list {text!r} is empty")
+    return listed

@@ -1,0 +1,204 @@
+"""Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from experiments.comparison.grid import Grid, read_grid
+from experiments.comparison.journal import Journal, grid_in, journal
+from experiments.comparison.pools import Pool, Source, Sources, here, on_ray, usable_cores
+from experiments.comparison.resolve import resolve
+from experiments.comparison.result import Comparison
+from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
+from experiments.config import read_toml
+from experiments.files import check_out
+from experiments.result import versions
+from experiments.simulation import _load as load
+from fedcal import datasets
+from fedcal.checks import one_of, whole
+from fedcal.datasets import Dataset
+from fedcal.errors import FedcalError, InputError
+
+Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
+Progress: TypeAlias = Callable[[int, int], None]
+"""(runs finished, runs in all); what was kept of an earlier start counts as finished."""
+
+ENGINES = ("inline", "ray")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; the message says what was kept."""
+
+
+def compare(
+    data: Data | Sequence[Data] | None = None,
+    *,
+    config: str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    jobs: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Comparison:
+    """Run every method at every budget on every partition with every seed.
+
+    Choosing among methods by their results on private rows is itself a release: see `statement`
+    of what comes back.
+
+    Parameters
+    ----------
+    data : as in `simulate`, or a list of such
+    config : TOML file with any of the options
+    out : folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
+        `table.csv`, `table.md`, `report.html`; None = write nothing
+    resume : go on with what `out` holds. Options that are not given are those it was begun with;
+        a grid may grow, but what was begun must stay part of it
+    jobs : processes; None = the cores that may be used. 1 = this process
+    engine : "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
+        inline on either: all engines of `simulate` give the same bits
+    ray_address : of a Ray cluster, or "local"; implies "ray"
+    progress : called after each run
+    **options : as on the command line. Each a value, a list, or text with commas: method (all;
+        `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
+        sampling_rate, epsilon (inf and 1), delta, unit, trust. A single value: seeds (5) and seed
+        (0), runs have seed .. seed + seeds - 1; secure_aggregation, dropout, and set={...} for
+        every method that has such a parameter. Baselines (none, pooled-...) appear once for each
+        data set. At epsilon = inf nothing but exact sums is released, whatever delta and trust
+
+    Returns
+    -------
+    Comparison
+        The same, but for seconds, whatever `jobs`, `engine`, and interruptions. A run that fails
+        in operation is a row that says why, and the others go on.
+
+    Raises
+    ------
+    InputError
+        Anything in the whole grid that is not allowed; nothing ran.
+    FedcalError
+        A worker died, or nothing can be written; finished runs are kept in `out`.
+    Interrupted
+        Ctrl-C; finished runs are kept in `out`.
+    """
+    place = _pool(jobs, engine, ray_address)
+    folder = None if out is None else Path(out)
+    begun: Mapping[str, Any] = {}
+    if resume:
+        if folder is None:
+            raise InputError("resume needs the folder of the comparison: give --out DIR")
+        begun = grid_in(folder).to_dict() if config is None else {}
+    elif folder is not None:
+        check_out(folder, foreign="result.json")
+    named, arrays = _named(data)
+    read = {} if config is None else read_toml(Path(config))
+    grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
+    sources = {name: _source(arrays.get(name, name)) for name in grid.data}
+    cells = resolve(grid, {name: source.data for name, source in sources.items()})
+    runs = {key_of(run): run for cell in cells for run in runs_of(cell)}
+    held_out = {name: source.data.test_scores is None for name, source in sources.items()}
+
+    with place as pool:
+
+        def rows_of(todo: Sequence[Run]) -> Generator[Row]:
+            return pool(todo, sources)
+
+        if folder is None:
+            rows: dict[str, Row] = {}
+            _run(runs, rows, rows.__setitem__, rows_of, progress)
+            return Comparison.of(grid, cells, rows, held_out)
+        check = partial(_check_kept, runs=runs, sources=sources)
+        with journal(folder, grid, resume=resume, check=check) as kept, _told(kept, len(runs)):
+            _run(runs, kept.rows, kept.append, rows_of, progress)
+            comparison = Comparison.of(grid, cells, kept.rows, held_out)
+            kept.close()  # its file is replaced by one in the order of the table
+            comparison.save(folder)
+            return comparison
+
+
+def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:
+    """What the option `data` is to say, and those that are no file and no shipped set by name."""
+    if data is None or isinstance(data, str):
+        return data, {}
+    listed = [data] if isinstance(data, (Path, Dataset, Mapping)) else list(data)
+    loaded = [d if isinstance(d, (str, Path)) else load(d) for d in listed]
+    names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
+    return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
+
+
+def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
+    """Files by their whole path, as `simulate` names them."""
+    known = {entry.name for entry in datasets.catalogue()} | set(arrays)
+    paths = (d if d in known else str(Path(d).expanduser().resolve()) for d in grid.data)
+    return replace(grid, data=tuple(paths))
+
+
+def _source(data: Data) -> Source:
+    loaded = load(data)
+    return Source(loaded, digest_of(loaded))
+
+
+def _pool(
+    jobs: int | None, engine: str | None, ray_address: str | None
+) -> AbstractContextManager[Pool]:
+    if jobs is not None:
+        whole("jobs", jobs, 1)
+    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
+    if engine == "ray":
+        return on_ray(jobs, ray_address)
+    if ray_address:
+        raise InputError("ray_address needs the engine ray: give --engine ray")
+    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+
+
+def _run(
+    runs: Mapping[str, Run],
+    rows: Mapping[str, Row],
+    keep: Callable[[str, Row], None],
+    rows_of: Callable[[Sequence[Run]], Generator[Row]],
+    progress: Progress | None,
+) -> None:
+    """Run what is not among `rows` yet; `keep` puts it there."""
+    todo = [run for key, run in runs.items() if key not in rows]
+    if progress:
+        progress(len(rows), len(runs))
+    with closing(rows_of(todo)) as finished:
+        for row in finished:
+            keep(key_of(row["run"]), row)
+            if progress:
+                progress(len(rows), len(runs))
+
+
+@contextmanager
+def _told(kept: Journal, runs: int) -> Iterator[None]:
+    """Whatever goes wrong, the message says what is kept and how to go on."""
+    try:
+        yield
+    except (KeyboardInterrupt, FedcalError) as e:
+        said = f"{kept.count()} of {runs} runs are kept in {kept.folder}; go on with --resume"
+        if isinstance(e, FedcalError):
+            raise FedcalError(f"{e}; {said}") from None
+        raise Interrupted(said) from None
+
+
+def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run], sources: Sources) -> None:
+    """Refuse to put rows into one table that were not made of the same data by the same code."""
+    now = versions()
+    for key, row in rows.items():
+        name = row["run"].get("data")
+        if name in sources and row["data_sha256"] != sources[name].digest:
+            raise InputError(f"{name} has changed since this comparison was begun; start anew")
+        if key not in runs:
+            raise InputError(f"a row that is kept is not of this grid: {key}")
+        if row["versions"] != now:
+            then = row["versions"]
+            differ = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
+            raise InputError(
+                f"this comparison was begun with other versions ({', '.join(differ)}); start anew"
+            )

@@ -1,0 +1,92 @@
+"""What a comparison gives away, in whole sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from experiments.comparison.grid import Cell
+from experiments.statement import TEST_ROWS
+
+CHOOSING = (
+    "Choosing among methods, settings or budgets by what they did on private rows is itself a "
+    "release, and no run's epsilon covers it: choose on public or simulated data."
+)
+SEEDED = (
+    "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
+    "nobody. What follows is for the same runs, each with secret noise of its own."
+)
+HELD_OUT = (
+    "The test rows of {} are held out of the same clients' rows: every number in the table is an "
+    "exact function of private rows."
+)
+
+
+class Spent(NamedTuple):
+    """What some private runs over the same units add up to."""
+
+    runs: int
+    epsilon: float
+    delta: float
+
+
+def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
+    """Basic composition (Dwork et al. 2006) over all private runs on one data set.
+
+    Budgets add up where the protected units are the same: over all runs for natural clients (and
+    for single rows), but only within a seed where a partition deals rows to clients, since a
+    client of one deal is nobody in another. There is one entry for each set of units.
+    """
+    groups: dict[tuple[object, ...], Spent] = {}
+    for cell in cells:
+        c = cell.config
+        if c.data != data or c.unit != unit or math.isinf(c.epsilon) or cell.variant.baseline:
+            continue
+        for seed in cell.seeds:
+            dealt = unit == "user" and c.partition != "natural"
+            key = (c.partition, c.clients, seed) if dealt else ()
+            before = groups.get(key, Spent(0, 0.0, 0.0))
+            delta = before.delta + cell.delta
+            groups[key] = Spent(before.runs + 1, before.epsilon + c.epsilon, delta)
+    return list(groups.values())
+
+
+def statement(cells: Sequence[Cell], held_out: Mapping[str, bool]) -> list[str]:
+    """What reading the table means.
+
+    Parameters
+    ----------
+    held_out : name of the data -> whether its test rows are held out by seed
+    """
+    private = [c for c in cells if not c.variant.baseline and math.isfinite(c.config.epsilon)]
+    said = [CHOOSING, TEST_ROWS]
+    said += [HELD_OUT.format(name) for name, held in held_out.items() if held]
+    if private:
+        said += [SEEDED, *_composed(cells)]
+    exact = len(cells) - len(private)
+    if exact:
+        lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
+        said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
+    return said
+
+
+def _composed(cells: Sequence[Cell]) -> Iterator[str]:
+    for data in dict.fromkeys(c.config.data for c in cells):
+        for unit in dict.fromkeys(c.config.unit for c in cells if c.config.data == data):
+            groups = spent(cells, data, unit)
+            if not groups:
+                continue
+            most = max(groups, key=lambda g: (g.epsilon, g.delta))
+            runs = sum(g.runs for g in groups)
+            sums = f"epsilon = {most.epsilon:.4g}, delta = {min(1.0, most.delta):.3g}"
+            who = "each row" if unit == "example" else "each user"
+            if len(groups) == 1:
+                yield f"Published together, all private runs on {data} spend {sums} for {who}."
+            else:
+                yield (
+                    f"Published together, the private runs on {data} that share a deal of the "
+                    "rows (seed, partition, number of clients) spend up to "
+                    f"{sums} for {who}. There are {runs} private runs in {len(groups)} deals; "
+                    "these sums do not cover who has rows in several deals."
+                )

@@ -1,0 +1,74 @@
+"""A line of the table: what the runs of a cell come to, over its seeds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.comparison.grid import Cell
+from experiments.comparison.row import Row, key_of, runs_of
+
+Line = dict[str, Any]
+"""An entry of `cells` in `compare.json`."""
+
+
+def summarise(cell: Cell, rows: Mapping[str, Row]) -> Line:
+    """Mean and spread over the seeds of a cell; std is that of a sample (n - 1), 0 for one run.
+
+    Parameters
+    ----------
+    cell : resolved
+    rows : by `key_of`; all seeds of the cell are there
+    """
+    c, exact = cell.config, math.isinf(cell.config.epsilon)
+    found = {run["seed"]: rows[key_of(run)] for run in runs_of(cell)}
+    good = {seed: row for seed, row in found.items() if "error" not in row}
+    first: Row = next(iter(good.values()), {"privacy": {}, "communication": {}})
+    baseline = cell.variant.baseline
+    return {
+        "data": c.data,
+        "method": c.method,
+        "label": cell.variant.label,
+        "settings": dict(cell.variant.settings),
+        "clients": None if baseline else c.clients,
+        "partition": None if baseline else c.partition,
+        "epsilon": None if exact else c.epsilon,
+        "delta": None if exact else cell.delta,
+        "unit": None if baseline else c.unit,
+        "trust": None if baseline else c.trust,
+        "sampling_rate": None if baseline else c.sampling_rate,
+        "rounds": 0 if baseline else c.rounds,
+        "seeds": list(good),
+        "before": _metrics("before", list(good.values())),
+        "after": _metrics("after", list(good.values()), values=True),
+        "noise_std": first["privacy"].get("noise_std"),
+        "mechanism": first["privacy"].get("mechanism"),
+        "bytes_up": first["communication"].get("bytes_up_per_client"),
+        "bytes_down": first["communication"].get("bytes_down_per_client"),
+        "seconds": spread([row["seconds"] for row in good.values()]),
+        "baseline": baseline,
+        "failures": [
+            {"seed": seed, "error": row["error"]} for seed, row in found.items() if "error" in row
+        ],
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean and std of a sample; None where there is nothing."""
+    if not values:
+        return {"mean": None, "std": None}
+    return {
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
+    }
+
+
+def _metrics(part: str, rows: Sequence[Row], values: bool = False) -> dict[str, Any]:
+    names = rows[0][part] if rows else ()
+    found: dict[str, Any] = {}
+    for name in names:
+        over = [row[part][name] for row in rows]
+        found[name] = spread(over) | ({"values": over} if values else {})
+    return found

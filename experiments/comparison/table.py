@@ -1,0 +1,183 @@
+"""One table of a comparison: for the terminal, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from experiments.comparison.summary import Line
+from experiments.terminal import SHOWN, shown
+
+METRICS = ("accuracy", "ece", "classwise_ece", "nll")
+"""Those that the table shows; CSV and JSON have all."""
+
+_FACTS = ("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust")
+_TELLING = (
+    *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
+)
+_COLUMNS: dict[str, str] = {"sampling_rate": "sampling rate"}
+_KEPT = (
+    *("data", "method", "label", "settings", "clients", "partition", "rounds", "sampling_rate"),
+    *("epsilon", "delta", "unit", "trust", "noise_std", "bytes_up", "bytes_down"),
+)
+_PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
+
+
+class Cells:
+    """The cells of a table as text: which columns there are, and what stands in them.
+
+    A fact that is the same in all lines (the data, the partition, ...) goes into the title
+    instead of a column; rounds and trust, which follow from method and budget unless they are
+    given, are shown only where they tell two lines apart.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+        facts = {k: [v for line in lines if (v := line[k]) is not None] for k in _FACTS}
+        distinct = {k: list(dict.fromkeys(v)) for k, v in facts.items()}
+        self._varied = [k for k, v in distinct.items() if len(v) > 1 and self._needed(k)]
+        self._fixed = {k: v[0] for k, v in distinct.items() if len(v) == 1}
+
+    def _needed(self, fact: str) -> bool:
+        if fact not in ("rounds", "trust"):
+            return True
+        keys = (*_TELLING, "trust" if fact == "rounds" else "rounds")
+        seen = [tuple(line[k] for k in keys) for line in self._lines]
+        return len(set(seen)) < len(seen)
+
+    @property
+    def title(self) -> str:
+        """What all lines have in common."""
+        said = []
+        if "data" in self._fixed:
+            said.append(_short(self._fixed["data"]))
+        if "clients" in self._fixed:
+            said.append(f"{self._fixed['clients']:,} clients")
+        if "partition" in self._fixed:
+            said.append(self._fixed["partition"])
+        if self._fixed.get("sampling_rate", 1.0) != 1.0:
+            said.append(f"sampling rate {self._fixed['sampling_rate']:g}")
+        runs = max(len(line["seeds"]) + len(line["failures"]) for line in self._lines)
+        said.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
+        return ", ".join(said)
+
+    @property
+    def headings(self) -> list[str]:
+        """Of all columns."""
+        return [
+            "method",
+            *(_COLUMNS.get(k, k) for k in self._varied),
+            "epsilon",
+            *(SHOWN[metric] for metric in METRICS),
+            *("delta", "noise std", "bytes up / down", "seconds"),
+        ]
+
+    def texts(self, line: Line) -> list[str]:
+        """A line as people read it."""
+        failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
+        label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
+        epsilon = "" if line["baseline"] else "inf"
+        if line["epsilon"] is not None:
+            epsilon = f"{line['epsilon']:g}"
+        up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
+        return [
+            label,
+            *(_fact(k, line[k]) for k in self._varied),
+            epsilon,
+            *(_spread(metric, line["after"].get(metric)) for metric in METRICS),
+            "" if line["delta"] is None else f"{line['delta']:g}",
+            _noise(line),
+            "" if up is None else f"{up:,} / {down:,}",
+            "" if seconds is None else f"{seconds:.3f}",
+        ]
+
+    def section(self, line: Line) -> tuple[Any, ...]:
+        """Differs where a new part of the table begins."""
+        varied = [line[k] for k in self._varied if k not in ("rounds", "trust")]
+        return line["baseline"], line["epsilon"], *varied
+
+
+def as_table(lines: Sequence[Line]) -> Table:
+    """For the terminal."""
+    cells = Cells(lines)
+    table = Table(title=cells.title, title_justify="left", pad_edge=False, padding=(0, 0))
+    for heading in cells.headings:
+        text = heading in ("method", "data", "partition", "unit", "trust")
+        table.add_column(heading, justify="left" if text else "right", no_wrap=True)
+    for before, line in zip([None, *lines], lines, strict=False):
+        if before is not None and cells.section(before) != cells.section(line):
+            table.add_section()
+        table.add_row(*cells.texts(line))
+    return table
+
+
+def as_markdown(lines: Sequence[Line]) -> str:
+    """For a README."""
+    cells = Cells(lines)
+    said = [cells.headings, *(cells.texts(line) for line in lines)]
+    head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in said)
+    rule = "|---" + "|---:" * (len(cells.headings) - 1) + "|"
+    return "\n".join([head, rule, *body]) + "\n"
+
+
+def as_csv(lines: Sequence[Line]) -> str:
+    """For a spreadsheet or pandas: all digits, and fractions instead of percentages."""
+    metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
+    written = [
+        {key: line[key] for key in _KEPT}
+        | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
+        | {
+            f"{metric}_{name}": line[part].get(metric, {}).get(of)
+            for metric in metrics
+            for name, part, of in _PARTS
+        }
+        | {"seconds_mean": line["seconds"]["mean"], "seconds_std": line["seconds"]["std"]}
+        for line in lines
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(written[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: _plain(v) for k, v in line.items()} for line in written)
+    return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """An entry of a CSV: lists and settings separated by semicolons, nothing for None."""
+    if isinstance(value, Mapping):
+        return ";".join(f"{k}={v}" for k, v in value.items())
+    return ";".join(map(repr, value)) if isinstance(value, list) else value
+
+
+def _fact(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if key == "data":
+        return _short(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(data: str) -> str:
+    return Path(data).name
+
+
+def _spread(metric: str, over: Mapping[str, Any] | None) -> str:
+    if over is None:
+        return ""
+    mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
+    return mean if float(std) == 0 else f"{mean} ± {std}"
+
+
+def _noise(line: Line) -> str:
+    """The std of the released sum, one number for each kind of block."""
+    if line["epsilon"] is None or not line["seeds"]:
+        return ""
+    std = line["noise_std"]
+    if std is None:
+        return "(draw)"
+    blocks = sorted({std} if isinstance(std, float) else set(std))
+    return " / ".join(f"{s:.3g}" for s in blocks)

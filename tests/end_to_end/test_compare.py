@@ -1,0 +1,236 @@
+"""`fedcal compare`: what it prints and writes, interrupted and resumed as people do it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import compare
+from experiments.cli import _run
+
+CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
+FILES = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+QUICK = ("--method", "none,fednewton,fedbin", "--clients", "5", "--seeds", "2", "--jobs", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a data set in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 240)
+    logits = 3 * (rng.normal(size=(240, 3)) + np.eye(3)[labels])
+    np.savez("data.npz", logits=logits, labels=labels, test_logits=logits, test_labels=labels)
+    return tmp_path
+
+
+@pytest.fixture
+def says(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = _run(["compare", "--data", "data.npz", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
+
+
+def test_the_table_is_printed_and_written(says: Any, folder: Path) -> None:
+    code, out, err = says(*QUICK, "--epsilon", "inf,2", "--out", "o")
+    assert (code, err) == (0, "")
+    assert "data.npz, 5 clients, dirichlet:0.1, mean ± std over 2 seeds" in out
+    table = [line for line in out.splitlines() if "FedNewton" in line]
+    assert len(table) == 2
+    assert "…" not in out  # no cell is cut, however narrow the terminal
+    assert "is itself a release" in out
+    assert "spend up to epsilon = 4" in out
+    assert "written to o" in out
+    assert {p.name for p in (folder / "o").iterdir()} >= FILES
+    written = json.loads((folder / "o" / "compare.json").read_text())
+    assert [c["label"] for c in written["cells"]] == ["uncalibrated", *["FedNewton", "FedBin"] * 2]
+    assert "FedNewton" in (folder / "o" / "report.html").read_text("utf-8")
+
+
+def test_json_and_quiet(says: Any, folder: Path) -> None:
+    code, out, err = says(*QUICK, "--json")
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)["cells"]) == 5
+    assert says(*QUICK, "--quiet") == (0, "", "")
+    assert os.listdir(folder) == ["data.npz"]
+
+
+def test_every_option_reaches_the_runs(says: Any) -> None:
+    code, out, _ = says(
+        *("--method", "fedtemp[average=temperature]", "--clients", "11,12"),
+        *("--partition", "dirichlet:0.5,iid", "--rounds", "3", "--sampling-rate", "0.9"),
+        *("--epsilon", "4", "--delta", "1e-3", "--trust", "central", "--unit", "user"),
+        *("--secure-aggregation", "masks", "--dropout", "0.1", "--seed", "7", "--seeds", "2"),
+        *("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json"),
+    )
+    assert code == 0
+    assert json.loads(out)["config"] == {
+        "data": [str(Path("data.npz").resolve())],
+        "method": ["fedtemp[average=temperature]"],
+        "clients": [11, 12],
+        "partition": ["dirichlet:0.5", "iid"],
+        "rounds": [3],
+        "sampling_rate": [0.9],
+        "epsilon": [4.0],
+        "delta": [1e-3],
+        "trust": ["central"],
+        "unit": ["user"],
+        "secure_aggregation": "masks",
+        "dropout": 0.1,
+        "seed": 7,
+        "seeds": 2,
+        "set": {"clip": 0.25},
+    }
+    run = rows(Path("o"))[0]["run"]
+    assert run["set"] == {"clip": 0.25, "average": "temperature"}
+    assert (run["secure_aggregation"], run["dropout"], run["seed"]) == ("masks", 0.1, 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--ledger", "l.db"), "compare takes no ledger: a ledger counts"),
+        (("--cap", "2"), "compare takes no cap"),
+        (("--method", "fednewtn"), "did you mean 'fednewton'"),
+        (("--method", "auto"), "not built yet"),
+        (("--method", "fedbin,"), "an entry of the list 'fedbin,' is empty"),
+        (("--method", "fedbin,fedbin"), "there twice"),
+        (("--epsilon", "1,x"), "epsilon must be a number, got 'x'"),
+        (("--epsilon", ""), "is empty"),
+        (("--partition", "natural"), "names no clients of its own"),
+        (("--set", "nonsense=1"), "none of the methods has such a parameter"),
+        (("--seeds", "0"), "seeds must be"),
+        (("--jobs", "0"), "jobs must be"),
+        (("--resume",), "nothing to resume in o"),
+        (("--config", "missing.toml"), "cannot read the config"),
+    ],
+)
+def test_one_clear_line_before_anything_runs(
+    says: Any, folder: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, out, err = says("--out", "o", *arguments)
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith("fedcal: error: ")
+    assert said in line
+    assert os.listdir(folder) == ["data.npz"]
+
+
+def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says: Any) -> None:
+    code, out, err = says(
+        *("--method", "none,fedbin", "--clients", "3", "--dropout", "1", "--seeds", "2"),
+        *("--jobs", "1", "--out", "o"),
+    )
+    assert code == 1
+    assert "FedBin [2 of 2 failed]" in out
+    assert "uncalibrated" in out
+    assert err.startswith("fedcal: error: 4 of 5 runs failed, the first with: round 1: ")
+    assert len(rows(Path("o"))) == 5
+
+
+def test_a_config_file_takes_lists(says: Any, folder: Path) -> None:
+    Path("c.toml").write_text(
+        'method = ["fedbin", "fedtemp"]\nepsilon = [inf, 1]\nclients = 4\nseeds = 1\n'
+        "[set]\nclip = 0.1\n"
+    )
+    code, out, _ = says("--config", "c.toml", "--jobs", "1", "--epsilon", "2", "--json")
+    assert code == 0
+    assert [c["epsilon"] for c in json.loads(out)["cells"]] == [2.0, 2.0]
+    Path("c.toml").write_text("jobs = 3\n")
+    code, _, err = says("--config", "c.toml")
+    assert (code, "unknown option 'jobs'" in err) == (2, True)
+
+
+# --- the real command, in processes of its own ----------------------------------------------------
+
+LONG = (
+    *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton,fedoneshot"),
+    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "15", "--jobs", "2"),
+)
+RUNS = 1 + 3 * 2 * 15
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(CONSOLE_SCRIPT), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_rows(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    while process.poll() is None:
+        if (folder / "rows.jsonl").exists() and len(rows(folder)) >= count:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"it ended before: {process.communicate()}")
+
+
+def descendants_are_gone(session: int) -> bool:
+    """Whether no worker of ours is left; they have sessions of their own, so by their parent."""
+    listed = subprocess.run(["ps", "-eo", "ppid="], capture_output=True, text=True, check=True)
+    return str(session) not in listed.stdout.split()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of a terminal")
+@pytest.mark.parametrize("by", ["SIGINT", pytest.param("SIGKILL", marks=pytest.mark.slow)])
+def test_stopped_and_resumed(folder: Path, by: str) -> None:
+    out = folder / "o"
+    process = started(*LONG, "--out", "o")
+    wait_for_rows(out, 5, process)
+    os.killpg(process.pid, getattr(signal, by))  # as Ctrl-C does: to all of the terminal's
+    said, error = process.communicate(timeout=60)
+    kept = len(rows(out))
+    assert 5 <= kept < RUNS
+    assert said == ""
+    if by == "SIGINT":
+        assert process.returncode == 130
+        where = f"{kept} of {RUNS} runs are kept in o; go on with --resume"
+        assert error == f"fedcal: interrupted: {where}\n"
+        assert descendants_are_gone(process.pid)
+    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl"}
+
+    with (out / "rows.jsonl").open("ab") as f:
+        f.write(b'{"run": {"data": "torn')
+    process = started("compare", "--resume", "--out", "o", "--json")
+    said, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (0, "")
+    found = rows(out)
+    assert len(found) == RUNS
+    assert len({json.dumps(row["run"], sort_keys=True) for row in found}) == RUNS
+    assert json.loads(said) == json.loads((out / "compare.json").read_text())
+
+    whole = compare(config=out / "config.toml", jobs=1).rows
+    assert [{k: v for k, v in row.items() if k != "seconds"} for row in whole] == found
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_rows(folder: Path) -> None:
+    pytest.importorskip("ray")
+    small = ("compare", "--data", "data.npz", *QUICK[:-2], "--quiet")
+    for arguments in (("--jobs", "1", "--out", "here"), ("--ray-address", "local", "--out", "ray")):
+        process = started(*small, *arguments)
+        assert process.communicate(timeout=180) == ("", "")
+        assert process.returncode == 0
+    assert rows(folder / "here") == rows(folder / "ray")

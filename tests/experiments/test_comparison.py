@@ -1,0 +1,409 @@
+"""`compare`: the same rows whatever the order, the processes and the interruptions."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import experiments.report
+from experiments import Comparison, compare, simulate
+from experiments.comparison import pools, run
+from experiments.comparison.row import Row, key_of
+from experiments.comparison.run import Interrupted
+from fedcal import datasets
+from fedcal.errors import FedcalError, InputError
+
+
+def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, n)
+    logits = 3 * rng.normal(size=(n, 3)) + 3 * np.eye(3)[labels]
+    found = {"logits": logits, "labels": labels, **more}
+    return found | ({"test_logits": logits[:90], "test_labels": labels[:90]} if test else {})
+
+
+SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds": 2}
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have tests of their own, and Matplotlib takes its time."""
+
+    def write(folder: Path) -> None:
+        read = json.loads((folder / "compare.json").read_text())
+        (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
+
+    monkeypatch.setattr(experiments.report, "write_comparison_report", write)
+
+
+def bare(rows: list[Row]) -> list[Row]:
+    """Rows without what differs from run to run."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def in_folder(folder: Path) -> list[Row]:
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+
+
+# --- what is run --------------------------------------------------------------------------------
+
+
+def test_a_row_is_what_simulate_gives() -> None:
+    data = arrays()
+    found = compare(data, jobs=1, **SMALL)
+    assert isinstance(found, Comparison)
+    assert len(found.rows) == 1 + 2 * 2 * 2
+    for row in found.rows:
+        asked = {k: v for k, v in row["run"].items() if k != "data"}
+        result = simulate(data, **{**asked, "epsilon": float(asked["epsilon"])})
+        assert row["before"] == result.before
+        assert row["after"] == result.after
+        assert row["privacy"]["epsilon"] == result.privacy["epsilon"]
+        assert row["privacy"]["noise_std"] == result.privacy["noise_std"]
+        assert row["communication"] == result.communication
+
+
+def test_a_run_s_request_is_resolved() -> None:
+    found = compare(arrays(), jobs=1, **SMALL)
+    newton = [row["run"] for row in found.rows if row["run"]["method"] == "fednewton"]
+    assert [(r["epsilon"], r["rounds"], r["trust"], r["clients"]) for r in newton] == [
+        *[("inf", 8, "secagg", 4)] * 2,
+        *[(1.0, 4, "central", 4)] * 2,
+    ]
+
+
+def test_cells_are_means_over_seeds() -> None:
+    found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=3)
+    (cell,) = found.cells
+    values = [row["after"]["ece"] for row in found.rows]
+    assert len(set(values)) == 3
+    ece = cell["after"]["ece"]
+    assert ece["values"] == values
+    assert ece["mean"] == pytest.approx(statistics.mean(values))
+    assert ece["std"] == pytest.approx(np.std(values, ddof=1))
+    assert cell["seeds"] == [0, 1, 2]
+    assert (cell["epsilon"], cell["delta"], cell["unit"]) == (1.0, 1e-5, "user")
+    assert (cell["trust"], cell["clients"], cell["rounds"]) == ("central", 4, 1)
+    assert cell["noise_std"] == found.rows[0]["privacy"]["noise_std"]
+    assert cell["bytes_up"] == found.rows[0]["communication"]["bytes_up_per_client"]
+    assert cell["failures"] == []
+
+
+def test_a_baseline_s_cell_has_no_budget_and_no_partition() -> None:
+    found = compare(arrays(), jobs=1, method="pooled-bbq", epsilon="1,2", partition="iid,natural")
+    (cell,) = found.cells
+    assert cell["baseline"] is True
+    assert [cell[k] for k in ("epsilon", "delta", "partition", "clients", "trust")] == [None] * 5
+    assert len(found.rows) == 1
+    assert cell["after"]["ece"]["std"] == 0
+
+
+def test_baselines_vary_where_the_test_part_follows_from_the_seed() -> None:
+    found = compare(arrays(test=False), jobs=1, method="none", seeds=3)
+    assert len(set(found.cells[0]["after"]["ece"]["values"])) == 3
+    assert "held out" in " ".join(found.statement)
+
+
+def test_several_data_sets_of_every_kind(tmp_path: Path) -> None:
+    np.savez(tmp_path / "file.npz", **arrays(seed=1))
+    mine = datasets.from_arrays(**arrays(seed=2), name="mine")
+    listed = [tmp_path / "file.npz", mine, arrays(seed=3), "imdb-binary"]
+    found = compare(listed, jobs=1, method="none,fedbin", epsilon=math.inf, seeds=1)
+    names = [str(tmp_path / "file.npz"), "mine", "arrays", "imdb-binary"]
+    assert [c["data"] for c in found.cells] == [n for n in names for _ in range(2)]
+    assert len({c["before"]["ece"]["mean"] for c in found.cells}) == 4
+
+
+def test_variants_stand_beside_each_other() -> None:
+    found = compare(
+        arrays(),
+        jobs=1,
+        method=["fedbbq[weighting=none]", "fedbbq[weighting=all]"],
+        epsilon=0.5,
+        clients=4,
+        seeds=1,
+    )
+    assert [c["label"] for c in found.cells] == [
+        "FedBBQ (weighting=none)",
+        "FedBBQ (weighting=all)",
+    ]
+    assert found.cells[0]["settings"] == {"weighting": "none"}
+    assert found.cells[0]["after"]["nll"]["mean"] != found.cells[1]["after"]["nll"]["mean"]
+
+
+def test_compare_json_is_strict_and_complete() -> None:
+    found = compare(arrays(), jobs=1, **SMALL).to_json()
+    text = json.dumps(found, allow_nan=False)
+    assert json.loads(text) == found
+    assert (found["schema"], found["kind"]) == (1, "comparison")
+    assert found["config"]["epsilon"] == ["inf", 1.0]
+    assert set(found) == {"schema", "kind", "config", "statement", "cells", "versions"}
+    assert {frozenset(cell) for cell in found["cells"]} == {
+        frozenset(
+            (
+                *("data", "method", "label", "settings", "clients", "partition", "epsilon"),
+                *("delta", "unit", "trust", "sampling_rate", "rounds", "seeds", "before", "after"),
+                *("noise_std", "mechanism", "bytes_up", "bytes_down", "seconds", "baseline"),
+                "failures",
+            )
+        )
+    }
+
+
+# --- nothing runs if anything is wrong ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"partition": "iid,natural"}, "names no clients of its own"),
+        ({"method": "fednewton,fedoneshot", "rounds": 2, "epsilon": 1}, "fedoneshot on arrays"),
+        ({"method": "fedtemp", "set": {"clip": -1.0}}, "clip"),
+        ({"method": "fedbin[weighting=most]"}, "weighting"),
+        ({"epsilon": 1, "trust": "secagg"}, "secagg"),
+        ({"epsilon": 1, "delta": 0.0, "method": "fedbin"}, "delta"),
+        ({"data": "missing.npz"}, "missing.npz"),
+        ({"jobs": 0}, "jobs must be"),
+        ({"engine": "grpc"}, "engine"),
+        ({"engine": "inline", "ray_address": "local"}, "needs the engine ray"),
+        ({"resume": True}, "give --out DIR"),
+    ],
+)
+def test_the_whole_grid_is_checked_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    def never(*_: Any) -> Row:
+        pytest.fail("something ran")
+
+    monkeypatch.setattr(pools, "run_row", never)
+    out = {} if "resume" in options else {"out": tmp_path / "o"}
+    with pytest.raises(InputError) as caught:
+        compare(**{"data": arrays(), "jobs": 1, "clients": 4, **out, **options})
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_data_sets_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match="data 'arrays' is there twice"):
+        compare([arrays(seed=1), arrays(seed=2)], jobs=1)
+
+
+def test_a_large_delta_is_told_once() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compare(arrays(), jobs=1, method="fedbin,fednewton", delta=0.5, clients=4, seeds=2)
+    assert len(caught) == 1
+    assert "delta = 0.5 is not below" in str(caught[0].message)
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "dropout": 0.6}
+    found = compare(arrays(), jobs=1, seeds=6, out=tmp_path, **options)
+    (cell,) = found.cells
+    failed = [f["seed"] for f in cell["failures"]]
+    assert 0 < len(failed) < 6
+    assert sorted(failed + cell["seeds"]) == list(range(6))
+    assert len(cell["after"]["ece"]["values"]) == len(cell["seeds"])
+    assert len(found.failures) == len(failed)
+    assert "answered" in cell["failures"][0]["error"]
+    assert f"FedBin [{len(failed)} of 6 failed]" in found.to_markdown()
+    again = compare(arrays(), jobs=1, seeds=6, out=tmp_path, resume=True, **options)
+    assert again.rows == found.rows  # to fail is a result, too
+
+
+def test_a_cell_where_everything_failed_is_in_the_table() -> None:
+    found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=2, dropout=1, seeds=2)
+    (cell,) = found.cells
+    assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
+    assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
+    assert found.to_csv().count("\n") == 2
+
+
+# --- whatever the order, the processes, the interruptions ----------------------------------------
+
+
+def test_the_same_rows_from_other_processes() -> None:
+    data = [arrays(client=np.repeat(list("abcdef"), 40)), datasets.load("imdb-binary")]
+    options = {"method": "none,fednewton,fedoneshot,fedbbq", "epsilon": "inf,1", "seeds": 2}
+    one = compare(data, jobs=1, partition="dirichlet:0.5", **options)
+    two = compare(data, jobs=2, partition="dirichlet:0.5", **options)
+    assert bare(two.rows) == bare(one.rows)
+    for a, b in zip(one.cells, two.cells, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_the_progress_ends_with_all() -> None:
+    seen: list[tuple[int, int]] = []
+    compare(arrays(), jobs=1, progress=lambda done, total: seen.append((done, total)), **SMALL)
+    assert seen == [(k, 9) for k in range(10)]
+
+
+def interrupted_after(runs: int) -> Any:
+    def progress(done: int, total: int) -> None:
+        if done == runs:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path, jobs: int) -> None:
+    whole = compare(arrays(), jobs=1, out=tmp_path / "whole", **SMALL)
+    out = tmp_path / "o"
+    with pytest.raises(Interrupted, match=r"4 of 9 runs are kept in .*; go on with --resume"):
+        compare(arrays(), jobs=jobs, out=out, progress=interrupted_after(4), **SMALL)
+    kept = in_folder(out)
+    assert len(kept) == 4
+    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl"}
+
+    ran: list[int] = []
+    found = compare(arrays(), jobs=jobs, out=out, resume=True, progress=lambda d, _: ran.append(d))
+    assert ran == list(range(4, 10))
+    assert bare(found.rows) == bare(whole.rows) == bare(in_folder(out))
+    by_key = {key_of(row["run"]): row for row in found.rows}
+    assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
+    names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+    assert {p.name for p in out.iterdir()} == names
+
+
+def test_a_finished_comparison_is_resumed_without_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    monkeypatch.setattr(pools, "run_row", lambda *_: pytest.fail("something ran"))
+    again = compare(arrays(), jobs=1, out=tmp_path, resume=True)
+    assert (again.rows, again.cells) == (first.rows, first.cells)
+
+
+def test_a_grid_may_grow(tmp_path: Path) -> None:
+    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    before = in_folder(tmp_path)
+    more = {"method": "none,fednewton,fedbin,fedtemp", "seeds": 3}
+    found = compare(arrays(), jobs=1, out=tmp_path, resume=True, **more)
+    assert len(found.rows) == 1 + 3 * 2 * 3
+    assert all(row in found.rows for row in before)
+    fresh = compare(arrays(), jobs=1, **{**SMALL, **more})
+    assert bare(found.rows) == bare(fresh.rows)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"clients": 5}, "another grid: clients was 4 and is 5"),
+        ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
+        ({"data": arrays(seed=6)}, "arrays has changed since"),
+    ],
+)
+def test_another_grid_or_other_data_are_refused(
+    tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Interrupted):
+        compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(3), **SMALL)
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    with pytest.raises(InputError, match=said):
+        compare(**{"data": arrays(), "jobs": 1, "out": tmp_path, "resume": True, **changed})
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+
+
+def test_rows_of_other_versions_are_not_mixed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    now = run.versions()
+    monkeypatch.setattr(run, "versions", lambda: now | {"fedcal": "9.9"})
+    with pytest.raises(InputError, match=r"other versions \(fedcal .* -> 9\.9\)"):
+        compare(arrays(), jobs=1, out=tmp_path, resume=True)
+
+
+def test_a_second_start_without_resume_is_refused_until_it_is_finished(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(1), **SMALL)
+    with pytest.raises(InputError, match="go on with --resume"):
+        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    compare(arrays(), jobs=1, out=tmp_path, resume=True)
+    replaced = compare(arrays(), jobs=1, out=tmp_path, method="none")
+    assert in_folder(tmp_path) == replaced.rows
+    assert len(replaced.rows) == 1
+
+
+def test_a_single_run_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(InputError, match=r"holds result\.json of another command"):
+        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_an_interrupt_while_files_are_written_keeps_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Comparison, out: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Comparison, "save", interrupted)
+        with pytest.raises(Interrupted, match="9 of 9 runs are kept"):
+            compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    assert len(in_folder(tmp_path)) == 9
+    compare(arrays(), jobs=1, out=tmp_path, resume=True)
+    assert (tmp_path / "compare.json").exists()
+
+
+def test_without_a_folder_an_interrupt_is_an_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        compare(arrays(), jobs=1, progress=interrupted_after(2), **SMALL)
+    assert not isinstance(caught.value, Interrupted)
+
+
+def test_a_pool_that_fails_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(runs: list[Any], sources: Any, *, jobs: int) -> Iterator[Row]:
+        yield from list(pools_here(runs[:2], sources, jobs=1))
+        raise FedcalError("a worker process died")
+
+    pools_here = pools.here
+    monkeypatch.setattr(run, "here", broken)
+    with pytest.raises(FedcalError, match="a worker process died; 2 of 9 runs are kept in"):
+        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_the_config_runs_again(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", **arrays())
+    options = {**SMALL, "method": "fedbbq[weighting=none],fedtemp", "set": {"clip": 0.2}}
+    first = compare(tmp_path / "d.npz", jobs=1, out=tmp_path / "a", **options)
+    again = compare(config=tmp_path / "a" / "config.toml", jobs=1)
+    assert bare(again.rows) == bare(first.rows)
+    other = compare(config=tmp_path / "a" / "config.toml", jobs=1, seeds=1, epsilon="inf")
+    assert len(other.rows) == 2
+
+
+def test_saved_files_are_what_is_shown(tmp_path: Path) -> None:
+    found = compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    assert json.loads((tmp_path / "compare.json").read_text()) == found.to_json()
+    assert (tmp_path / "table.md").read_text() == found.to_markdown()
+    assert (tmp_path / "table.csv").read_text() == found.to_csv()
+    assert in_folder(tmp_path) == found.rows
+    found.save(tmp_path / "again")
+    for name in ("compare.json", "table.md", "table.csv", "rows.jsonl", "config.toml"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_a_notebook_shows_the_table() -> None:
+    html = compare(arrays(), jobs=1, **SMALL)._repr_html_()
+    assert "FedNewton" in html
+    assert "<script" not in html

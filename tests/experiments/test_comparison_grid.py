@@ -1,0 +1,272 @@
+"""Lists of values, method variants, and the cells that they span."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from typing import Any
+
+import pytest
+
+from experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
+from experiments.comparison.variant import Variant
+from experiments.config import METHODS, POOLED
+from fedcal.errors import InputError, NotBuiltYet
+
+TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}
+
+
+def cells(**options: Any) -> list[Cell]:
+    return list(read_grid({"data": "d", **options}).drafts(TEST_PART))
+
+
+# --- lists --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a", ["a"]),
+        ("a, b ,c", ["a", "b", "c"]),
+        ("flwr:SizePartitioner:partition_sizes=[10, 20],iid", None),
+        ("fedbbq[weighting=none,clipping=joint],fedbin", None),
+        ("f(a,b),{c,d}", ["f(a,b)", "{c,d}"]),
+    ],
+)
+def test_commas_in_brackets_do_not_split(text: str, entries: list[str] | None) -> None:
+    found = split_list("x", text)
+    assert found == entries if entries else ",".join(found) == text and len(found) == 2
+
+
+@pytest.mark.parametrize("text", ["", ",", "a,", "a,,b", " , a", "a]", "[a", "a)(", "[a,b"])
+def test_lists_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match=r"empty|brackets"):
+        split_list("x", text)
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "found"),
+    [
+        ("epsilon", "inf,8,1,0.1", (math.inf, 8.0, 1.0, 0.1)),
+        ("epsilon", 1, (1.0,)),
+        ("epsilon", [math.inf, "2"], (math.inf, 2.0)),
+        ("clients", "5,50", (5, 50)),
+        ("clients", range(3, 5), (3, 4)),
+        ("data", "a.npz,b.npz", ("a.npz", "b.npz")),
+        ("data", ["a,b.npz"], ("a,b.npz",)),  # an entry of a list is taken as it is
+        ("sampling_rate", (1, 0.5), (1.0, 0.5)),
+        ("method", "fedbin,none", (Variant("fedbin"), Variant("none"))),
+    ],
+)
+def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any) -> None:
+    assert getattr(read_grid({axis: value}), axis) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"metod": "fedbin"}, "unknown option 'metod'"),
+        ({"method": []}, "method: the list is empty"),
+        ({"method": "fednewtn"}, "did you mean 'fednewton'"),
+        ({"method": "fedbin[x=1]"}, "unknown --set key 'x' for fedbin"),
+        ({"method": "fedbin,fednewton,fedbin"}, "method 'fedbin' is there twice"),
+        ({"method": "fedbbq,fedbbq[weighting=all]"}, "'fedbbq' means the same"),
+        ({"method": 3}, "'method' must be text"),
+        ({"method": [["fedbin"]]}, "'method' must be text"),
+        ({"epsilon": "1,1.0"}, "epsilon '1.0' is there twice"),
+        ({"epsilon": "1,much"}, "epsilon must be a number, got 'much'"),
+        ({"epsilon": "0"}, "epsilon must be"),
+        ({"epsilon": "nan"}, "epsilon must be"),
+        ({"epsilon": "-1,1"}, "epsilon must be"),
+        ({"clients": "2.5"}, "clients must be a whole number, got '2.5'"),
+        ({"clients": "0"}, "clients must be a whole number >= 1"),
+        ({"partition": "dirichlet:0.1,dirichlet:0.10"}, "'dirichlet:0.1' means the same"),
+        ({"partition": "dirichlet"}, "needs dirichlet:BETA"),
+        ({"sampling_rate": "2"}, "sampling"),
+        ({"trust": "nobody", "epsilon": "inf"}, "unknown trust 'nobody'"),
+        ({"seeds": 0}, "seeds must be a whole number >= 1"),
+        ({"seeds": "5"}, "seeds must be a whole number"),
+        ({"seed": -1}, "seed must be"),
+        ({"seed": 2**63 - 3, "seeds": 5}, "seed must be"),
+        ({"set": {"nonsense": 1}}, "none of the methods has"),
+        ({"method": "none", "set": {"clip": 1.0}}, "none of the methods has"),
+        ({"set": 3}, "must be a table"),
+        ({"ledger": "l.db"}, "compare takes no ledger: "),
+        ({"cap": 2.0}, "compare takes no cap: "),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(read_grid({"data": "d", **options}).drafts(TEST_PART))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_methods_of_the_design_are_not_built_yet() -> None:
+    with pytest.raises(NotBuiltYet):
+        read_grid({"method": "fedbin,auto"})
+
+
+# --- variants -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "label"),
+    [
+        ("fedbbq", {}, "FedBBQ"),
+        ("fedbbq[weighting=none]", {"weighting": "none"}, "FedBBQ (weighting=none)"),
+        (
+            "fedbbq[weighting=none;bins_exponent=5]",
+            {"weighting": "none", "bins_exponent": 5},
+            "FedBBQ (weighting=none, bins_exponent=5)",
+        ),
+        ("fedtemp[clip=0.25]", {"clip": 0.25}, "FedTemp (clip=0.25)"),
+        ("none", {}, "uncalibrated"),
+        ("pooled-bbq", {}, "pooled BBQ"),
+    ],
+)
+def test_a_variant_and_back(text: str, settings: dict[str, Any], label: str) -> None:
+    variant = Variant.parse(text)
+    assert (variant.settings, variant.label) == (settings, label)
+    assert Variant.parse(variant.text) == variant
+    assert variant.text == text.replace(";", ",")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[a=1]", "fedbbq[]", "fedbbq[a]", "fedbbq[a=1", "fedbbq[a=1,a=2]", "f[a=1]x"]
+)
+def test_variants_that_are_none(text: str) -> None:
+    with pytest.raises(InputError):
+        Variant.parse(text)
+
+
+def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() -> None:
+    found = cells(
+        method="fedtemp,fedbin,fedbbq[weighting=none]",
+        epsilon="inf",
+        set={"bins_exponent": 4, "weighting": "all"},
+    )
+    assert [c.config.set for c in found] == [
+        {},
+        {"bins_exponent": 4, "weighting": "all"},
+        {"bins_exponent": 4, "weighting": "none"},
+    ]
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+
+def test_the_defaults() -> None:
+    grid = read_grid()
+    assert grid == Grid()
+    assert [v.text for v in grid.method] == list(METHODS)
+    assert (grid.data, grid.epsilon, grid.seeds) == (("resnet110-cifar10",), (math.inf, 1.0), 5)
+    assert grid.partition == ("dirichlet:0.1",)
+
+
+def test_the_order_is_the_table_s() -> None:
+    found = cells(method="fedbin,none,fedtemp", epsilon="2,inf", partition="iid,dirichlet:1")
+    assert [(c.variant.text, c.config.partition, c.config.epsilon) for c in found] == [
+        ("none", "dirichlet:0.1", math.inf),  # a baseline is not dealt: it has the defaults
+        *(
+            (method, partition, epsilon)
+            for partition in ("iid", "dirichlet:1")
+            for epsilon in (2.0, math.inf)
+            for method in ("fedbin", "fedtemp")
+        ),
+    ]
+    assert {c.seeds for c in found[1:]} == {(0, 1, 2, 3, 4)}
+
+
+def test_every_axis_multiplies() -> None:
+    grid = read_grid(
+        {
+            "data": "d,e",
+            "method": "fedbin,fedtemp",
+            "partition": "iid,dirichlet:1",
+            "clients": "3,4",
+            "rounds": "1,2",
+            "sampling_rate": "1,0.5",
+            "epsilon": "1,2",
+            "delta": "1e-5,1e-6",
+            "unit": "user",
+            "trust": "central",
+            "seeds": 2,
+            "seed": 7,
+        }
+    )
+    found = list(grid.drafts({"d": False, "e": False}))
+    assert len({(c.variant.text, str(c.config)) for c in found}) == len(found) == 2**8
+    assert {c.seeds for c in found} == {(7, 8)}
+    assert len(AXES) == 10
+
+
+@pytest.mark.parametrize(("split", "seeds"), [(TEST_PART, (3,)), (NO_TEST_PART, (3, 4, 5))])
+def test_baselines_run_once_unless_the_test_part_follows_from_the_seed(
+    split: dict[str, bool], seeds: tuple[int, ...]
+) -> None:
+    options = {"data": "d", "method": ",".join(POOLED), "epsilon": "1,2", "seed": 3, "seeds": 3}
+    found = list(read_grid({**options, "partition": "iid,dirichlet:1"}).drafts(split))
+    assert [c.variant.text for c in found] == list(POOLED)
+    assert {c.seeds for c in found} == {seeds}
+
+
+def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with() -> None:
+    found = cells(method="fedbin", epsilon="inf,1", delta="1e-5,1e-6", trust="central")
+    assert [(c.config.epsilon, c.config.delta, c.config.trust) for c in found] == [
+        (math.inf, 1e-5, None),
+        (1.0, 1e-5, "central"),
+        (1.0, 1e-6, "central"),
+    ]
+    found = cells(method="fedbin", epsilon="inf,1", trust="secagg,central")
+    assert [(c.config.epsilon, c.config.trust) for c in found] == [
+        (math.inf, "secagg"),
+        (1.0, "central"),
+    ]
+
+
+# --- files and growing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"method": "fedbbq[weighting=none,bins_exponent=5],none", "epsilon": "inf,0.5"},
+        {"data": ['odd "name", b.npz'], "clients": "3,4", "rounds": 2, "seeds": 9, "seed": 4},
+        {"set": {"clip": 0.2}, "dropout": 0.1, "trust": "central", "epsilon": 1},
+    ],
+)
+def test_toml_and_back(options: dict[str, Any]) -> None:
+    grid = read_grid(options)
+    assert read_grid(tomllib.loads(grid.to_toml())) == grid
+
+
+def test_later_layers_win_and_set_tables_are_joined() -> None:
+    grid = read_grid(
+        {"epsilon": [1.0, 2.0], "seeds": 3, "set": {"clip": 0.1, "server_lr": 2.0}},
+        {"epsilon": None, "sampling-rate": "0.5", "set": {"clip": 0.2}},
+    )
+    assert (grid.epsilon, grid.seeds, grid.sampling_rate) == ((1.0, 2.0), 3, (0.5,))
+    assert grid.set == {"clip": 0.2, "server_lr": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "differs"),
+    [
+        ({}, None),
+        ({"seeds": 6}, None),
+        ({"epsilon": "8,1,inf"}, None),
+        ({"method": "none,fedbin,fedtemp"}, None),
+        ({"seeds": 2}, "seeds was 3 and is 2"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"epsilon": "1,8"}, "epsilon was inf, 1.0 and is 1.0, 8.0"),
+        ({"clients": "5"}, "clients was the default and is 5"),
+        ({"set": {"clip": 0.2}}, "set was"),
+        ({"method": "fedbin"}, "method was"),
+    ],
+)
+def test_a_grid_may_grow_but_not_change(more: dict[str, Any], differs: str | None) -> None:
+    begun = {"method": "fedbin,fedtemp", "epsilon": "inf,1", "seeds": 3}
+    said = read_grid(begun, more).what_differs(read_grid(begun))
+    assert (said == []) if differs is None else (len(said) == 1 and differs in said[0])

@@ -1,0 +1,229 @@
+"""Where runs are computed: worker processes that end with us, and Ray."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.comparison import pools
+from experiments.comparison.grid import read_grid
+from experiments.comparison.pools import Source, here, in_processes, on_ray, usable_cores
+from experiments.comparison.resolve import resolve
+from experiments.comparison.row import Run, arrays_of, digest_of, key_of, runs_of
+from experiments.comparison.shared_data import read_data, write_data
+from fedcal import datasets
+from fedcal.datasets import Dataset
+from fedcal.errors import FedcalError, InputError
+
+
+def small(seed: int = 0, **more: Any) -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, 120)
+    logits = 2 * rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
+    return datasets.from_arrays(
+        logits=logits, labels=labels, test_logits=logits[:40], test_labels=labels[:40], **more
+    )
+
+
+def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Source]]:
+    grid = read_grid({"data": data.name, "method": "fednewton,fedbin", "seeds": 2, **options})
+    cells = resolve(grid, {data.name: data})
+    runs = [run for cell in cells for run in runs_of(cell)]
+    return runs, {data.name: Source(data, digest_of(data))}
+
+
+def bare(rows: Any) -> dict[str, dict[str, Any]]:
+    return {key_of(r["run"]): {k: v for k, v in r.items() if k != "seconds"} for r in rows}
+
+
+def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
+    names = np.array(list("zyx") * 40)
+    whole = small(client=names, name="näme")
+    for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
+        write_data(tmp_path / str(number), data, "123")
+        read, digest = read_data(tmp_path / str(number))
+        assert (read.name, read.input, read.client_names) == (
+            data.name,
+            data.input,
+            data.client_names,
+        )
+        assert digest == "123"
+        assert digest_of(read) == digest_of(data)
+        for name, array in arrays_of(data).items():
+            assert np.array_equal(array, getattr(read, name))
+            assert not getattr(read, name).flags.writeable
+
+
+def test_the_digest_sees_everything() -> None:
+    base = small()
+    others = [
+        small(seed=1),
+        small(client=np.arange(120) % 3),
+        small(client=np.arange(120) % 4),
+        small(client=np.array(list("abc") * 40)),
+        datasets.from_arrays(logits=base.logits, labels=base.labels),
+        datasets.from_arrays(probs=base.probs, labels=base.labels),
+    ]
+    assert len({digest_of(data) for data in (base, *others)}) == 7
+    assert digest_of(base) == digest_of(small())
+
+
+def test_one_job_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools.subprocess, "Popen", lambda *_, **__: pytest.fail("a process"))
+    runs, sources = asked(small())
+    assert len(list(here(runs, sources, jobs=1))) == 8
+    assert len(list(here(runs[:1], sources, jobs=2))) == 1
+
+
+def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    started: list[Any] = []
+    popen = pools.subprocess.Popen
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(pools.subprocess, "Popen", start)
+    return started
+
+
+def test_processes_end_when_the_rows_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = workers_of(monkeypatch)
+    runs, sources = asked(small())
+    assert bare(in_processes(runs, sources, 2)) == bare(here(runs, sources, jobs=1))
+    assert [p.poll() is not None for p in started] == [True, True]
+
+
+def test_processes_end_when_nobody_wants_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = workers_of(monkeypatch)
+    runs, sources = asked(small(), seeds=20)
+    rows = in_processes(runs, sources, 2)
+    next(rows)
+    assert [p.poll() for p in started] == [None, None]
+    rows.close()
+    assert [p.poll() is not None for p in started] == [True, True]
+
+
+def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = workers_of(monkeypatch)
+    runs, sources = asked(small(), seeds=50)
+    rows = in_processes(runs, sources, 2)
+    next(rows)
+    started[0].kill()
+    with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for want"):
+        list(rows)
+    assert [p.poll() is not None for p in started] == [True, True]
+
+
+def test_a_worker_s_bug_is_a_death_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs, sources = asked(small())
+    broken = [run | {"method": "no such method"} for run in runs]
+    with pytest.raises(FedcalError, match="exit code 1, see above"):
+        list(in_processes(broken, sources, 2))
+    assert "no such method" in capfd.readouterr().err
+
+
+def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = small()
+    write_data(folder / "0", data, "1")
+    run = asked(data)[0][0]
+    command = [sys.executable, "-c", pools._START, json.dumps(sys.path), str(folder), '["arrays"]']
+    worker = subprocess.run(
+        command, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60
+    )
+    assert json.loads(worker.stdout)["run"] == run
+    assert (worker.returncode, worker.stderr) == (1, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cores() -> None:
+    assert usable_cores() >= 1
+
+
+# --- Ray ----------------------------------------------------------------------------------------
+
+
+class FakeRay(types.ModuleType):
+    """Ray's few functions that are used, in this process."""
+
+    def __init__(self, connected: bool) -> None:
+        super().__init__("ray")
+        self.connected, self.said = connected, list[Any]()
+        self.exceptions = types.SimpleNamespace(WorkerCrashedError=ZeroDivisionError)
+
+    def is_initialized(self) -> bool:
+        return self.connected
+
+    def init(self, **options: Any) -> None:
+        self.said.append(options)
+        self.connected = True
+
+    def shutdown(self) -> None:
+        self.connected = False
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def remote(self, **_: Any) -> Any:
+        return lambda function: types.SimpleNamespace(remote=lambda *a: (function, a))
+
+    def wait(self, waiting: list[Any]) -> tuple[list[Any], list[Any]]:
+        return waiting[-1:], waiting[:-1]  # in another order
+
+    def get(self, task: Any) -> Any:
+        return task[0](*task[1])
+
+    def cancel(self, task: Any) -> None:
+        self.said.append("cancelled")
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_tasks_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, connected: bool) -> None:
+    fake = FakeRay(connected)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    runs, sources = asked(small(), seeds=4)
+    with on_ray(3, None) as pool:
+        found = list(pool(runs, sources))
+    assert bare(found) == bare(here(runs, sources, jobs=1))
+    assert len(found) == len(runs) == 16
+    assert fake.connected is connected  # somebody else's Ray stays
+    if not connected:
+        assert (fake.said[0]["address"], fake.said[0]["num_cpus"]) == ("local", 3)
+
+
+def test_tasks_on_somebody_else_s_ray_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(True)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    runs, sources = asked(small(), seeds=4)
+    with on_ray(None, None) as pool:
+        rows = pool(runs, sources)
+        next(rows)
+        rows.close()
+    assert fake.said == ["cancelled"] * 3
+
+
+def test_ray_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match="ray"), on_ray(1, None):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0", "a/b:1"])
+def test_an_address_that_is_none(address: str) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, address):
+        pass

@@ -1,0 +1,73 @@
+"""What a comparison gives away: the sums of basic composition, and what they are not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from experiments.comparison.grid import Cell
+from experiments.comparison.statement import Spent, spent, statement
+from experiments.comparison.variant import Variant
+from experiments.config import Config
+
+
+def cell(epsilon: float, seeds: tuple[int, ...] = (0,), **config: Any) -> Cell:
+    given = {"data": "d", "method": "fedbin", "partition": "natural", "clients": 5, **config}
+    delta = 0.0 if math.isinf(epsilon) else 1e-5
+    return Cell(Variant(given["method"]), Config(epsilon=epsilon, **given), seeds, delta)
+
+
+def test_natural_clients_pay_for_every_run() -> None:
+    cells = [cell(1.0, (0, 1, 2)), cell(0.5, (0, 1, 2), method="fedtemp")]
+    (only,) = spent(cells, "d", "user")
+    assert only == (6, pytest.approx(4.5), pytest.approx(6e-5))
+
+
+def test_dealt_clients_pay_within_a_deal() -> None:
+    cells = [
+        cell(1.0, (0, 1), partition="iid"),
+        cell(0.5, (0, 1), partition="iid", method="fedtemp"),
+        cell(4.0, (1,), partition="dirichlet:1"),
+        cell(4.0, (1,), partition="iid", clients=6),
+    ]
+    assert sorted(spent(cells, "d", "user")) == [
+        Spent(1, 4.0, 1e-5),
+        Spent(1, 4.0, 1e-5),
+        Spent(2, 1.5, 2e-5),
+        Spent(2, 1.5, 2e-5),
+    ]
+
+
+def test_what_is_not_private_or_elsewhere_does_not_count() -> None:
+    cells = [cell(math.inf), cell(1.0, data="e"), cell(math.inf, method="none")]
+    assert spent(cells, "d", "user") == []
+    assert len(spent(cells, "e", "user")) == 1
+    assert spent(cells, "e", "example") == []
+
+
+def test_the_sentences() -> None:
+    private = [cell(1.0, (0, 1)), cell(2.0, (0, 1), method="fedtemp")]
+    said = statement([cell(math.inf, method="none"), *private], {"d": False})
+    assert "is itself a release" in said[0]
+    assert any("exact and not private" in line for line in said)
+    assert any("Noise follows from the seed" in line for line in said)
+    assert "all private runs on d spend epsilon = 6, delta = 4e-05 for each user" in " ".join(said)
+    assert said[-1].startswith("1 line of the table is without privacy")
+    assert not any("held out" in line for line in said)
+
+
+def test_deals_are_told() -> None:
+    said = " ".join(statement([cell(1.0, (0, 1, 2), partition="iid")], {"d": True}))
+    assert "spend up to epsilon = 1, delta = 1e-05 for each user" in said
+    assert "3 private runs in 3 deals" in said
+    assert "The test rows of d are held out" in said
+    assert "without privacy" not in said
+
+
+def test_without_a_budget_there_is_nothing_to_add_up() -> None:
+    said = " ".join(statement([cell(math.inf), cell(math.inf, method="none")], {"d": False}))
+    assert "Published together" not in said
+    assert "Noise" not in said
+    assert "2 lines of the table are without privacy" in said

@@ -1,0 +1,168 @@
+"""A command and everything it starts: nothing of it outlives `end`, nor this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.engines.processes import ProcessTree
+
+PATIENCE = 30.0
+
+DAEMON = """
+import os, sys, time
+def spawn(name, stubborn=False):
+    if os.fork() == 0:
+        os.setsid()                    # another session ...
+        if os.fork() == 0:             # ... and an orphan at once
+            if stubborn:
+                import signal
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with open(name + ".part", "w") as f:
+                f.write(str(os.getpid()))
+            os.rename(name + ".part", name)
+            time.sleep(600)
+        os._exit(0)
+spawn("daemon")
+spawn("other", stubborn="stubborn" in sys.argv)
+print("said", os.environ["GREETING"], os.getcwd(), flush=True)
+if sys.argv[1] != "stay":
+    sys.exit(int(sys.argv[1]))
+time.sleep(600)
+"""
+
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from experiments.engines.processes import ProcessTree
+folder = Path(sys.argv[1])
+tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,
+                   env={**os.environ, "GREETING": "x"}, log=folder.parent / "log")
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def runs(process: int) -> bool:
+    """Whether the process is there and not a zombie."""
+    said = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip()[:1] not in ("", "Z")
+
+
+def daemons(folder: Path) -> list[int]:
+    files = [folder / "daemon", folder / "other"]
+    assert until(lambda: all(f.exists() for f in files))
+    found = [int(f.read_text()) for f in files]
+    assert all(map(runs, found))
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "folder").mkdir()
+    yield tmp_path / "folder"
+    for name in ("daemon", "other"):  # if a test fails, leave nothing
+        file = tmp_path / "folder" / name
+        if file.exists() and runs(int(file.read_text())):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def start(folder: Path, *how: str) -> ProcessTree:
+    command = [sys.executable, "-c", DAEMON, *how]
+    env = {**os.environ, "GREETING": "hello"}
+    return ProcessTree(command, folder=folder, env=env, log=folder.parent / "log")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_code_and_output_of_the_command(code: int, folder: Path) -> None:
+    command = [sys.executable, "-c", f"print('here'); raise SystemExit({code})"]
+    env = dict(os.environ)
+    with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:
+        assert until(lambda: tree.poll() is not None)
+        assert tree.poll() == code
+    assert (folder.parent / "log").read_text() == "here\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_daemons_end_when_the_command_ends(folder: Path) -> None:
+    with start(folder, "7") as tree:
+        found = (
+            [int((folder / name).read_text()) for name in ("daemon", "other")]
+            if until(lambda: tree.poll() is not None)
+            else []
+        )
+        assert tree.poll() == 7
+    assert len(found) == 2
+    assert not any(map(runs, found))
+    assert (folder.parent / "log").read_text() == f"said hello {folder}\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_end_ends_daemons_and_those_who_do_not_listen(folder: Path) -> None:
+    tree = start(folder, "stay", "stubborn")
+    found = daemons(folder)
+    tree.end()
+    assert not any(map(runs, found))
+    assert tree.poll() == 128 + signal.SIGTERM
+    tree.end()
+    assert folder.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_killed_parent(number: int, folder: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(folder), DAEMON], stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        found = daemons(folder)
+        parent.send_signal(number)
+        parent.wait()
+    assert until(lambda: not any(map(runs, found)))
+    assert until(lambda: not folder.exists())  # nobody else will remove it
+
+
+def test_a_killed_guard_leaves_its_own_session_dead(folder: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    env = dict(os.environ)
+    with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:
+        guard = tree._guard.pid
+        kids: list[str] = []
+
+        def has_child() -> bool:
+            said = subprocess.run(
+                ["ps", "-o", "pid=", "--ppid", str(guard)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            kids[:] = said.stdout.split()
+            return bool(kids)
+
+        assert until(has_child)
+        os.kill(guard, signal.SIGKILL)
+    assert until(lambda: not any(runs(int(kid)) for kid in kids))
+
+
+def test_a_command_that_is_not_there(folder: Path) -> None:
+    env = dict(os.environ)
+    with ProcessTree(["/no/such"], folder=folder, env=env, log=folder.parent / "log") as tree:
+        assert until(lambda: tree.poll() is not None)
+        assert tree.poll() != 0
+    assert "/no/such" in (folder.parent / "log").read_text()

@@ -1,0 +1,529 @@
+"""Flower's simulation engine: same bits as inline, one clear line, and nothing that stays behind.
+
+One real run is in the normal suite; those marked slow take 10 to 60 s each.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import experiments.engines.ray as engine
+import fedcal
+from experiments import SimulationResult, simulate
+from experiments.engines.processes import ProcessTree
+from experiments.engines.ray import MARK, Source, run_ray
+from fedcal import datasets
+from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.partition import deal
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from strategies.job import Job
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+PATIENCE = 60.0
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+slow = pytest.mark.slow
+
+
+def rows(n: int = 160, classes: int = 3) -> dict[str, Any]:
+    """Overconfident logits with labels, of eight clients; some have few rows."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, classes, n)
+    logits = rng.normal(size=(n, classes))
+    logits[np.arange(n), labels] += 1.0
+    client = np.concatenate([np.arange(10, 14), rng.integers(6, 10, n - 4)])
+    return {"logits": 3 * logits, "labels": labels, "client": client}
+
+
+def same(ours: SimulationResult, theirs: SimulationResult) -> bool:
+    def known(r: SimulationResult) -> dict[str, Any]:
+        told = r.to_json()
+        return told | {"seconds": 0, "config": told["config"] | {"engine": ""}}
+
+    return (
+        known(ours) == known(theirs)
+        and ours.rounds == theirs.rounds
+        and ours.test_probs.tobytes() == theirs.test_probs.tobytes()
+        and [c.arrays().keys() for c in ours.history] == [c.arrays().keys() for c in theirs.history]
+        and {k: v.tobytes() for k, v in ours.calibrator.arrays().items()}
+        == {k: v.tobytes() for k, v in theirs.calibrator.arrays().items()}
+    )
+
+
+# -- what can be seen of processes ----------------------------------------------------------------
+
+
+def processes() -> dict[int, int]:
+    """Process -> its parent, of all that run and are no zombies."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":
+                found[int(entry.name)] = int(parent)
+    return found
+
+
+def descendants(root: int) -> set[int]:
+    parents, found = processes(), {root}
+    while new := {p for p, parent in parents.items() if parent in found} - found:
+        found |= new
+    return found - {root}
+
+
+def marked(folder: str) -> set[int]:
+    """Processes that were started for the run in `folder`."""
+    found = set()
+    for process in processes():
+        try:
+            environment = Path(f"/proc/{process}/environ").read_bytes()
+        except OSError:
+            continue
+        if f"{MARK}={folder}\0".encode() in environment + b"\0":
+            found.add(process)
+    return found
+
+
+def listening(of: set[int]) -> set[str]:
+    """Addresses that these processes listen on."""
+    inodes = set()
+    for process in of:
+        for handle in Path(f"/proc/{process}/fd").glob("*"):
+            try:
+                inodes.add(os.readlink(handle))
+            except OSError:
+                continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            columns = line.split()
+            if columns[3] == "0A" and f"socket:[{columns[9]}]" in inodes:
+                raw = bytes.fromhex(columns[1].partition(":")[0])
+                words = [raw[i : i + 4][::-1] for i in range(0, len(raw), 4)]
+                address = ipaddress.ip_address(b"".join(words))
+                mapped = getattr(address, "ipv4_mapped", None)
+                found.add(str(mapped or address))
+    return found
+
+
+class Witness:
+    """A progress callback that looks around in the middle of a run."""
+
+    def __init__(self) -> None:
+        self.progress: list[tuple[int, int]] = []
+        self.processes: set[int] = set()
+        self.marked: set[int] = set()
+        self.addresses: set[str] = set()
+
+    def __call__(self, done: int, planned: int) -> None:
+        self.progress.append((done, planned))
+        self.processes |= descendants(os.getpid())
+        self.marked |= {p for folder in FOLDERS for p in marked(folder)}
+        self.addresses |= listening(self.processes)
+
+    def saw_a_clean_run(self) -> None:
+        """Ray was there, on the loopback alone, and nothing of it is left."""
+        assert len(self.processes) > 6
+        assert len(self.marked) > 6
+        assert self.addresses == {"127.0.0.1"}
+        assert not self.processes & processes().keys()
+        assert not any(marked(folder) for folder in FOLDERS)
+        assert not any(Path(folder).exists() for folder in FOLDERS)
+
+
+FOLDERS: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Note the folders of this test's runs."""
+    make = tempfile.mkdtemp
+
+    def noted(*arguments: Any, **options: Any) -> str:
+        folder = make(*arguments, **options)
+        FOLDERS.append(folder)
+        return folder
+
+    FOLDERS.clear()
+    monkeypatch.setattr(engine.tempfile, "mkdtemp", noted)
+    yield
+    FOLDERS.clear()
+
+
+# -- a real run -----------------------------------------------------------------------------------
+
+
+@linux
+def test_same_bits_as_inline_and_nothing_stays() -> None:
+    """Noise, masks, dropouts, rows in memory, natural clients of whom some have no rows."""
+    options: dict[str, Any] = {
+        "partition": "natural",
+        "epsilon": 1.0,
+        "rounds": 2,
+        "secure_aggregation": "masks",
+        "dropout": 0.3,
+        "seed": 2,
+    }
+    shards = deal(datasets.from_arrays(**rows()).split(2), "natural", None, 2)
+    assert 0 in shards.rows
+    witness = Witness()
+    want = simulate(rows(), **options)
+    got = simulate(rows(), engine="ray", progress=witness, **options)
+    assert got.config.engine == "ray"
+    assert same(got, want)
+    assert witness.progress == [(1, 2), (2, 2)]
+    witness.saw_a_clean_run()
+
+
+@slow
+@linux
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+@pytest.mark.parametrize("method", ["fednewton", "fedbbq"])
+def test_methods_by_name(method: str, epsilon: float) -> None:
+    options: dict[str, Any] = {"method": method, "epsilon": epsilon, "clients": 10, "seed": 1}
+    witness = Witness()
+    want = simulate("resnet110-cifar10", **options)
+    assert same(simulate(engine="ray", progress=witness, **options), want)
+    witness.saw_a_clean_run()
+
+
+@slow
+@pytest.mark.parametrize("aggregation", ["none", "masks"])
+def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str) -> None:
+    data = rows()
+    header = "label,client," + ",".join(f"logit_{j}" for j in range(3))
+    lines = [
+        f"{label},{client},{','.join(map(repr, z))}"
+        for z, label, client in zip(
+            data["logits"].tolist(), data["labels"], data["client"], strict=True
+        )
+    ]
+    file = tmp_path / 'it\'s a "file" ü.csv'
+    file.write_text("\n".join([header, *lines]), "utf-8")
+    options: dict[str, Any] = {
+        "method": "fedtemp",
+        "rounds": 3,
+        "partition": "natural",
+        "sampling_rate": 0.6,
+        "dropout": 0.2,
+        "seed": 7,
+        "secure_aggregation": aggregation,
+    }
+    assert same(simulate(file, engine="ray", **options), simulate(file, **options))
+
+
+@slow
+def test_a_hundred_clients_and_their_seconds() -> None:
+    job = Job("fedbin", Federation(100, 10, 3))
+    data = datasets.load("resnet110-cifar10")
+    shards = deal(data, "dirichlet:0.1", 100, 0)
+    want = simulate(method="fedbin", rounds=3)
+    outcome = run_ray(job, shards, source=Source("resnet110-cifar10", "dirichlet:0.1"))
+    assert outcome.records == want.rounds
+    assert len(outcome.round_seconds) == 3
+    assert sum(outcome.round_seconds) <= outcome.seconds
+
+
+@slow
+def test_a_ledger_is_charged_and_refuses_as_inline_does(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    options: dict[str, Any] = {"epsilon": 1.0, "clients": 4, "ledger": str(file), "rounds": 1}
+    simulate(rows(), engine="ray", cap=1.5, **options)
+    with Ledger(file) as ledger:
+        (entry,) = ledger.entries()
+    assert (entry.epsilon, entry.charged) == (1.0, (1,))
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent") as caught:
+        simulate(rows(), engine="ray", **options)
+    assert caught.value.exit_code == 2
+
+
+# -- when something goes wrong ------------------------------------------------------------------
+
+
+@slow
+@linux
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+def test_a_client_error_stops_the_run(epsilon: float, tmp_path: Path) -> None:
+    shards = deal(datasets.load("imdb-binary").split(0), "iid", 3, 0)
+    job = Job("fednewton", Federation(3, 2, epsilon=epsilon), {"rows_per_client": 50})
+    gone = str(tmp_path / "rows-of-somebody.npz")
+    with pytest.raises(RoundFailed) as caught:
+        run_ray(job, shards, source=Source(gone, "iid"))
+    line, _, log = str(caught.value).partition("; the run's log is ")
+    if math.isinf(epsilon):
+        assert line.startswith("site ")
+        assert line.endswith("answered with an error: InputError; the site's own log says more")
+    else:
+        assert line.startswith("round 1: a sampled client failed")
+    assert "rows-of-somebody" not in str(caught.value)
+    assert "rows-of-somebody" in Path(log).read_text()
+    assert Path(log).stat().st_mode & 0o077 == 0
+    Path(log).unlink()
+    assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
+
+
+@slow
+@linux
+def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = engine._environment
+
+    def broken(*arguments: Any) -> dict[str, str]:
+        return real(*arguments) | {"RAY_TMPDIR": "/proc/no-such"}
+
+    monkeypatch.setattr(engine, "_environment", broken)
+    with pytest.raises(FedcalError, match=r"ended as 'finished:failed': .*/proc/no-such") as caught:
+        simulate(rows(), clients=2, engine="ray", rounds=1)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    Path(str(caught.value).rpartition("log is ")[2]).unlink()
+    with pytest.raises(
+        FedcalError, match=r"ended as 'finished:failed'; the run's log is"
+    ) as caught:
+        simulate(rows(), clients=2, engine="ray", rounds=1, epsilon=1.0)
+    Path(str(caught.value).rpartition("log is ")[2]).unlink()
+    assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
+
+
+def command(out: Path, *options: str) -> list[str]:
+    code = "import sys; from experiments.cli import main; main(sys.argv[1:])"
+    run = ["simulate", "--engine", "ray", "--clients", "3", "--rounds", "500", "--quiet"]
+    return [sys.executable, "-P", "-c", code, *run, "--out", str(out), *options]
+
+
+@slow
+@linux
+@pytest.mark.parametrize(
+    ("number", "processes_before"),
+    [(signal.SIGINT, 3), (signal.SIGINT, 14), (signal.SIGTERM, 14), (signal.SIGKILL, 14)],
+)
+def test_an_interrupted_run_leaves_nothing(
+    number: int, processes_before: int, tmp_path: Path
+) -> None:
+    """Early, when Flower starts, and in the middle of the rounds."""
+    there = set(Path("/tmp").glob("fedcal-*"))
+    run = subprocess.Popen(
+        command(tmp_path / "out"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    with run:
+        assert until(
+            lambda: len(descendants(run.pid)) >= processes_before or run.poll() is not None
+        )
+        seen = descendants(run.pid)
+        folders = set(Path("/tmp").glob("fedcal-*")) - there
+        run.send_signal(number)
+        _, said = run.communicate()
+    if number == signal.SIGINT:
+        assert (run.returncode, said) == (130, "fedcal: interrupted; nothing was written\n")
+    else:
+        assert run.returncode == -number
+        assert until(lambda: not seen & processes().keys())  # nobody waited for them
+    assert len(seen) >= processes_before
+    assert not seen & processes().keys()
+    assert until(lambda: not any(marked(str(folder)) for folder in folders))
+    assert not (tmp_path / "out").exists()
+    assert until(lambda: not any(folder.exists() for folder in folders))
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+# -- a cluster ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The head of a Ray cluster on the loopback."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    port, client_port = engine._free_port(), engine._free_port()
+    head = [
+        *(Path(sys.executable).parent / "ray", "start", "--head", "--block"),
+        *("--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2"),
+        *(f"--ray-client-server-port={client_port}", "--include-dashboard=false"),
+        f"--temp-dir={folder}",
+    ]
+    env = os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    log = folder / "log"
+    with ProcessTree(head, folder=folder, env=env, log=log):
+        assert until(lambda: "Ray runtime started" in log.read_text()), log.read_text()
+        yield f"127.0.0.1:{port}"
+    shutil.rmtree(folder)
+
+
+@slow
+@linux
+def test_a_cluster_by_its_address(cluster: str) -> None:
+    options: dict[str, Any] = {"clients": 5, "epsilon": 1.0, "rounds": 2}
+    witness = Witness()
+    want = simulate(**options)
+    got = simulate(engine="ray", ray_address=cluster, progress=witness, **options)
+    assert got.config.ray_address == cluster
+    assert got.rounds == want.rounds
+    assert got.test_probs.tobytes() == want.test_probs.tobytes()
+    assert until(lambda: not any(marked(folder) for folder in FOLDERS))
+    engine._reach(cluster)  # it is still there for the next run
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "6379", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", ":6379", "h:0", "h:70000", "ray://h:1"],
+)
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(InputError, match="ray_address must be HOST:PORT"):
+        simulate(rows(), clients=2, engine="ray", ray_address=address)
+    assert FOLDERS == []
+
+
+@pytest.mark.parametrize("who", ["nobody", "somebody silent"])
+def test_an_address_without_a_cluster(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_CLUSTER_SECONDS", 0.5)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        if who != "nobody":
+            other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(FedcalError, match=f"no Ray cluster answers at {address}") as caught:
+            simulate(rows(), clients=2, engine="ray", ray_address=address)
+    assert caught.value.exit_code == 1
+    assert FOLDERS == []
+
+
+# -- before anything starts ---------------------------------------------------------------------
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError) as caught:
+        simulate(rows(), clients=2, engine="ray")
+    assert str(caught.value) == "engine 'ray' needs Ray: pip install 'fedcal[simulation]'"
+    assert FOLDERS == []
+
+
+def test_flower_s_commands_are_those_of_this_interpreter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
+    found = engine._commands()
+    assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(engine.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(InputError, match=f"beside {tmp_path}/python"):
+        engine._commands()
+
+
+def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
+    commands = engine._Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
+    return engine._environment(tmp_path, tmp_path / "home", commands, address)
+
+
+def test_nothing_of_the_user_s_environment_leads_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "PYTHONPATH": f"here{os.pathsep}{os.pathsep}/there",
+        "RAY_ADDRESS": "192.0.2.1:6379",
+        "FLWR_HOME": "/home/user/.flwr",
+        "FLWR_TELEMETRY_ENABLED": "1",
+        "NO_PROXY": "intern.example",
+        "PATH": "/usr/bin",
+        "KEPT": "as it is",
+    }.items():
+        monkeypatch.setenv(name, value)
+    env = environment(tmp_path)
+    assert env["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(tmp_path / "here"), "/there"]
+    assert (env["RAY_ADDRESS"], env["RAY_TMPDIR"]) == ("local", str(tmp_path))
+    assert env["FLWR_HOME"] == str(tmp_path / "home")
+    assert (env["FLWR_TELEMETRY_ENABLED"], env["RAY_USAGE_STATS_ENABLED"]) == ("0", "0")
+    assert env["NO_PROXY"] == env["no_proxy"] == "intern.example,127.0.0.1"
+    assert env["PATH"] == f"{tmp_path}/bin{os.pathsep}/usr/bin"
+    assert (env["KEPT"], env[MARK]) == ("as it is", str(tmp_path))
+
+
+def test_a_cluster_keeps_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    env = environment(tmp_path, "192.0.2.1:6379")
+    assert env["RAY_ADDRESS"] == "192.0.2.1:6379"
+    assert "RAY_TMPDIR" not in env
+
+
+def test_an_installed_fedcal_is_found_without_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(engine.sysconfig, "get_path", lambda name: str(ROOT))
+    assert environment(tmp_path)["PYTHONPATH"] == ""
+
+
+def test_the_folder_is_private_short_and_gone_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 80)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with engine._folder() as folder:
+        assert folder.stat().st_mode & 0o077 == 0
+        session = folder / "ray" / "session_2026-12-31_23-59-59_999999_4194304" / "sockets"
+        assert len(str(session / "plasma_store")) <= 107  # what a socket's path may have
+        (folder / "log").write_text("x")
+    assert not folder.exists()
+
+
+def test_what_flower_bundles_holds_no_code(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    run = engine._Run(tmp_path / "folder", engine._commands(), None)
+    fields = {"epsilon": math.inf, "seed": 2**63 - 1, "out": 'a "b" \\ ü'}
+    run.write_app(fields)
+    (file,) = (tmp_path / "folder" / "app").iterdir()
+    app = tomllib.loads(file.read_text("utf-8"))["tool"]["flwr"]["app"]
+    assert file.name == "pyproject.toml"
+    assert app["config"] == fields
+    assert app["components"] == {
+        "serverapp": "strategies.server_app:app",
+        "clientapp": "clients.client_app:app",
+    }
+
+
+# -- `flwr run .` in a checkout -------------------------------------------------------------------
+
+
+@slow
+@linux
+def test_flwr_run_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "checkout"
+    for name in ("fedcal", "clients", "strategies", "experiments"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    with engine._folder() as folder:
+        run = engine._Run(folder, engine._commands(), None)
+        run._app = checkout
+        with run.superlink():
+            status = run.flwr_run(100, folder, None)
+        log = (folder / "log").read_text()
+    assert status == engine.COMPLETED, log
+    temperature = simulate().calibrator.arrays()["temperature"]
+    assert f"temperature={float(temperature)!r}" in log
