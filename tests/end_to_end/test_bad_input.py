@@ -626,8 +626,17 @@ class FullDisk:
         self.real(source, target)
 
 
-@pytest.mark.parametrize("at", [0, *range(1, 14)])
-@pytest.mark.parametrize("out", ["deep/down/new", "run"])
+FILES = 13
+"""Files of a run: what each move into the folder is one of."""
+
+
+@pytest.mark.parametrize(
+    ("out", "at"),
+    [
+        *(("deep/down/new", at) for at in (0, 1, 2, 3, 8, FILES + 2)),
+        *(("run", at) for at in (0, 1, 3, FILES + 2, FILES + 3, FILES + 8, 2 * FILES + 2)),
+    ],
+)
 def test_a_full_disk_leaves_everything_as_it_was(
     refused: Callable[..., str],
     earlier: Disk,
@@ -638,11 +647,19 @@ def test_a_full_disk_leaves_everything_as_it_was(
     replace = FullDisk(at)
     monkeypatch.setattr(os, "replace", replace)
     arguments = ("simulate", "--data", "data.npz", "--method", "fedoneshot", "--out", out)
-    if at > 7 and out != "run":  # the calibrator's own, then six files that replace nothing
-        assert _run([*arguments, "--quiet"]) == 0
-        assert replace.calls == 7
-        return
     assert "No space left on device" in refused(*arguments, code=1)
+
+
+@pytest.mark.parametrize(("out", "moves"), [("deep/new", FILES), ("run", 2 * FILES)])
+def test_these_are_all_the_moves(
+    earlier: Disk, monkeypatch: pytest.MonkeyPatch, out: str, moves: int
+) -> None:
+    replace = FullDisk(-1)
+    monkeypatch.setattr(os, "replace", replace)
+    arguments = ("simulate", "--data", "data.npz", "--method", "fedoneshot", "--out", out)
+    assert _run([*arguments, "--quiet"]) == 0
+    assert len(os.listdir(out)) == FILES
+    assert replace.calls == moves + 2  # the calibrator's and the report's own
 
 
 def test_a_full_disk_stops_apply(

@@ -221,5 +221,5 @@ def test_a_record_is_a_mapping() -> None:
 
 def test_exports() -> None:
     names = ["accuracy", "bin_index", "brier", "classwise_ece", "ece", "mce", "nll", "summary"]
-    assert sorted(metrics.__all__) == ["Reliability", *names]
+    assert sorted(metrics.__all__) == sorted(["Reliability", "metric_intervals", *names])
     assert all(hasattr(metrics, name) for name in metrics.__all__)

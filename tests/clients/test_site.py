@@ -1,0 +1,120 @@
+"""A site finds by itself the rows that every engine deals to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+
+from clients.answers import answer
+from clients.client_app import app
+from clients.site import DEALT, site_rows, write_dealt
+from experiments.engines.flower import InProcessGrid
+from fedcal import datasets
+from fedcal.errors import InputError
+from fedcal.partition import deal
+from fedcal.privacy.bounding import Bound
+from fedcal.query import Query
+from fedcal.secure_aggregation import Ring
+from fedcal.shards import Shards
+
+CSV = "label,client,score\n" + "".join(f"{k % 2},c{k % 3},{(k * 7 % 10) / 10}\n" for k in range(40))
+
+
+def run_config(data: str | Path, partition: str, clients: int, seed: int = 0) -> dict[str, Any]:
+    return {"data": str(data), "partition": partition, "clients": clients, "seed": seed}
+
+
+def same(one: Shards, other: Shards) -> bool:
+    return all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        for name in ("logits", "labels", "offsets")
+    )
+
+
+@pytest.mark.parametrize(
+    ("partition", "clients"), [("iid", 7), ("dirichlet:0.1", 30), ("natural", 3)]
+)
+@pytest.mark.parametrize("seed", [0, 5])
+def test_every_site_has_the_rows_that_it_is_dealt(
+    partition: str, clients: int, seed: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"  # no test part: half of the rows are held out by seed
+    file.write_text(CSV)
+    want = deal(datasets.load(file).split(seed), partition, clients, seed)
+    run = run_config(file, partition, clients, seed)
+    for site in range(clients):
+        assert same(site_rows(run, {"partition-id": site}), want.block(site, site + 1))
+
+
+def test_a_shipped_name_will_do() -> None:
+    rows = site_rows(run_config("game-forecasts", "natural", 29), {"partition-id": 3})
+    assert rows.clients == 1
+    assert len(rows.labels) > 0
+
+
+def test_dealt_rows_travel_in_a_file_with_those_who_have_none(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    owner = np.array([4, 1, 1, 7, 4])  # of nine
+    shards = Shards.from_owner(rng.normal(size=(5, 3)), np.array([0, 2, 1, 1, 0]), owner, 9)
+    write_dealt(tmp_path / "rows.npz", shards)
+    run = run_config(tmp_path / "rows.npz", DEALT, 9)
+    for site in range(9):
+        assert same(site_rows(run, {"partition-id": site}), shards.block(site, site + 1))
+
+
+@pytest.mark.parametrize("site", [-1, 7, 10**6])
+def test_a_site_that_does_not_exist_is_refused(site: int) -> None:
+    with pytest.raises(InputError, match=f"no site {site}: the data were dealt to 7"):
+        site_rows(run_config("imdb-binary", "iid", 7), {"partition-id": site})
+
+
+@pytest.mark.parametrize("gone", ["data", "partition", "clients", "seed", "partition-id"])
+def test_a_missing_key_is_named(gone: str) -> None:
+    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0}
+    run.pop(gone, None)
+    node.pop(gone, None)
+    with pytest.raises(InputError, match=f"needs the key '{gone}'"):
+        site_rows(run, node)
+
+
+def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
+    shards = Shards.from_owner(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]), 2)
+    write_dealt(tmp_path / "rows.npz", shards)
+    with pytest.raises(InputError, match="dealt to 2 clients, not 3"):
+        site_rows(run_config(tmp_path / "rows.npz", DEALT, 3), {"partition-id": 0})
+    np.savez(tmp_path / "other.npz", logits=np.zeros((2, 2)))
+    with pytest.raises(InputError, match="holds no dealt rows: 'labels' is missing"):
+        site_rows(run_config(tmp_path / "other.npz", DEALT, 2), {"partition-id": 0})
+
+
+def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(CSV)
+    run = run_config(file, "iid", 4)
+    first = site_rows(run, {"partition-id": 0})
+    file.unlink()
+    assert same(site_rows(dict(run), {"partition-id": 0}), first)
+    with pytest.raises(InputError, match="no such file"):
+        site_rows({**run, "seed": 1}, {"partition-id": 0})
+
+
+def test_the_app_answers_with_the_rows_of_its_site() -> None:
+    run = run_config("imdb-binary", "iid", 5)
+    query = Query("class_counts", {}, Bound((2,)), Ring(5, 2.0**-24), round=1)
+    node = 70
+    grid = InProcessGrid(app, [node])
+    grid._contexts[node] = Context(
+        run_id=1,
+        node_id=node,
+        node_config={"partition-id": 3, "num-partitions": 5},
+        state=RecordDict(),
+        run_config=run,
+    )
+    content = RecordDict({"query": ConfigRecord(query.to_fields())})
+    (reply,) = grid.send_and_receive([Message(content, node, "query.answer", group_id="1")])
+    words = reply.content.array_records["answer"]["words"].numpy()
+    assert np.array_equal(words, answer(site_rows(run, {"partition-id": 3}), query)[0])

@@ -1,0 +1,152 @@
+"""A job in plain values, there and back through TOML, and an outcome through a folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+import fedcal
+from clients.site import site_rows
+from experiments.engines.inline import run_inline
+from fedcal.errors import InputError
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from strategies.job import Job, Outcome
+
+CLIENTS, CLASSES = 6, 3
+PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)
+JOBS = [
+    Job("fedtemp", Federation(5, 2)),
+    Job("fednewton", PUBLIC, {"rows_per_client": 100 / 3}, "masks", 0.3, "/a b/ü.db", 1.1),
+    Job("fedbbq", Federation(7, 4, 3, 0.7, seed=5), {"weighting": "all", "bins_exponent": 5}),
+    Job("fedoneshot", Federation(5, 2), {"low": math.inf, "points": True}),  # checked when run
+]
+
+
+@pytest.fixture
+def shards() -> Shards:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, 90)
+    return Shards.from_owner(
+        rng.normal(0, 3, (90, CLASSES)), labels, rng.integers(0, CLIENTS, 90), CLIENTS
+    )
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.method)
+def test_fields_and_back_through_toml(job: Job) -> None:
+    fields = job.to_fields()
+    assert all(type(v) in (str, int, float) for v in fields.values())
+    assert Job.from_fields(tomllib.loads(tomli_w.dumps(fields))) == job
+
+
+def test_a_ledger_s_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fields = Job("fedtemp", PUBLIC, ledger="here.db", cap=1.0).to_fields()
+    assert fields["ledger"] == str(tmp_path / "here.db")
+
+
+def test_numbers_written_by_hand_may_be_whole() -> None:
+    whole = {"epsilon": 1, "cap": 2, "sampling-rate": 1, "dropout": 0}
+    job = Job.from_fields({**JOBS[0].to_fields(), "trust": "", **whole})
+    assert (job.federation.epsilon, job.federation.sampling_rate, job.cap) == (1.0, 1.0, 2.0)
+    assert job.federation.trust == "central"  # what fits epsilon, where nothing is said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        ("method", "fednewtn", "did you mean 'fednewton'"),
+        ("method", "none", "unknown method"),
+        ("method", 3, "'method' of the run config must be text, got 3"),
+        ("clients", "many", "'clients' of the run config must be a whole number"),
+        ("clients", 2.0, "must be a whole number"),
+        ("clients", True, "must be a whole number"),
+        ("clients", 0, "clients must be a whole number >= 1"),
+        ("rounds", -1, "rounds must be"),
+        ("epsilon", "inf", "'epsilon' of the run config must be a number"),
+        ("epsilon", -1.0, "epsilon"),
+        ("dropout", 1.5, r"dropout must be in \[0, 1\]"),
+        ("trust", "nobody", "unknown trust"),
+        ("ledger", "here.db", "must be an absolute path, got 'here.db'"),
+        ("settings", "{", "must be a JSON object"),
+        ("settings", "[1]", "must be a JSON object"),
+        ("settings", '{"clip": [1]}', "must be a JSON object of plain values"),
+        ("settings", '{"clip": null}', "must be a JSON object of plain values"),
+        ("settings", '{"clips": 1}', "unknown --set key 'clips' for fedtemp"),
+        ("settings", '{"ledger": "x"}', "unknown --set key 'ledger'"),
+    ],
+)
+def test_fields_that_are_not_allowed(key: str, value: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        Job.from_fields({**JOBS[0].to_fields(), key: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_field_is_named() -> None:
+    for key in (fields := JOBS[0].to_fields()):
+        with pytest.raises(InputError, match=f"no key '{key}'"):
+            Job.from_fields({k: v for k, v in fields.items() if k != key})
+
+
+def test_the_project_declares_every_key_and_the_defaults_of_simulate() -> None:
+    root = Path(fedcal.__file__).resolve().parents[1]
+    app = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
+    config = app["config"]
+    job = Job.from_fields(config)
+    assert job.method == "fednewton"
+    # trust resolves to what fits epsilon, so it is written as "whatever fits"
+    assert {**job.to_fields(), "trust": ""}.items() <= config.items()
+    assert set(config) == {*job.to_fields(), "data", "partition", "out"}
+    assert site_rows(config, {"partition-id": 99}).clients == 1  # the sites understand it too
+    assert app["fab-include"] == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("fednewton", Federation(CLIENTS, CLASSES, 3, epsilon=1.0), {"rows_per_client": 15.0}),
+        Job("fedbbq", Federation(CLIENTS, CLASSES), {"weighting": "changed"}),
+        Job("fedoneshot", Federation(CLIENTS, CLASSES, epsilon=1.0), {"rows_per_client": 15.0}),
+    ],
+    ids=lambda job: job.method,
+)
+def test_an_outcome_comes_back_with_the_same_bits(job: Job, shards: Shards, tmp_path: Path) -> None:
+    outcome = job.run(lambda s: run_inline(s, shards))
+    outcome.save(tmp_path)
+    back = Outcome.load(tmp_path)
+    for name in ("records", "bytes_up", "bytes_down", "seconds", "round_seconds"):
+        assert getattr(back, name) == getattr(outcome, name)
+    assert len(back.history) == len(back.round_seconds) == job.plan.rounds
+    pairs = zip(
+        [outcome.calibrator, *outcome.history], [back.calibrator, *back.history], strict=True
+    )
+    for one, other in pairs:
+        assert type(one) is type(other)
+        assert one.arrays().keys() == other.arrays().keys()
+        for key, array in one.arrays().items():
+            assert array.tobytes() == other.arrays()[key].tobytes()
+    assert sum(back.round_seconds) <= back.seconds
+
+
+def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no outcome"):
+        Outcome.load(tmp_path)
+    job = Job("fedbin", Federation(CLIENTS, CLASSES))
+    job.run(lambda s: run_inline(s, shards)).save(tmp_path)
+    file = tmp_path / "outcome.json"
+    plain = json.loads(file.read_text())
+    for text in (file.read_text()[:-5], json.dumps({**plain, "seconds": 1})[:0], "{}"):
+        file.write_text(text)
+        with pytest.raises(InputError, match="holds no outcome"):
+            Outcome.load(tmp_path)
+    file.write_text(json.dumps(plain))
+    (tmp_path / "round-1.npz").unlink()
+    with pytest.raises(InputError, match=r"round-1\.npz"):
+        Outcome.load(tmp_path)

@@ -1,0 +1,239 @@
+"""The ServerApp over an in-process grid: outcome, progress and errors, as a parent finds them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+import strategies.server_app as server
+from clients.client_app import client_app, site_of
+from experiments.engines.flower import InProcessGrid
+from experiments.engines.inline import run_inline
+from fedcal.errors import BudgetExceeded, FedcalError, InputError, NotBuiltYet, RoundFailed
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from strategies.base import ANSWER, WHO
+from strategies.job import Job, Outcome
+
+CLIENTS, CLASSES = 9, 3
+NEWTON = {"rows_per_client": 12.0}
+
+
+@pytest.fixture
+def shards() -> Shards:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, 110)
+    logits = rng.normal(0, 4, (110, CLASSES))
+    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 110), CLIENTS)
+
+
+class Wire(InProcessGrid):
+    """Keeps the kinds and nodes of what is sent."""
+
+    def __init__(self, shards: Shards, nodes: Iterable[int] = range(50, 50 + CLIENTS)) -> None:
+        def rows(context: Context) -> Shards:
+            return shards.block(site_of(context), site_of(context) + 1)
+
+        super().__init__(client_app(rows), list(nodes))
+        self.sent: list[tuple[str, int]] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        self.sent += [(m.metadata.message_type, m.metadata.dst_node_id - 50) for m in messages]
+        return super().push_messages(messages)
+
+
+def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
+    federation = Federation(CLIENTS, CLASSES, rounds, epsilon=epsilon, seed=4)
+    return Job("fednewton", federation, NEWTON, **options)
+
+
+def fields_of(job: Job, out: Path | str = "") -> dict[str, Any]:
+    return {**job.to_fields(), "data": "", "partition": "", "out": str(out)}
+
+
+def inline(job: Job, shards: Shards) -> Outcome:
+    return job.run(lambda s: run_inline(s, shards, unavailable=job.unavailable))
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_same_bits_as_inline(
+    masks: str, epsilon: float, dropout: float, shards: Shards, tmp_path: Path
+) -> None:
+    job = job_of(epsilon, secure_aggregation=masks, dropout=dropout)
+    wire, want = Wire(shards), inline(job, shards)
+    server.serve(wire, fields_of(job, tmp_path))
+    got = Outcome.load(tmp_path)
+    assert got.records == want.records
+    assert (got.bytes_up, got.bytes_down) == (want.bytes_up, want.bytes_down)
+    assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
+    assert server.read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
+    assert server.read_error(tmp_path) is None
+
+
+def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:
+    job = job_of(rounds=1, dropout=0.4)
+    wire = Wire(shards)
+    server.serve(wire, fields_of(job))
+    gone = job.unavailable(1).tolist()
+    assert 0 < len(gone) < CLIENTS
+    asked = [site for kind, site in wire.sent if kind == ANSWER]
+    assert sorted(asked) == [k for k in range(CLIENTS) if k not in gone]
+
+
+def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -> None:
+    fields = fields_of(job_of(), tmp_path)
+    context = Context(1, 1, {}, RecordDict(), fields)
+    server.app(Wire(shards), context)
+    assert len(Outcome.load(tmp_path).records) == 3
+
+
+# -- without a folder ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
+@pytest.mark.parametrize("method", ["fednewton", "fedbbq"])
+def test_without_a_folder_a_short_result_is_logged_and_no_sum(
+    method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(CLIENTS, CLASSES, 1, epsilon=epsilon, seed=4)
+    job = Job(method, federation, NEWTON if method == "fednewton" else {})
+    with caplog.at_level(logging.INFO, "flwr"):
+        outcome = server.serve(Wire(shards), fields_of(job))
+    said = [r.getMessage() for r in caplog.records if r.getMessage().startswith("fedcal: ")]
+    text = "\n".join(said)
+    assert 4 <= len(said) < 10
+    assert f"{method}, clients {CLIENTS}, rounds " in text
+    assert ("epsilon 1, delta 1e-05" in text) == (epsilon == 1.0)
+    assert ("no privacy" in text) == (epsilon > 1)
+    numbers = {float(number) for number in re.findall(r"\d+\.?\d*(?:e[+-]\d+)?", text)}
+    sums = {value for record in outcome.records for value in record["values"]}
+    assert {value for value in sums & numbers if value > CLIENTS} == set()
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
+    """What a parent gets to know; the same as what the ServerApp raises."""
+    with pytest.raises(FedcalError) as caught:
+        server.serve(Wire(shards), fields)
+    error = server.read_error(out)
+    assert error is not None
+    assert (type(error), str(error)) == (type(caught.value), str(caught.value))
+    assert not (out / "outcome.json").exists()
+    return error
+
+
+def test_a_bad_run_config_is_told(shards: Shards, tmp_path: Path) -> None:
+    error = stopped({**fields_of(job_of(), tmp_path), "method": "x"}, shards, tmp_path)
+    assert (type(error), error.exit_code) == (InputError, 2)
+
+
+def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    Ledger(file, 0.5).close()
+    fields = fields_of(job_of(ledger=str(file)), tmp_path)
+    assert isinstance(stopped(fields, shards, tmp_path), BudgetExceeded)
+    with Ledger(file) as ledger:
+        assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
+def test_a_client_s_error_is_told_as_base_has_it(
+    epsilon: float, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Shards(shards.logits * np.nan, shards.labels, shards.offsets)
+    error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
+    assert isinstance(error, RoundFailed)
+    assert ("site" in str(error)) == (epsilon > 1)
+
+
+def test_what_is_not_built_yet_comes_back_as_bad_input(shards: Shards, tmp_path: Path) -> None:
+    fields = {**fields_of(job_of(), tmp_path), "trust": "local"}
+    with pytest.raises(NotBuiltYet) as caught:
+        server.serve(Wire(shards), fields)
+    error = server.read_error(tmp_path)
+    assert isinstance(error, InputError)
+    assert str(error) == str(caught.value)
+
+
+def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
+    stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
+    server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
+    assert server.read_error(tmp_path) is None
+    assert server.read_progress(tmp_path) == [(1, 1)]
+    stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
+    assert server.read_progress(tmp_path) == []
+
+
+def test_the_folder_must_be_absolute_and_writable(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be an absolute path, got 'out'"):
+        server.serve(Wire(shards), fields_of(job_of(), "out"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write the outcome"):
+        server.serve(Wire(shards), fields_of(job_of(), tmp_path / "file" / "out"))
+
+
+def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
+    assert server.read_progress(tmp_path) == []
+    (tmp_path / "progress").write_text("1 12\n2 1")
+    assert server.read_progress(tmp_path) == [(1, 12)]
+
+
+# -- nodes --------------------------------------------------------------------------------------
+
+
+def test_the_server_waits_for_all_nodes_before_it_reserves(shards: Shards, tmp_path: Path) -> None:
+    class Late(Wire):
+        looks = 0
+
+        def get_node_ids(self) -> Iterable[int]:
+            self.looks += 1
+            known = sorted(super().get_node_ids())
+            return known[: min(self.looks * 4 - 4, CLIENTS)]
+
+    wire = Late(shards)
+    server.serve(wire, fields_of(job_of(), tmp_path))
+    assert wire.looks > 3
+    assert sum(kind == ANSWER for kind, _ in wire.sent) == 3 * CLIENTS
+    assert wire.sent[0][0] == WHO
+
+
+@pytest.mark.parametrize("there", [0, CLIENTS - 1, CLIENTS + 1])
+def test_another_number_of_nodes_is_refused(
+    there: int, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.1)
+    file = tmp_path / "ledger.db"
+    job = job_of(ledger=str(file), cap=1.0)
+    with pytest.raises(RoundFailed, match=f"there are {there} nodes for {CLIENTS} clients"):
+        server.serve(Wire(shards, range(50, 50 + there)), fields_of(job, tmp_path))
+    assert not file.exists()
+    assert json.loads((tmp_path / "error.json").read_text())["kind"] == "RoundFailed"
+
+
+def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path: Path) -> None:
+    class Lost(Wire):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            text = "Traceback:\n  File x\nException E occurred. Message: KeyError; see the log'>"
+            error = Error(code=ErrorCode.LOAD_CLIENT_APP_EXCEPTION, reason=text)
+            replies[0].__dict__.update(_error=error, _content=None)
+            return replies
+
+    with pytest.raises(RoundFailed) as caught:
+        server.serve(Lost(shards), fields_of(job_of(), tmp_path))
+    assert str(caught.value) == "a node cannot say which site it is: KeyError; see the log"
