@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from clients.answers import answer
+from clients.site import site_rows
 from fedcal.errors import ContributionRefused
 from fedcal.query import Query
 from fedcal.secure_aggregation import mask, reveal
@@ -70,3 +71,11 @@ def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
 def _masking(record: ConfigRecord) -> tuple[int, list[int]]:
     cohort: list[int] = record["cohort"]  # type: ignore[assignment]
     return int(record["seed"]), cohort  # type: ignore[arg-type]
+
+
+def _rows(context: Context) -> Shards:
+    return site_rows(context.run_config, context.node_config)
+
+
+app = client_app(_rows)
+"""What Flower runs on each node of a simulation: `clients.client_app:app`."""

@@ -17,9 +17,11 @@ from fedcal import partition
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
-from strategies.job import Setting
+from strategies.job import Job, Setting
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
 LATER = (
@@ -204,3 +206,44 @@ def parse_setting(text: str) -> tuple[str, Setting]:
     if not isinstance(value, (bool, int, float, str)):
         raise InputError(f"--set {key}: a value must be a number, true, false or text")
     return key.strip(), value
+
+
+def federation_of(config: Config, shards: Shards) -> Federation:
+    """The public facts and the budget of a run; InputError for values that are not allowed."""
+    return Federation(
+        clients=shards.clients,
+        classes=shards.logits.shape[1],
+        rounds=config.rounds,
+        sampling_rate=config.sampling_rate,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        unit=config.unit,
+        trust=config.trust,
+        seed=config.seed,
+    )
+
+
+def job_of(config: Config, shards: Shards) -> Job:
+    """What a server runs, from what was asked for and how the rows were dealt.
+
+    In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
+    the simulated shards.
+
+    Raises
+    ------
+    InputError
+        If the method or its privacy plan refuses a value.
+    """
+    federation = federation_of(config, shards)
+    settings = dict(config.set)
+    if "rows_per_client" in settings_of(config.method) and federation.private:
+        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
+    return Job(
+        method=config.method,
+        federation=federation,
+        settings=settings,
+        secure_aggregation=config.secure_aggregation,
+        dropout=config.dropout,
+        ledger=config.ledger,
+        cap=config.cap,
+    )

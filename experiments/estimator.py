@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.config import POOLED, Config, merge, settings_of
+from experiments.config import POOLED, Config, job_of, merge
 from experiments.engines.inline import run_inline
 from experiments.statement import TEST_ROWS, large_delta, of_plan
 from fedcal import datasets
@@ -30,10 +30,9 @@ from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.partition import deal
-from fedcal.privacy.plan import Federation
 from fedcal.types import Floats
 from strategies import STRATEGIES
-from strategies.job import Job, Outcome, Setting
+from strategies.job import Outcome, Setting
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -293,29 +292,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
             f"the rows themselves, or choose one of {', '.join(STRATEGIES)}"
         )
     shards = deal(data, config.partition, config.clients, config.seed)
-    federation = Federation(
-        clients=shards.clients,
-        classes=data.classes,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-    )
-    settings = dict(config.set)
-    if "rows_per_client" in settings_of(config.method) and federation.private:
-        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
-    job = Job(
-        method=config.method,
-        federation=federation,
-        settings=settings,
-        secure_aggregation=config.secure_aggregation,
-        dropout=config.dropout,
-        ledger=config.ledger,
-        cap=config.cap,
-    )
+    job = job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
         warnings.warn(large_delta(job.plan), stacklevel=3)
     outcome = job.run(partial(run_inline, shards=shards, unavailable=job.unavailable))
@@ -324,7 +301,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
         job.plan,
         len(outcome.records),
         config.secure_aggregation,
-        settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
+        job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
     )
     privacy["statement"].remove(TEST_ROWS)  # there are none
     return outcome, privacy

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import POOLED, Config, merge, settings_of
+from experiments.config import POOLED, Config, federation_of, job_of, merge
 from experiments.engines.inline import run_inline
+from experiments.engines.ray import Source, run_ray
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
@@ -22,9 +23,8 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
-from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from strategies.job import Job, Progress
+from strategies.job import Progress
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 
@@ -61,29 +61,20 @@ def simulate(
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
     if data is None:
         data = Config.data if config is None else config.data
-    loaded = _load(data)
-    named = loaded.name
-    if isinstance(data, (str, Path)) and str(data) not in _shipped():
-        named = str(Path(data).resolve())
+    loaded = load_any(data)
+    named, by_name = loaded.name, False
+    if isinstance(data, (str, Path)):
+        by_name = True
+        if str(data) not in _shipped():
+            named = str(Path(data).expanduser().resolve())
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
-    federation = Federation(
-        clients=shards.clients,
-        classes=loaded.classes,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-    )
     if config.method in POOLED:
         run = _fit_pooled(config, shards)
     else:
-        run = _fit_federated(config, federation, loaded, shards, progress)
+        run = _fit_federated(config, shards, by_name, progress)
     run.calibrator.input = loaded.input
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
@@ -113,7 +104,8 @@ def _shipped() -> set[str]:
     return {entry.name for entry in datasets.catalogue()}
 
 
-def _load(data: Any) -> Dataset:
+def load_any(data: Any) -> Dataset:
+    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else."""
     if isinstance(data, Dataset):
         return data
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
@@ -134,6 +126,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         "pooled-temperature": TemperatureScaling(),
         "pooled-bbq": BBQ(),
     }
+    federation_of(config, shards)  # nothing of it is used, but what is wrong in it is said
     start = time.perf_counter()
     calibrator = fits[config.method].fit(shards.logits, shards.labels)
     seconds = time.perf_counter() - start
@@ -148,27 +141,20 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
 
 
 def _fit_federated(
-    config: Config, federation: Federation, data: Dataset, shards: Shards, progress: Progress | None
+    config: Config,
+    shards: Shards,
+    by_name: bool,
+    progress: Progress | None,
 ) -> _Run:
-    settings = dict(config.set)
-    if "rows_per_client" in settings_of(config.method) and federation.private:
-        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
-    job = Job(
-        method=config.method,
-        federation=federation,
-        settings=settings,
-        secure_aggregation=config.secure_aggregation,
-        dropout=config.dropout,
-        ledger=config.ledger,
-        cap=config.cap,
-    )
+    """Run a method; `by_name` says whether others find the data by what the config calls them."""
+    job = job_of(config, shards)
     plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
         warnings.warn(large_delta(plan), stacklevel=3)
     if config.engine == "ray":
-        from experiments.engines.ray import run_ray
-
-        outcome = run_ray(job, config, data, progress=progress)
+        source = Source(config.data, config.partition) if by_name else None
+        address = config.ray_address
+        outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
     else:
         drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
         outcome = job.run(drive, progress)
@@ -178,13 +164,13 @@ def _fit_federated(
         rounds=plan.rounds - plan.counting_rounds,
         trust=plan.trust,
         ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
-        set=settings,
+        set=job.settings,
     )
     privacy = of_plan(
         plan,
         len(outcome.records),
         config.secure_aggregation,
-        settings.get("rows_per_client"),  # type: ignore[arg-type]
+        job.settings.get("rows_per_client"),  # type: ignore[arg-type]
     )
     sent = {
         "bytes_up_per_client": outcome.bytes_up,

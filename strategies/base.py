@@ -26,10 +26,17 @@ from fedcal.privacy.plan import Plan
 from fedcal.query import Ask
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import owed, unmask
-from fedcal.types import Words
+from fedcal.types import Integers, Words
 
 WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
 """Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
+
+ABSENT = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
+"""Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
 
 class CalibrationStrategy(Strategy):
@@ -47,6 +54,8 @@ class CalibrationStrategy(Strategy):
     bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
         expectation over the sampling: who was really asked stays secret
     on_release : called after each release
+    unavailable : in a simulation, round -> clients that drop out: they are sampled, and Flower
+        sends them nothing
     """
 
     name: ClassVar[str]
@@ -60,6 +69,7 @@ class CalibrationStrategy(Strategy):
         self.releases: list[Release] = []
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
+        self.unavailable: Callable[[int], Integers] | None = None
         self._curator = Curator(plan, ledger)
         self._sites: dict[int, int] = {}
         self._asked: Asked | None = None
@@ -160,10 +170,11 @@ class CalibrationStrategy(Strategy):
             content["masking"] = ConfigRecord(
                 {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
             )
+        gone = set() if self.unavailable is None else set(self.unavailable(server_round).tolist())
         return [
             _message(content, self._sites[k], ANSWER, server_round)
             for k in asked.clients.tolist()
-            if k in self._sites
+            if k in self._sites and k not in gone
         ]
 
     def aggregate_train(
@@ -224,13 +235,10 @@ class CalibrationStrategy(Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in set(nodes)}
         known = set(self._sites.values())
         new = [node for node in nodes if node not in known]
-        asking = [_message({}, node, WHO, 0) for node in new]
-        for reply in grid.send_and_receive(asking, timeout=self._timeout) if asking else []:
-            if not reply.has_error():
-                site = _site(reply)
-                if not 0 <= site < self.plan.clients or site in self._sites:
-                    raise RoundFailed(f"a node says it is site {site}, which cannot be")
-                self._sites[site] = reply.metadata.src_node_id
+        for site, node in ask_who(grid, new, self._timeout) if new else []:
+            if not 0 <= site < self.plan.clients or site in self._sites:
+                raise RoundFailed(f"a node says it is site {site}, which cannot be")
+            self._sites[site] = node
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Replies by site. A missing node is a dropout; a client's error stops the run."""
@@ -239,9 +247,8 @@ class CalibrationStrategy(Strategy):
             site = site_of.get(reply.metadata.src_node_id, -1)
             if not reply.has_error():
                 yield site, reply
-            elif reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
-                reason = " ".join(str(reply.error.reason).split())
-                raise RoundFailed(f"site {site} answered with an error: {reason[:300]}")
+            elif reply.error.code not in ABSENT:
+                raise RoundFailed(f"site {site} answered with an error: {reason(reply)}")
 
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
         """Ask survivors for the round seeds that they share with dropouts, and take them off."""
@@ -266,9 +273,32 @@ class CalibrationStrategy(Strategy):
         return unmask(total, revealed, len(total), debts)
 
 
+def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[tuple[int, int]]:
+    """(site, node) of each of the nodes that answers which site it is.
+
+    Raises
+    ------
+    RoundFailed
+        If one fails to say it.
+    """
+    asking = [_message({}, node, WHO, 0) for node in nodes]
+    for reply in grid.send_and_receive(asking, timeout=timeout):
+        if not reply.has_error():
+            yield _site(reply), reply.metadata.src_node_id
+        elif reply.error.code not in ABSENT:
+            raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
+
+
 def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int) -> Message:
     records: dict[str, Any] = dict(content)
     return Message(RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group))
+
+
+def reason(reply: Message) -> str:
+    """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
+    lines = [line.strip() for line in str(reply.error.reason).splitlines() if line.strip()]
+    last = lines[-1] if lines else "no reason given"
+    return last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300]
 
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError)

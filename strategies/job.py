@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from fedcal import calibrators
+from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, TemperatureScaling
+from fedcal.checks import one_of
+from fedcal.errors import InputError
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation, Plan
 from fedcal.release import Release
@@ -38,6 +46,7 @@ class Outcome:
     records : one for each release: round, query, released values, noise_std, temperature
     bytes_up, bytes_down : payload that one client is expected to send and get over the run
     seconds : of the rounds
+    round_seconds : of each of them
     """
 
     calibrator: Calibrator
@@ -46,6 +55,39 @@ class Outcome:
     bytes_up: int
     bytes_down: int
     seconds: float
+    round_seconds: list[float]
+
+    def save(self, folder: Path) -> None:
+        """Write everything into an existing folder, without a loss of a bit.
+
+        `outcome.json` comes last: where it is, all is.
+        """
+        self.calibrator.save(folder / "calibrator.npz")
+        for number, calibrator in enumerate(self.history, 1):
+            calibrator.save(folder / f"round-{number}.npz")
+        plain = {key: getattr(self, key) for key in _PLAIN}
+        with whole_file(folder / OUTCOME) as file:
+            file.write(json.dumps(plain).encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote; InputError if it is not there or not whole."""
+        try:
+            plain = json.loads((folder / OUTCOME).read_text("utf-8"))
+            rest = {key: plain[key] for key in _PLAIN}
+        except (OSError, ValueError, KeyError):
+            raise InputError(f"{folder} holds no outcome of a run") from None
+        history = [
+            calibrators.load(folder / f"round-{number}.npz")
+            for number in range(1, len(rest["records"]) + 1)
+        ]
+        return cls(calibrators.load(folder / "calibrator.npz"), history, **rest)
+
+
+OUTCOME = "outcome.json"
+"""The file that says that an outcome is whole."""
+
+_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds")
 
 
 @dataclass(frozen=True)
@@ -69,6 +111,66 @@ class Job:
     dropout: float = 0.0
     ledger: str | None = None
     cap: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout <= 1:
+            raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
+
+    def to_fields(self) -> dict[str, Setting]:
+        """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
+        public = self.federation
+        return {
+            "method": self.method,
+            "clients": int(public.clients),
+            "classes": int(public.classes),
+            "rounds": int(public.rounds or 0),
+            "sampling-rate": float(public.sampling_rate),
+            "epsilon": float(public.epsilon),
+            "delta": float(public.delta),
+            "unit": public.unit,
+            "trust": public.trust or "",
+            "seed": int(public.seed),
+            "settings": json.dumps(dict(self.settings)),
+            "secure-aggregation": self.secure_aggregation,
+            "dropout": float(self.dropout),
+            "ledger": os.path.abspath(self.ledger) if self.ledger else "",
+            "cap": float(self.cap or 0),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """The job that `to_fields` wrote, or that somebody wrote by hand.
+
+        Raises
+        ------
+        InputError
+            If a key is missing or its value is not allowed.
+        """
+        ledger = _text(fields, "ledger")
+        if ledger and not os.path.isabs(ledger):
+            raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
+        method = one_of("method", _text(fields, "method"), STRATEGIES)
+        settings = _settings(_text(fields, "settings"))
+        check_settings(method, settings)
+        return cls(
+            method=method,
+            federation=Federation(
+                clients=_whole(fields, "clients"),
+                classes=_whole(fields, "classes"),
+                rounds=_whole(fields, "rounds") or None,
+                sampling_rate=_real(fields, "sampling-rate"),
+                epsilon=_real(fields, "epsilon"),
+                delta=_real(fields, "delta"),
+                unit=_text(fields, "unit"),
+                trust=_text(fields, "trust") or None,
+                seed=_whole(fields, "seed"),
+            ),
+            settings=settings,
+            secure_aggregation=_text(fields, "secure-aggregation"),
+            dropout=_real(fields, "dropout"),
+            ledger=ledger or None,
+            cap=_real(fields, "cap") or None,
+        )
 
     @cached_property
     def plan(self) -> Plan:
@@ -117,12 +219,68 @@ class Job:
             bytes_up=round(strategy.bytes_up),
             bytes_down=round(strategy.bytes_down),
             seconds=seconds,
+            round_seconds=np.diff([start, *watch.times]).tolist(),
         )
+
+
+def settings_of(method: str) -> dict[str, inspect.Parameter]:
+    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
+    found: dict[str, inspect.Parameter] = {}
+    strategy = STRATEGIES.get(method)
+    for cls in strategy.__mro__ if strategy else ():
+        for p in inspect.signature(cls).parameters.values():
+            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
+                found.setdefault(p.name, p)
+    return found
+
+
+def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse keys that the method does not have; values are checked by the method."""
+    known = settings_of(method)
+    for key in settings:
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
     """The clients that miss a round, each with probability `rate`, independently."""
     return np.flatnonzero(stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate)
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    return str(_field(fields, key, "text", str))
+
+
+def _whole(fields: Mapping[str, Any], key: str) -> int:
+    return int(_field(fields, key, "a whole number", int))
+
+
+def _real(fields: Mapping[str, Any], key: str) -> float:
+    return float(_field(fields, key, "a number", (int, float)))
+
+
+def _field(fields: Mapping[str, Any], key: str, what: str, kind: type | tuple[type, ...]) -> Any:
+    if key not in fields:
+        raise InputError(f"the run config has no key {key!r}")
+    value = fields[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputError(f"{key!r} of the run config must be {what}, got {value!r}")
+    return value
+
+
+def _settings(text: str) -> dict[str, Setting]:
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict) or not all(
+        isinstance(value, Setting) for value in settings.values()
+    ):
+        raise InputError(
+            f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
+        )
+    return settings
 
 
 class _Watch:
@@ -131,15 +289,18 @@ class _Watch:
     def __init__(self, strategy: CalibrationStrategy, progress: Progress | None) -> None:
         self.records: list[dict[str, Any]] = []
         self.history: list[Calibrator] = []
+        self.times: list[float] = []
         self._strategy, self._progress = strategy, progress
         strategy.on_release = self._note
 
     def _note(self, release: Release) -> None:
+        self.times.append(time.perf_counter())
+        std = self._strategy.plan.noise_std
         record = {
             "round": release.round,
             "query": release.kind,
             "values": release.values.tolist(),
-            "noise_std": self._strategy.plan.noise_std,
+            "noise_std": None if std is None else list(std),
         }
         calibrator = self._strategy.result()
         if isinstance(calibrator, TemperatureScaling):

@@ -8,14 +8,12 @@ from dataclasses import replace
 from functools import cache
 
 from experiments.comparison.grid import Cell, Grid
-from experiments.config import Config, settings_of
+from experiments.config import job_of
 from experiments.statement import large_delta
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.partition import deal
-from fedcal.privacy.plan import Federation, Plan
 from fedcal.shards import Shards
-from strategies.job import Job
 
 
 def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
@@ -43,7 +41,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
         shards = dealt(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
             try:
-                plan = _plan(c, shards)
+                plan = job_of(c, shards).plan
             except InputError as e:
                 raise InputError(f"{cell.name}: {e}") from None
             rounds = plan.rounds - plan.counting_rounds
@@ -55,21 +53,3 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
     for text in warned:
         warnings.warn(text, stacklevel=3)
     return cells
-
-
-def _plan(c: Config, shards: Shards) -> Plan:
-    federation = Federation(
-        clients=shards.clients,
-        classes=shards.logits.shape[1],
-        rounds=c.rounds,
-        sampling_rate=c.sampling_rate,
-        epsilon=c.epsilon,
-        delta=c.delta,
-        unit=c.unit,
-        trust=c.trust,
-        seed=c.seed,
-    )
-    settings = dict(c.set)
-    if "rows_per_client" in settings_of(c.method) and federation.private:
-        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
-    return Job(c.method, federation, settings, c.secure_aggregation, c.dropout).plan

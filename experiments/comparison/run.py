@@ -18,7 +18,7 @@ from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
 from experiments.config import read_toml
 from experiments.files import check_out
 from experiments.result import versions
-from experiments.simulation import _load as load
+from experiments.simulation import load_any
 from fedcal import datasets
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
@@ -127,7 +127,7 @@ def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]
     if data is None or isinstance(data, str):
         return data, {}
     listed = [data] if isinstance(data, (Path, Dataset, Mapping)) else list(data)
-    loaded = [d if isinstance(d, (str, Path)) else load(d) for d in listed]
+    loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
 
@@ -140,7 +140,7 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
 
 
 def _source(data: Data) -> Source:
-    loaded = load(data)
+    loaded = load_any(data)
     return Source(loaded, digest_of(loaded))
 
 

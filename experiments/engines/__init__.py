@@ -1,8 +1,9 @@
-"""Drivers of one strategy object: the inline loop, and Flower's own loop in process."""
+"""Drivers of one strategy object: the inline loop, Flower's in process, and Flower on Ray."""
 
 from __future__ import annotations
 
 from experiments.engines.flower import InProcessGrid, run_in_process
 from experiments.engines.inline import run_inline
+from experiments.engines.ray import Source, run_ray
 
-__all__ = ["InProcessGrid", "run_in_process", "run_inline"]
+__all__ = ["InProcessGrid", "Source", "run_in_process", "run_inline", "run_ray"]

@@ -91,17 +91,19 @@ def descendants(root: int) -> set[int]:
     return found - {root}
 
 
+def folder_of(process: int) -> str | None:
+    """The folder of the run that the process was started for."""
+    try:
+        environment = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = [entry for entry in environment if entry.startswith(MARK.encode() + b"=")]
+    return found[0].decode().partition("=")[2] if found else None
+
+
 def marked(folder: str) -> set[int]:
     """Processes that were started for the run in `folder`."""
-    found = set()
-    for process in processes():
-        try:
-            environment = Path(f"/proc/{process}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"{MARK}={folder}\0".encode() in environment + b"\0":
-            found.add(process)
-    return found
+    return {process for process in processes() if folder_of(process) == folder}
 
 
 def listening(of: set[int]) -> set[str]:
@@ -320,7 +322,6 @@ def test_an_interrupted_run_leaves_nothing(
     number: int, processes_before: int, tmp_path: Path
 ) -> None:
     """Early, when Flower starts, and in the middle of the rounds."""
-    there = set(Path("/tmp").glob("fedcal-*"))
     run = subprocess.Popen(
         command(tmp_path / "out"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
@@ -329,7 +330,7 @@ def test_an_interrupted_run_leaves_nothing(
             lambda: len(descendants(run.pid)) >= processes_before or run.poll() is not None
         )
         seen = descendants(run.pid)
-        folders = set(Path("/tmp").glob("fedcal-*")) - there
+        (folder,) = {folder_of(process) for process in seen} - {None}
         run.send_signal(number)
         _, said = run.communicate()
     if number == signal.SIGINT:
@@ -339,9 +340,9 @@ def test_an_interrupted_run_leaves_nothing(
         assert until(lambda: not seen & processes().keys())  # nobody waited for them
     assert len(seen) >= processes_before
     assert not seen & processes().keys()
-    assert until(lambda: not any(marked(str(folder)) for folder in folders))
+    assert until(lambda: not marked(str(folder)))
+    assert until(lambda: not Path(str(folder)).exists())
     assert not (tmp_path / "out").exists()
-    assert until(lambda: not any(folder.exists() for folder in folders))
 
 
 def until(condition: Callable[[], bool]) -> bool:

@@ -1,0 +1,70 @@
+"""Where a site's rows come from, in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.errors import InputError
+from fedcal.npz import read_npz
+from fedcal.partition import deal
+from fedcal.shards import Shards
+
+DEALT = "dealt"
+"""The partition of a file that `write_dealt` wrote."""
+
+
+def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
+    """The rows of one site of a simulation.
+
+    Parameters
+    ----------
+    run : what all sites share: `data` (a shipped name, an absolute path, or the file that
+        `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`,
+        `seed`
+    node : what this one is: `partition-id`, from 0
+
+    Returns
+    -------
+    Shards
+        Of one client; the same rows as every other engine deals to it.
+
+    Raises
+    ------
+    InputError
+        If a key is missing, the data cannot be read or dealt, or there is no such site.
+    """
+    try:
+        shared = (str(run["data"]), str(run["partition"]), int(run["clients"]), int(run["seed"]))
+        site = int(node["partition-id"])
+    except KeyError as missing:
+        raise InputError(f"a site needs the key {missing} to find its rows") from None
+    shards = _dealt(*shared)
+    if not 0 <= site < shards.clients:
+        raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
+    return shards.block(site, site + 1)
+
+
+def write_dealt(path: Path, shards: Shards) -> None:
+    """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
+    arrays = {"logits": shards.logits, "labels": shards.labels, "offsets": shards.offsets}
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
+def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
+    if partition != DEALT:
+        return deal(datasets.load(data).split(seed), partition, clients, seed)
+    try:
+        arrays = read_npz(Path(data))
+        shards = Shards(arrays["logits"], arrays["labels"], arrays["offsets"])
+    except KeyError as missing:
+        raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
+    if shards.clients != clients:
+        raise InputError(f"{data} was dealt to {shards.clients} clients, not {clients}")
+    return shards
