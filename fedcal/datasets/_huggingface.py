@@ -17,8 +17,8 @@ from fedcal.checks import one_of
 from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
 from fedcal.datasets._dataset import Dataset, from_arrays
-from fedcal.optional import need
 from fedcal.errors import InputError
+from fedcal.optional import need
 
 MAX_JSON = 2**20
 """Bytes in a description of a saved folder."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
 from fedcal.datasets._columns import find_columns
-from fedcal.optional import need
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
+from fedcal.optional import need
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
-from fedcal.optional import need
 from fedcal.errors import InputError
+from fedcal.optional import need
 from fedcal.streams import Purpose, check_seed, stream
 from fedcal.types import Integers
 
