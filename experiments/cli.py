@@ -65,7 +65,11 @@ def simulate(
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
     partition: Annotated[
-        str | None, typer.Option(help="iid | dirichlet:BETA | natural (dirichlet:0.1).")
+        str | None,
+        typer.Option(
+            help="iid | dirichlet:BETA | quantity:BETA | shards:N | natural | flwr:NAME "
+            "(dirichlet:0.1)."
+        ),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of queries (the method's).")] = None,
     sampling_rate: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,9 @@ from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
-from strategies.job import Job, Setting
+from strategies.job import Job, Setting, check_settings, settings_of
+
+MOST_CLIENTS = 2**31 - 1
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
 LATER = (
@@ -59,7 +60,7 @@ class Config:
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         if self.clients is not None:
-            whole("clients", self.clients, 1)
+            whole("clients", self.clients, 1, MOST_CLIENTS)
         check_rate(self.sampling_rate)
         check_epsilon(self.epsilon, allow_infinite=True)
         check_seed(self.seed)
@@ -101,26 +102,6 @@ def _built(name: str, value: str, now: Sequence[str], later: Sequence[str]) -> N
 
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def settings_of(method: str) -> dict[str, inspect.Parameter]:
-    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
-    found: dict[str, inspect.Parameter] = {}
-    strategy = STRATEGIES.get(method)
-    for cls in strategy.__mro__ if strategy else ():
-        for p in inspect.signature(cls).parameters.values():
-            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
-                found.setdefault(p.name, p)
-    return found
-
-
-def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
-    """Refuse keys that the method does not have; values are checked by the method."""
-    known = settings_of(method)
-    for key in settings:
-        if key not in known:
-            allowed = ", ".join(known) or "none"
-            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:

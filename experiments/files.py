@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def write_folder(out: Path, write: Callable[[Path], None]) -> None:
+def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] = ()) -> None:
     """Put the files that `write` makes into the folder `out`: all, or what was there before.
+
+    Files of an earlier run that this one does not make go: those whose name matches one of the
+    patterns in `stale`. What else lies there stays.
 
     Everything is written to a hidden folder in `out` first and then moved file by file, so a
     full disk or an interrupt changes nothing. Who kills the process between two moves finds no
@@ -41,7 +44,7 @@ def write_folder(out: Path, write: Callable[[Path], None]) -> None:
             new.mkdir()
             old.mkdir()
             write(new)
-            _swap(out, new, old)
+            _swap(out, new, old, tuple(stale))
     except OSError as e:
         raise FedcalError(f"cannot write results to {out}: {e.strerror}") from None
     finally:
@@ -50,10 +53,14 @@ def write_folder(out: Path, write: Callable[[Path], None]) -> None:
                 folder.rmdir()  # only if nothing was written
 
 
-def _swap(out: Path, new: Path, old: Path) -> None:
+def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:
     """Move the files of `new` into `out`, those they replace into `old`; undone on an error."""
-    names = sorted((p.name for p in new.iterdir()), key=lambda name: name in _SUMMARIES)
-    there = [name for name in reversed(names) if (out / name).exists()]
+    names = sorted((p.name for p in new.iterdir()), key=lambda name: name == "result.json")
+    for name in names:
+        if (out / name).is_dir():
+            raise FedcalError(f"cannot write results to {out}: {name} in it is a folder")
+    gone = {p.name for pattern in stale for p in out.glob(pattern) if not p.is_dir()} - {*names}
+    there = [name for name in reversed(names) if (out / name).exists()] + sorted(gone)
     moves = [(out / n, old / n) for n in there] + [(new / n, out / n) for n in names]
     done: list[tuple[Path, Path]] = []
     try:

@@ -11,13 +11,13 @@ from typing import Any
 import tomli_w
 
 from experiments.comparison.variant import Variant
-from experiments.config import METHODS, Config, settings_of, typed
+from experiments.config import METHODS, Config, typed
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.plan import Federation
 from fedcal.streams import check_seed
-from strategies.job import Setting
+from strategies.job import Setting, settings_of
 
 AXES = (
     *("data", "method", "partition", "clients", "rounds", "sampling_rate"),

@@ -82,6 +82,8 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
                 labels.append(_number(row[columns.label], "label", where))
             if columns.client is not None:
                 clients.append(row[columns.client].strip())
+                if not clients[-1]:
+                    raise InputError(f"{where}: the client is empty; every row must name its own")
             if columns.split is not None:
                 parts.append(_part(row[columns.split].strip(), where))
             if 8 * len(scores) + _CLIENT_BYTES * len(clients) > MAX_BYTES:
@@ -126,7 +128,9 @@ def _part(cell: str, where: str) -> int:
 
 
 def _clients(names: list[str]) -> Any:
+    """Numbers if all are written as such; "007" is a name, and not that of client 7."""
     try:
-        return np.array([int(name) for name in names], np.int64)
+        numbers = np.array([int(name) for name in names], np.int64)
     except (ValueError, OverflowError):
         return np.array(names, np.str_)
+    return numbers if list(map(str, numbers.tolist())) == names else np.array(names, np.str_)

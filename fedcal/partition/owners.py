@@ -54,8 +54,10 @@ def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generat
 def _dirichlet_runs(rows: int, clients: int, beta: float, rng: np.random.Generator) -> Integers:
     """Owners of `rows` shuffled rows, (rows,) ascending: runs in proportions ~ Dirichlet(beta)."""
     share = rng.dirichlet(np.full(clients, float(beta)))
-    if not np.isfinite(share).all():
-        raise InputError(f"beta = {beta!r} is too small to draw from for {clients} clients")
+    if not abs(share.sum() - 1) < 1e-6:  # all of it underflowed (nan), or its sum overflowed
+        raise InputError(
+            f"beta = {beta!r} is too small or too large to draw from for {clients} clients"
+        )
     cut = (np.cumsum(share)[:-1] * rows).astype(np.int64)
     return np.searchsorted(cut, np.arange(rows), side="right").astype(np.int64)
 

@@ -105,8 +105,8 @@ OPTIONS = {
     "sampling rate 1.5": ("--sampling-rate 1.5", "sampling rate at most 1 1.5"),
     "sampling rate -1": ("--sampling-rate -1", "sampling rate > 0 -1.0"),
     "sampling rate nan": ("--sampling-rate nan", "sampling rate finite nan"),
-    "no clients": ("--clients 0", "clients >= 1 0"),
-    "fewer than no clients": ("--clients -3", "clients >= 1 -3"),
+    "no clients": ("--clients 0", "clients [1, 0"),
+    "fewer than no clients": ("--clients -3", "clients [1, -3"),
     "half a client": ("--clients 1.5", "--clients '1.5' integer"),
     "no rounds": ("--rounds 0", "rounds >= 1 0"),
     "no rounds, pooled": ("--rounds 0 --method pooled-bbq", "rounds >= 1 0"),
@@ -215,7 +215,7 @@ TOML = {
     "list in set": ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
     "not TOML": ("method = fedtemp", "c.toml not TOML"),
     "twice": ("seed = 1\nseed = 2", "c.toml not TOML"),
-    "zero clients": ("clients = 0", "clients >= 1 0"),
+    "zero clients": ("clients = 0", "clients [1, 0"),
     "later": ('engine = "grpc"', "engine 'grpc' not built yet"),
 }
 

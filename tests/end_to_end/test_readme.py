@@ -11,9 +11,9 @@ import pytest
 
 from experiments import compare, demo
 from experiments.comparison.table import Cells
-from experiments.config import settings_of
 from fedcal import datasets
 from strategies import STRATEGIES
+from strategies.job import settings_of
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 

@@ -190,3 +190,9 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) 
 def test_a_near_miss_is_told(given: str, meant: str) -> None:
     with pytest.raises(InputError, match=f"did you mean '{meant}'"):
         Config(method=given)
+
+
+@pytest.mark.parametrize("clients", [0, 2**31, 10**23])
+def test_as_many_clients_as_can_be(clients: int) -> None:
+    with pytest.raises(InputError, match=r"clients must be a whole number in \[1, 2147483647\]"):
+        Config(clients=clients)

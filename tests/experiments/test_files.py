@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import SimulationResult, simulate
-from experiments.files import check_out, to_json
+from experiments.files import check_out, to_json, write_folder
 from fedcal.errors import FedcalError, InputError
 
 NAMES = {
@@ -123,3 +123,23 @@ def test_a_folder_that_cannot_be_is_refused_before_the_run(tmp_path: Path, out: 
 def test_a_check_leaves_no_trace(tmp_path: Path, out: str) -> None:
     check_out(tmp_path / out)
     assert os.listdir(tmp_path) == []
+
+
+def test_what_an_earlier_run_left_goes(tmp_path: Path) -> None:
+    for name in ("rounds.png", "rounds.svg", "notes.png"):
+        (tmp_path / name).write_text("old")
+    (tmp_path / "rounds.d").mkdir()
+    write_folder(tmp_path, lambda folder: None, stale=("rounds.*",))
+    assert {p.name for p in tmp_path.iterdir()} == {"notes.png", "rounds.d"}
+
+
+def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mine").write_text("mine")
+
+    def write(folder: Path) -> None:
+        (folder / "a").write_text("new")
+
+    with pytest.raises(FedcalError, match="a in it is a folder"):
+        write_folder(tmp_path, write)
+    assert (tmp_path / "a" / "mine").read_text() == "mine"

@@ -561,6 +561,17 @@ def test_csv_of_probabilities_and_numeric_clients(tmp_path: Path) -> None:
     assert data.client_names == ("9", "10")
 
 
+def test_csv_clients_that_are_written_differently_are_different(tmp_path: Path) -> None:
+    rows = ("0,1,007", "1,0,7", "1,0,1_0", "0,1,10")
+    data = load(write_csv(tmp_path / "x.csv", "label,score,client", *rows))
+    assert data.client_names == ("007", "10", "1_0", "7")
+
+
+def test_csv_without_a_client_in_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 3: the client is empty"):
+        load(write_csv(tmp_path / "x.csv", "label,score,client", "0,1,a", "1,0, "))
+
+
 def test_csv_score_is_the_probability_of_class_1(tmp_path: Path) -> None:
     data = load(write_csv(tmp_path / "x.csv", "score,label", "0.25,0", "1,1"))
     np.testing.assert_array_equal(data.scores, [[0.75, 0.25], [0, 1]])

@@ -122,8 +122,15 @@ def test_a_tiny_beta_gives_each_class_to_one_client(beta: float) -> None:
 def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
     rng = Mock(wraps=generator())
     rng.dirichlet = lambda alpha: np.full(len(alpha), math.nan)  # what some numpy versions draw
-    with pytest.raises(InputError, match="too small to draw from for 50 clients"):
+    with pytest.raises(InputError, match="too small or too large to draw from for 50 clients"):
         dirichlet(balanced(2, 5), 50, 1e-300, rng)
+
+
+@pytest.mark.parametrize("beta", [1e307, 1e308])
+def test_a_beta_whose_sum_overflows_is_refused(beta: float) -> None:
+    for split in (dirichlet, quantity):
+        with pytest.raises(InputError, match="too small or too large"):
+            split(balanced(2, 50), 50, beta, generator())
 
 
 # --- quantity skew ------------------------------------------------------------------------------
