@@ -171,10 +171,15 @@ def compare(
         str | None, typer.Option(help="HOST:PORT of a Ray cluster, or local: implies ray.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what --out holds; the grid may grow.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with what --out holds, and run again what failed; the grid may grow.",
+        ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for rows, tables, report; a finished one's go.")
+        Path | None,
+        typer.Option(help="Folder for rows, tables, report; a finished one's stay until then."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
     ledger: Annotated[str | None, typer.Option(hidden=True)] = None,

@@ -55,7 +55,7 @@ def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] 
 
 def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:
     """Move the files of `new` into `out`, those they replace into `old`; undone on an error."""
-    names = sorted((p.name for p in new.iterdir()), key=lambda name: name == "result.json")
+    names = sorted((p.name for p in new.iterdir()), key=lambda name: name in _SUMMARIES)
     for name in names:
         if (out / name).is_dir():
             raise FedcalError(f"cannot write results to {out}: {name} in it is a folder")

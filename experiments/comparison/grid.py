@@ -266,7 +266,10 @@ def _entry(key: str, value: Any) -> Any:
         except ValueError:
             kind = "a whole number" if _NUMBERS[key] is int else "a number"
             raise InputError(f"{key} must be {kind}, got {value!r}") from None
-    return typed(key, value)
+    value = typed(key, value)
+    if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InputError(f"{key} must be a number, or a list of numbers; got {value!r} in it")
+    return value
 
 
 def split_list(name: str, text: str) -> list[str]:

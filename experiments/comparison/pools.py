@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 from experiments.comparison.row import Row, Run, run_row
 from experiments.comparison.shared_data import write_data
@@ -34,14 +34,7 @@ _WAITING = 4
 """Ray tasks that wait for each one that can run: enough to keep a cluster busy."""
 
 
-class Source(NamedTuple):
-    """A data set and its digest."""
-
-    data: Dataset
-    digest: str
-
-
-Sources = Mapping[str, Source]
+Sources = Mapping[str, Dataset]
 """By the name that requests use."""
 
 
@@ -63,7 +56,7 @@ def here(runs: Sequence[Run], sources: Sources, *, jobs: int) -> Generator[Row]:
         yield from in_processes(runs, sources, jobs)
     else:
         for run in runs:
-            yield run_row(run, *sources[run["data"]])
+            yield run_row(run, sources[run["data"]])
 
 
 def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[Row]:
@@ -80,8 +73,8 @@ def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[
         If a worker dies.
     """
     with TemporaryDirectory(prefix="fedcal-") as folder:
-        for number, (data, digest) in enumerate(sources.values()):
-            write_data(Path(folder, str(number)), data, digest)
+        for number, data in enumerate(sources.values()):
+            write_data(Path(folder, str(number)), data)
         workers: list[_Worker] = []
         idle: SimpleQueue[_Worker] = SimpleQueue()
 
@@ -184,13 +177,13 @@ def _tasks(ray: Any, ours: bool, runs: Sequence[Run], sources: Sources) -> Gener
     waiting: list[Any] = []
     try:
         task = ray.remote(num_cpus=1, max_retries=0)(run_row)
-        there = {name: (ray.put(source.data), source.digest) for name, source in sources.items()}
+        there = {name: ray.put(data) for name, data in sources.items()}
         room = _WAITING * max(1, int(ray.cluster_resources().get("CPU", 1)))
         for run in runs:
             if len(waiting) >= room:
                 done, waiting = ray.wait(waiting)
                 yield ray.get(done[0])
-            waiting.append(task.remote(run, *there[run["data"]]))
+            waiting.append(task.remote(run, there[run["data"]]))
         while waiting:
             done, waiting = ray.wait(waiting)
             yield ray.get(done[0])
@@ -208,9 +201,9 @@ def _connect(ray: Any, jobs: int | None, address: str) -> None:
     if address == "local":
         here = {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     else:
-        from experiments.engines.ray import _reach
+        from experiments.engines.ray import check_cluster
 
-        _reach(address)
+        check_cluster(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
     except (ConnectionError, RuntimeError, ValueError) as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 
 from experiments.comparison.grid import Cell, Grid
@@ -14,10 +14,14 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.partition import deal
 from fedcal.shards import Shards
+from strategies.job import settings_of
 
 
 def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
-    """Every cell with the values that its runs will have: clients, rounds, trust.
+    """Every cell with the values that its runs will have: clients, rounds, trust, delta.
+
+    Cells whose runs would be the same (two values of delta, and a method that spends none) are
+    one: each run is done, and counted, once.
 
     Raises
     ------
@@ -35,7 +39,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
     def dealt(data: str, partition: str, clients: int | None) -> Shards:
         return deal(sources[data].split(grid.seed), partition, clients, grid.seed)
 
-    cells, warned = [], dict[str, None]()
+    cells, warned = dict[str, Cell](), dict[str, None]()
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards = dealt(c.data, c.partition, c.clients)
@@ -45,11 +49,22 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
             except InputError as e:
                 raise InputError(f"{cell.name}: {e}") from None
             rounds = plan.rounds - plan.counting_rounds
-            known = replace(c, clients=plan.clients, rounds=rounds, trust=plan.trust)
+            known = replace(
+                c, clients=plan.clients, rounds=rounds, trust=plan.trust, delta=plan.delta
+            )
             cell = replace(cell, config=known, delta=plan.delta)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
-        cells.append(cell)
+        cells.setdefault(_meaning(cell), cell)
     for text in warned:
         warnings.warn(text, stacklevel=3)
-    return cells
+    return list(cells.values())
+
+
+def _meaning(cell: Cell) -> str:
+    """Equal for cells whose runs are the same: settings that are spelt-out defaults are no others.
+
+    A partition's spellings are told apart by the grid.
+    """
+    defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
+    return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))

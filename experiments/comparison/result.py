@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.comparison.grid import Cell, Grid
-from experiments.comparison.journal import CONFIG, DONE, ROWS
+from experiments.comparison.journal import CONFIG, DONE, FIGURES, ROWS
 from experiments.comparison.row import Row, key_of, runs_of
 from experiments.comparison.statement import statement
 from experiments.comparison.summary import Line, summarise
@@ -83,8 +83,11 @@ class Comparison:
         return as_csv(self.cells)
 
     def save(self, out: str | Path) -> None:
-        """Write `compare.json`, tables, report, grid and rows into a folder; all or none."""
-        write_folder(Path(out), self._write)
+        """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
+
+        Figures of an earlier comparison there go.
+        """
+        write_folder(Path(out), self._write, stale=FIGURES)
 
     def _write(self, folder: Path) -> None:
         from experiments.report import write_comparison_report

@@ -15,11 +15,14 @@ from experiments.comparison.grid import Cell
 from experiments.config import merge
 from experiments.result import versions
 from experiments.simulation import simulate
+from experiments.terminal import SHOWN
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError
 
 Row = dict[str, Any]
-"""`run` (the request, resolved), `data_sha256`, `versions`, and either `error` or the results."""
+"""`run` (the request, resolved), `versions`, and either `error` or the results.
+
+Rows are published: nothing in them follows from the fit rows but what a release gives away."""
 
 Run = dict[str, Any]
 """A request in plain values: a `Config` without what is unset; infinity is "inf"."""
@@ -28,7 +31,9 @@ _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
 )
-_RESULTS = ("before", "after", "privacy", "communication", "seconds")
+_COMMUNICATION = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+_LARGEST = 1e100
+"""No number of a result is larger; the squares of such numbers are finite."""
 
 
 def runs_of(cell: Cell) -> list[Run]:
@@ -45,21 +50,20 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
-def run_row(run: Run, data: Dataset, digest: str) -> Row:
+def run_row(run: Run, data: Dataset) -> Row:
     """Run one cell with one seed.
 
     Parameters
     ----------
     run : from `runs_of`
     data : what `run["data"]` names
-    digest : of `data`, see `digest_of`
 
     Returns
     -------
     Row
         A run that fails in operation (nobody answered) is a row, too: it holds `error`.
     """
-    row: Row = {"run": run, "data_sha256": digest, "versions": versions()}
+    row: Row = {"run": run, "versions": versions()}
     config = merge({**run, "epsilon": float(run["epsilon"])})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
@@ -78,24 +82,37 @@ def run_row(run: Run, data: Dataset, digest: str) -> Row:
 
 
 def check_row(row: Any) -> Row:
-    """A row that was read from a file, if it is one; ValueError otherwise."""
+    """A row that was read from a file, if it is whole; ValueError otherwise."""
     if not isinstance(row, dict) or not isinstance(row.get("run"), dict):
         raise ValueError("no run")
-    if not isinstance(row.get("data_sha256"), str) or not isinstance(row.get("versions"), dict):
-        raise ValueError("no data_sha256 or no versions")
+    if not isinstance(row.get("versions"), dict):
+        raise ValueError("no versions")
     if isinstance(row.get("error"), str):
         return row
-    for part in _RESULTS[:-1]:
-        if not isinstance(row.get(part), dict):
-            raise ValueError(f"no {part}")
-    numbers = [row.get("seconds"), *row["before"].values(), *row["after"].values()]
-    if not all(isinstance(n, (int, float)) for n in numbers):
-        raise ValueError("a metric is no number")
+    parts: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(("before", "after"), tuple(SHOWN)),
+        "privacy": _PRIVACY,
+        "communication": _COMMUNICATION,
+    }
+    for part, keys in parts.items():
+        if not isinstance(row.get(part), dict) or set(row[part]) != set(keys):
+            raise ValueError(f"{part} lacks a key, or has one too many")
+    std = row["privacy"]["noise_std"]
+    noise = std if isinstance(std, list) and std else [0.0 if std is None else std]
+    real = [row.get("seconds"), *row["before"].values(), *row["after"].values(), *noise]
+    if not all(type(n) is float and abs(n) <= _LARGEST for n in real):
+        raise ValueError("seconds, a metric or noise_std is no finite number")
+    sent = row["communication"].values()
+    if not all(type(n) is int and 0 <= n <= _LARGEST for n in sent):
+        raise ValueError("communication is not in whole numbers")
     return row
 
 
 def digest_of(data: Dataset) -> str:
-    """SHA-256 of everything that a run reads."""
+    """SHA-256 of everything that a run reads.
+
+    Not to be published: who knows all rows but one can find the last one by it.
+    """
     digest = hashlib.sha256()
     digest.update(repr((data.input, data.client_names)).encode())
     for name, array in arrays_of(data).items():

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from experiments.comparison.grid import Grid, read_grid
 from experiments.comparison.journal import Journal, grid_in, journal
-from experiments.comparison.pools import Pool, Source, Sources, here, on_ray, usable_cores
+from experiments.comparison.pools import Pool, here, on_ray, usable_cores
 from experiments.comparison.resolve import resolve
 from experiments.comparison.result import Comparison
 from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
@@ -57,9 +57,12 @@ def compare(
     data : as in `simulate`, or a list of such
     config : TOML file with any of the options
     out : folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
-        `table.csv`, `table.md`, `report.html`; None = write nothing
-    resume : go on with what `out` holds. Options that are not given are those it was begun with;
-        a grid may grow, but what was begun must stay part of it
+        `table.csv`, `table.md`, `report.html` and figures; None = write nothing. A finished
+        comparison there stays until this one is saved; meanwhile this one lies in `.unfinished`
+        in it. The hidden `.inputs.json`, with digests of the data, is for `resume` alone and not
+        to be published
+    resume : go on with what `out` holds, and run again what failed. Options that are not given
+        are those it was begun with; a grid may grow, but what was begun must stay part of it
     jobs : processes; None = the cores that may be used. 1 = this process
     engine : "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
         inline on either: all engines of `simulate` give the same bits
@@ -99,10 +102,10 @@ def compare(
     named, arrays = _named(data)
     read = {} if config is None else read_toml(Path(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
-    sources = {name: _source(arrays.get(name, name)) for name in grid.data}
-    cells = resolve(grid, {name: source.data for name, source in sources.items()})
+    sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
+    cells = resolve(grid, sources)
     runs = {key_of(run): run for cell in cells for run in runs_of(cell)}
-    held_out = {name: source.data.test_scores is None for name, source in sources.items()}
+    held_out = {name: source.test_scores is None for name, source in sources.items()}
 
     with place as pool:
 
@@ -113,12 +116,13 @@ def compare(
             rows: dict[str, Row] = {}
             _run(runs, rows, rows.__setitem__, rows_of, progress)
             return Comparison.of(grid, cells, rows, held_out)
-        check = partial(_check_kept, runs=runs, sources=sources)
-        with journal(folder, grid, resume=resume, check=check) as kept, _told(kept, len(runs)):
+        check = partial(_check_kept, runs=runs)
+        inputs = {name: digest_of(source) for name, source in sources.items()}
+        opened = journal(folder, grid, inputs, resume=resume, check=check)
+        with opened as kept, _told(kept, len(runs)):
             _run(runs, kept.rows, kept.append, rows_of, progress)
             comparison = Comparison.of(grid, cells, kept.rows, held_out)
-            kept.close()  # its file is replaced by one in the order of the table
-            comparison.save(folder)
+            kept.finish(comparison.save)
             return comparison
 
 
@@ -137,11 +141,6 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
     known = {entry.name for entry in datasets.catalogue()} | set(arrays)
     paths = (d if d in known else str(Path(d).expanduser().resolve()) for d in grid.data)
     return replace(grid, data=tuple(paths))
-
-
-def _source(data: Data) -> Source:
-    loaded = load_any(data)
-    return Source(loaded, digest_of(loaded))
 
 
 def _pool(
@@ -187,15 +186,12 @@ def _told(kept: Journal, runs: int) -> Iterator[None]:
         raise Interrupted(said) from None
 
 
-def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run], sources: Sources) -> None:
-    """Refuse to put rows into one table that were not made of the same data by the same code."""
+def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
+    """Refuse to put rows into one table that are not of this grid, or not of the same code."""
     now = versions()
     for key, row in rows.items():
-        name = row["run"].get("data")
-        if name in sources and row["data_sha256"] != sources[name].digest:
-            raise InputError(f"{name} has changed since this comparison was begun; start anew")
         if key not in runs:
-            raise InputError(f"a row that is kept is not of this grid: {key}")
+            raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
         if row["versions"] != now:
             then = row["versions"]
             differ = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]

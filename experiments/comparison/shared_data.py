@@ -11,16 +11,16 @@ from experiments.comparison.row import arrays_of
 from fedcal.datasets import Dataset
 
 
-def write_data(folder: Path, data: Dataset, digest: str) -> None:
-    """Write a checked data set into a new folder, together with its digest."""
+def write_data(folder: Path, data: Dataset) -> None:
+    """Write a checked data set into a new folder."""
     folder.mkdir()
     for name, array in arrays_of(data).items():
         np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-    facts = {k: getattr(data, k) for k in ("name", "input", "client_names")} | {"digest": digest}
+    facts = {k: getattr(data, k) for k in ("name", "input", "client_names")}
     (folder / "facts.json").write_text(json.dumps(facts), "utf-8")
 
 
-def read_data(folder: Path) -> tuple[Dataset, str]:
+def read_data(folder: Path) -> Dataset:
     """What `write_data` wrote. Its arrays are read-only."""
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     names = facts["client_names"]
@@ -28,10 +28,9 @@ def read_data(folder: Path) -> tuple[Dataset, str]:
         path.stem: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         for path in folder.glob("*.npy")
     }
-    data = Dataset(
+    return Dataset(
         name=facts["name"],
         input=facts["input"],
         client_names=None if names is None else tuple(names),
         **arrays,
     )
-    return data, facts["digest"]

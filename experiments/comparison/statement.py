@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from experiments.comparison.grid import Cell
 from experiments.statement import TEST_ROWS
+from strategies.job import settings_of
 
 CHOOSING = (
     "Choosing among methods, settings or budgets by what they did on private rows is itself a "
@@ -20,6 +21,11 @@ SEEDED = (
 HELD_OUT = (
     "The test rows of {} are held out of the same clients' rows: every number in the table is an "
     "exact function of private rows."
+)
+ROWS_PER_CLIENT = (
+    "Of {} the number of fit rows can be read from the noise scales, and is taken as public: "
+    "where rows_per_client is not set, it is rows / clients of the simulated data. A deployment "
+    "must choose it without looking (--set rows_per_client=...)."
 )
 
 
@@ -64,11 +70,20 @@ def statement(cells: Sequence[Cell], held_out: Mapping[str, bool]) -> list[str]:
     said += [HELD_OUT.format(name) for name, held in held_out.items() if held]
     if private:
         said += [SEEDED, *_composed(cells)]
+    looked = dict.fromkeys(c.config.data for c in private if _looks(c))
+    if looked:
+        said.append(ROWS_PER_CLIENT.format(", ".join(looked)))
     exact = len(cells) - len(private)
     if exact:
         lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
     return said
+
+
+def _looks(cell: Cell) -> bool:
+    """Whether its noise scales follow from the number of fit rows."""
+    name = "rows_per_client"
+    return name in settings_of(cell.config.method) and name not in cell.config.set
 
 
 def _composed(cells: Sequence[Cell]) -> Iterator[str]:

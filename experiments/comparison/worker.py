@@ -28,12 +28,12 @@ def serve(folder: str, names: str) -> None:
     os.dup2(2, 1)  # what a package prints is no answer
 
     @cache
-    def source(name: str) -> tuple[Dataset, str]:
+    def source(name: str) -> Dataset:
         return read_data(places[name])
 
     for line in sys.stdin:
         run = json.loads(line)
-        row = json.dumps(run_row(run, *source(run["data"])), allow_nan=False)
+        row = json.dumps(run_row(run, source(run["data"])), allow_nan=False)
         try:
             print(row, file=answers, flush=True)
         except BrokenPipeError:

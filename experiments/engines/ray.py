@@ -91,7 +91,7 @@ def run_ray(
     """
     commands = _commands()
     if ray_address is not None:
-        _reach(ray_address)
+        check_cluster(ray_address)
     with _folder() as folder:
         if source is None:
             source = Source(str(folder / "rows.npz"), DEALT)
@@ -139,8 +139,20 @@ def _commands() -> _Commands:
     )
 
 
-def _reach(address: str) -> None:
-    """Refuse an address at which no cluster's head can be."""
+def check_cluster(address: str) -> None:
+    """Refuse an address at which no cluster's head can be.
+
+    Parameters
+    ----------
+    address : HOST:PORT
+
+    Raises
+    ------
+    InputError
+        If it is no such address.
+    FedcalError
+        If nobody answers there.
+    """
     host, _, port = address.rpartition(":")
     if not host or "/" in address or not port.isdigit() or not 0 < int(port) < 65536:
         raise InputError(

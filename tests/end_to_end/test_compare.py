@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,9 +18,16 @@ import pytest
 
 from experiments import compare
 from experiments.cli import _run
+from experiments.comparison.row import arrays_of, digest_of
+from fedcal import datasets
+from fedcal.partition import deal
+from strategies import CalibrationStrategy
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
-FILES = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+FILES = {
+    *("config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"),
+    ".inputs.json",
+}
 QUICK = ("--method", "none,fednewton,fedbin", "--clients", "5", "--seeds", "2", "--jobs", "1")
 
 
@@ -160,6 +169,118 @@ def test_a_config_file_takes_lists(says: Any, folder: Path) -> None:
     assert (code, "unknown option 'jobs'" in err) == (2, True)
 
 
+def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
+    assert says(*QUICK, "--out", "o", "--quiet") == (0, "", "")
+    file = Path("o", "rows.jsonl")
+    whole = file.read_text()
+    found = json.loads(whole.splitlines()[0])
+    for part, value in (
+        ("run", {**found["run"], "seed": float("nan")}),
+        ("after", {**found["after"], "ece": float("nan")}),
+        ("after", {k: v for k, v in found["after"].items() if k != "ece"}),
+        ("after", {**found["after"], "ece": 10**400}),
+        ("communication", {}),
+    ):
+        bad = json.dumps({**found, part: value}) + whole[whole.index("\n") :]
+        file.write_text(bad)
+        code, out, err = says("--resume", "--out", "o")
+        assert (code, out) == (2, "")
+        assert err == "fedcal: error: o/rows.jsonl, line 1 is not a row\n"
+        assert file.read_text() == bad
+    file.write_text(whole)
+    Path("o", ".inputs.json").unlink()
+    code, out, err = says("--resume", "--out", "o")
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert ".inputs.json is missing" in line
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "report.html"])
+def test_a_folder_where_a_file_is_to_be_is_told_before_anything_runs(says: Any, name: str) -> None:
+    Path("o", name).mkdir(parents=True)
+    code, out, err = says(*QUICK, "--out", "o")
+    assert (code, out) == (2, "")
+    assert err == f"fedcal: error: cannot write results to o: {name} in it is a folder\n"
+    assert os.listdir("o") == [name]
+
+
+# --- nothing that privacy forbids -----------------------------------------------------------------
+
+CLASS_ROWS = (1009, 1103, 1301)
+"""Primes: numbers that no setting, bin or test count equals."""
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
+FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
+OURS = ".inputs.json"
+"""Digests of the data, for its owner alone."""
+
+
+def exact_in(folder: Path, texts: set[str], numbers: list[float]) -> set[str | float]:
+    """Which of these texts and numbers stand in the files of a folder that may be published.
+
+    Of the report that is what a person reads; figures are made of the other files' numbers, and
+    their coordinates would equal any number by chance.
+    """
+    there: set[str | float] = set()
+    for path in folder.rglob("*"):
+        if path.is_dir() or path.name == OURS or path.suffix == ".png":
+            continue
+        said = path.read_text("utf-8")
+        there |= {text for text in texts if text in said}
+        if path.suffix == ".html":
+            said = re.sub(r"(?<=\d),(?=\d{3})", "", TAG.sub(" ", said))
+        elif path.suffix == ".svg":
+            continue
+        found = np.array([float(n) for n in NUMBER.findall(said)])
+        there |= {n for n in numbers if np.isclose(found, n, rtol=1e-9, atol=0).any()}
+    return there
+
+
+def test_files_of_a_private_comparison_hold_nothing_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = np.repeat(np.arange(3), CLASS_ROWS)
+    logits = np.linspace(-0.5, 0.5, 3) + 2.0 * np.eye(3)[labels]
+    logits[::7] = np.roll(logits[::7], 1, axis=1)
+    test = np.random.default_rng(0).normal(size=(97, 3))
+    parts = {"test_logits": test, "test_labels": test.argmax(axis=1)}
+    np.savez(tmp_path / "d.npz", logits=logits, labels=labels, **parts)
+    sums: list[np.ndarray] = []
+    close = CalibrationStrategy.close_round
+
+    def spy(self: CalibrationStrategy, asked: Any, total: Any, repliers: int) -> Any:
+        sums.append(np.ravel(total).copy())
+        return close(self, asked, total, repliers)
+
+    monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
+    out = tmp_path / "o"
+    methods = "fedtemp,fednewton[rows_per_client=11],fedoneshot[rows_per_client=11],fedbin,fedbbq"
+    options = {"method": methods, "epsilon": 1, "clients": 307, "seeds": 2}
+    compare(tmp_path / "d.npz", jobs=1, out=out, **options)
+
+    assert {str(p.relative_to(out)) for p in out.rglob("*")} == FILES | FIGURES
+    assert (out / OURS).stat().st_mode & 0o777 == 0o600
+    data = datasets.load(tmp_path / "d.npz")
+    hashed = [a.tobytes() for a in arrays_of(data).values()]
+    hashed += [logits.tobytes(), labels.tobytes(), (tmp_path / "d.npz").read_bytes()]
+    digests = {digest_of(data)}
+    for algorithm in ("sha256", "sha1", "md5"):
+        digests |= {hashlib.new(algorithm, content).hexdigest() for content in hashed}
+    shards = deal(data, "dirichlet:0.1", 307, 0)
+    counts = [*CLASS_ROWS, len(labels), len(labels) / 307, np.count_nonzero(shards.rows)]
+    of_clients = [n for n in shards.rows if n > 100]  # small counts are everywhere
+    exact = [float(n) for n in np.concatenate(sums) if abs(n) > 100 or n != round(n)]
+    numbers = [*map(float, counts), *map(float, of_clients), *exact]
+    assert len(sums) > 10
+    assert exact
+    assert exact_in(out, digests, numbers) == set()
+
+    # the search finds what is there
+    with (out / "rows.jsonl").open("a") as f:
+        f.write(json.dumps({"digest": digest_of(data), "rows": CLASS_ROWS[1], "sum": exact[0]}))
+    assert exact_in(out, digests, numbers) >= {digest_of(data), 1103.0, exact[0]}
+
+
 # --- the real command, in processes of its own ----------------------------------------------------
 
 LONG = (
@@ -209,7 +330,7 @@ def test_stopped_and_resumed(folder: Path, by: str) -> None:
         where = f"{kept} of {RUNS} runs are kept in o; go on with --resume"
         assert error == f"fedcal: interrupted: {where}\n"
         assert descendants_are_gone(process.pid)
-    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl"}
+    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl", ".inputs.json"}
 
     with (out / "rows.jsonl").open("ab") as f:
         f.write(b'{"run": {"data": "torn')

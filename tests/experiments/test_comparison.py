@@ -219,8 +219,12 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(found.failures) == len(failed)
     assert "answered" in cell["failures"][0]["error"]
     assert f"FedBin [{len(failed)} of 6 failed]" in found.to_markdown()
-    again = compare(arrays(), jobs=1, seeds=6, out=tmp_path, resume=True, **options)
-    assert again.rows == found.rows  # to fail is a result, too
+    ran: list[int] = []
+    again = compare(
+        arrays(), jobs=1, out=tmp_path, resume=True, progress=lambda done, _: ran.append(done)
+    )
+    assert ran == list(range(6 - len(failed), 7))  # what failed is run again
+    assert bare(again.rows) == bare(found.rows)
 
 
 def test_a_cell_where_everything_failed_is_in_the_table() -> None:
@@ -266,7 +270,7 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path, jobs
         compare(arrays(), jobs=jobs, out=out, progress=interrupted_after(4), **SMALL)
     kept = in_folder(out)
     assert len(kept) == 4
-    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl"}
+    assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl", ".inputs.json"}
 
     ran: list[int] = []
     found = compare(arrays(), jobs=jobs, out=out, resume=True, progress=lambda d, _: ran.append(d))
@@ -275,6 +279,7 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path, jobs
     by_key = {key_of(row["run"]): row for row in found.rows}
     assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
     names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+    names.add(".inputs.json")
     assert {p.name for p in out.iterdir()} == names
 
 
@@ -303,7 +308,7 @@ def test_a_grid_may_grow(tmp_path: Path) -> None:
     [
         ({"clients": 5}, "another grid: clients was 4 and is 5"),
         ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
-        ({"data": arrays(seed=6)}, "arrays has changed since"),
+        ({"data": arrays(seed=6)}, "arrays changed since"),
     ],
 )
 def test_another_grid_or_other_data_are_refused(
@@ -336,6 +341,53 @@ def test_a_second_start_without_resume_is_refused_until_it_is_finished(tmp_path:
     replaced = compare(arrays(), jobs=1, out=tmp_path, method="none")
     assert in_folder(tmp_path) == replaced.rows
     assert len(replaced.rows) == 1
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_comparison_stays_until_the_next_is_saved(tmp_path: Path, resume: bool) -> None:
+    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    other = {**SMALL, "seeds": 3} if resume else {"method": "fedtemp", "clients": 5, "seeds": 1}
+    stop = interrupted_after(10 if resume else 1)
+    with pytest.raises(Interrupted, match=rf"are kept in {tmp_path}; go on with --resume"):
+        compare(arrays(), jobs=1, out=tmp_path, resume=resume, progress=stop, **other)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
+    ran: list[int] = []
+    found = compare(
+        arrays(), jobs=1, out=tmp_path, resume=True, progress=lambda done, _: ran.append(done)
+    )
+    assert ran[0] == (10 if resume else 1)
+    assert in_folder(tmp_path) == found.rows
+    assert {p.name for p in tmp_path.iterdir()} == set(before)
+    assert bare(found.rows) == bare(compare(arrays(), jobs=1, **other).rows)
+
+
+def test_figures_of_an_earlier_comparison_go(tmp_path: Path) -> None:
+    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    kept = {"mine.png", "epsilon-mine.png"}
+    for name in (*kept, "epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"):
+        (tmp_path / name).touch()
+    names = {p.name for p in tmp_path.iterdir()}
+    compare(arrays(), jobs=1, out=tmp_path, method="none")
+    gone = names - {p.name for p in tmp_path.iterdir()}
+    assert gone == {"epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"}
+
+
+def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) -> None:
+    deltas = {"method": "fedoneshot,fedbin", "delta": "1e-5,1e-6", "epsilon": 1.0}
+    small = {"clients": 4, "seeds": 1, "jobs": 1}
+    found = compare(arrays(client=np.arange(240) % 4), partition="natural", **deltas, **small)
+    lines = [(c["method"], c["delta"]) for c in found.cells]
+    assert lines == [("fedoneshot", 0.0), ("fedbin", 1e-5), ("fedbin", 1e-6)]
+    assert "spend epsilon = 3, delta = 1.1e-05 for each user" in " ".join(found.statement)
+    twice = {"method": "fedbbq,fedbbq[weighting=none]", "set": {"weighting": "none"}}
+    assert len(compare(arrays(), epsilon=1.0, **twice, **small).rows) == 1
+    # whatever the order of the values, they are part of a grid that grows
+    compare(arrays(), out=tmp_path, **{**deltas, "delta": "1e-5"}, **small)
+    first = in_folder(tmp_path)
+    grown = {**deltas, "delta": "1e-6,1e-5"}
+    again = compare(arrays(), out=tmp_path, resume=True, **grown, **small)
+    assert all(row in again.rows for row in first)
 
 
 def test_a_single_run_s_folder_is_not_mixed_with(tmp_path: Path) -> None:

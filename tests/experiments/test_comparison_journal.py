@@ -11,33 +11,59 @@ import pytest
 
 from experiments.comparison import journal as module
 from experiments.comparison.grid import Grid, read_grid
-from experiments.comparison.journal import CONFIG, DONE, FINAL, ROWS, Journal, grid_in
+from experiments.comparison.journal import (
+    CONFIG,
+    DONE,
+    FINAL,
+    INPUTS,
+    ROWS,
+    UNFINISHED,
+    Journal,
+    grid_in,
+)
 from experiments.comparison.row import Row, key_of
 from fedcal.errors import FedcalError, InputError
 
-GRID = read_grid({"method": "fedbin", "seeds": 3})
+GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
+INPUTS_OF = {"d": "0123"}
+METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
+PRIVACY = (
+    *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
+    *("noise_source", "releases"),
+)
+SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
 
 
 def row(seed: int, **more: Any) -> Row:
     return {
         "run": {"data": "d", "seed": seed},
-        "data_sha256": "0",
         "versions": {},
-        "before": {"ece": 0.1},
-        "after": {"ece": 0.05},
-        "privacy": {},
-        "communication": {},
+        "before": dict.fromkeys(METRICS, 0.1),
+        "after": dict.fromkeys(METRICS, 0.05),
+        "privacy": {**dict.fromkeys(PRIVACY, "x"), "noise_std": 0.5},
+        "communication": dict.fromkeys(SENT, 3),
         "seconds": 0.1,
         **more,
     }
 
 
-def journal(folder: Path, grid: Grid = GRID, *, resume: bool) -> AbstractContextManager[Journal]:
-    return module.journal(folder, grid, resume=resume, check=lambda rows: None)
+def damaged(part: str, key: str, value: Any = None) -> str:
+    """A row as text with another value somewhere; without the key if there is none."""
+    found = row(7)
+    found[part] = {k: v for k, v in found[part].items() if k != key}
+    if value is not None:
+        found[part][key] = value
+    return json.dumps(found)
 
 
-def fill(folder: Path, rows: list[Row], grid: Grid = GRID) -> None:
-    with journal(folder, grid, resume=False) as kept:
+def journal(
+    folder: Path, grid: Grid = GRID, *, resume: bool, inputs: dict[str, str] = INPUTS_OF
+) -> AbstractContextManager[Journal]:
+    return module.journal(folder, grid, inputs, resume=resume, check=lambda rows: None)
+
+
+def fill(folder: Path, rows: list[Row], grid: Grid = GRID, **more: Any) -> None:
+    with journal(folder, grid, resume=False, **more) as kept:
         for entry in rows:
             kept.append(key_of(entry["run"]), entry)
 
@@ -56,11 +82,21 @@ def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
 
 
 def test_to_resume_keeps_what_is_there(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0), row(1, error="nobody answered")])
+    fill(tmp_path, [row(0), row(1)])
     with journal(tmp_path, resume=True) as kept:
-        assert list(kept.rows.values()) == [row(0), row(1, error="nobody answered")]
+        assert list(kept.rows.values()) == [row(0), row(1)]
         kept.append("2", row(2))
-    assert [r["run"]["seed"] for r in lines(tmp_path)] == [0, 1, 2]
+    assert lines(tmp_path) == [row(0), row(1), row(2)]
+
+
+def test_what_failed_is_not_kept(tmp_path: Path) -> None:
+    failed = {"run": {"data": "d", "seed": 1}, "versions": {}, "error": "nobody answered"}
+    fill(tmp_path, [row(0), failed, row(2)])
+    for _ in range(2):
+        with journal(tmp_path, resume=True) as kept:
+            assert list(kept.rows.values()) == [row(0), row(2)]
+            kept.append("1", failed)
+            assert kept.count() == 3
 
 
 @pytest.mark.parametrize("torn", [b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}'])
@@ -82,8 +118,26 @@ def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
         "{}",
         '{"run": 3}',
         json.dumps(row(7, seconds="1")),
-        json.dumps(row(7, before={"ece": None})),
+        json.dumps(row(7, seconds=float("nan"))),
+        json.dumps(row(7, communication={})),
+        json.dumps(row(7, versions=[])),
+        json.dumps(row(7, run={"seed": float("nan")})),
+        json.dumps(row(7)).replace('"seed": 7', '"seed": 1e999'),
         json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
+        damaged("before", "ece"),
+        damaged("before", "more", 0.1),
+        damaged("after", "ece", [0.1]),
+        damaged("after", "ece", True),
+        damaged("after", "ece", float("nan")),
+        damaged("after", "ece", float("inf")),
+        damaged("after", "ece", 10**400),
+        damaged("after", "ece", 1e300),
+        json.dumps(row(7)).replace("0.05", "1e999"),
+        damaged("privacy", "mechanism"),
+        damaged("privacy", "noise_std", [0.5, "1"]),
+        damaged("privacy", "noise_std", []),
+        damaged("communication", "rounds", 1.5),
+        damaged("communication", "bytes_up_per_client", 10**400),
         "[" * 100_000,
         "\udcff",
     ],
@@ -117,11 +171,69 @@ def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
     for name in FINAL:
         (tmp_path / name).write_text("old")
     (tmp_path / "mine.txt").write_text("kept")
-    other = read_grid({"method": "fedtemp"})
-    fill(tmp_path, [row(5)], other)
-    assert {p.name for p in tmp_path.iterdir()} == {CONFIG, ROWS, "mine.txt"}
-    assert lines(tmp_path) == [row(5)]
-    assert grid_in(tmp_path) == other
+    other = read_grid({"data": "d", "method": "fedtemp"})
+    fill(tmp_path, [row(5)], other, inputs={"d": "45"})
+    assert lines(tmp_path) == [row(0)]
+    assert grid_in(tmp_path) == other  # it is what --resume goes on with
+    assert lines(tmp_path / UNFINISHED) == [row(5)]
+    with pytest.raises(InputError, match=r"1 runs are kept\): go on with --resume"):
+        fill(tmp_path, [], other)
+    assert not any((tmp_path / name).read_text() != "old" for name in FINAL)
+    with journal(tmp_path, other, resume=True, inputs={"d": "45"}) as kept:
+        assert list(kept.rows.values()) == [row(5)]
+        kept.finish(lambda folder: (folder / ROWS).write_text("new"))
+    assert {p.name for p in tmp_path.iterdir()} == {CONFIG, ROWS, INPUTS, *FINAL, "mine.txt"}
+    assert json.loads((tmp_path / INPUTS).read_text()) == {"data": {"d": "45"}}
+    assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_finished_folder_grows_beside_what_it_holds(tmp_path: Path) -> None:
+    fill(tmp_path, [row(0)])
+    (tmp_path / DONE).write_text("old")
+    bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
+    for seeds in ([0, 1], [0, 1, 2]):  # interrupted in between
+        with journal(tmp_path, bigger, resume=True) as kept:
+            kept.append("k", row(seeds[-1]))
+        assert [r["run"]["seed"] for r in lines(tmp_path / UNFINISHED)] == seeds
+    assert ((tmp_path / DONE).read_text(), lines(tmp_path)) == ("old", [row(0)])
+
+
+def test_the_data_s_digests_are_for_the_owner_alone(tmp_path: Path) -> None:
+    with journal(tmp_path, resume=False):
+        assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
+        assert json.loads((tmp_path / INPUTS).read_text()) == {"data": INPUTS_OF}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, r"\.inputs\.json is missing.*start anew"),
+        ("{", r"\.inputs\.json is damaged.*start anew"),
+        ('{"data": 3}', r"\.inputs\.json is damaged.*start anew"),
+        ('{"data": {}}', r"\.inputs\.json is damaged.*start anew"),
+        ('{"data": {"d": "9"}}', r"^d changed since this comparison was begun; start anew"),
+    ],
+)
+def test_rows_of_other_or_unknown_data_are_refused(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    fill(tmp_path, [row(0)])
+    (tmp_path / INPUTS).unlink()
+    if content is not None:
+        (tmp_path / INPUTS).write_text(content)
+    with pytest.raises(InputError, match=said):
+        journal(tmp_path, resume=True).__enter__()
+    assert lines(tmp_path) == [row(0)]
+
+
+@pytest.mark.parametrize("name", [ROWS, "report.html", "epsilon-2.png", CONFIG])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_folder_where_a_file_is_to_be(tmp_path: Path, name: str, done: bool) -> None:
+    (tmp_path / name).mkdir()
+    if done:
+        (tmp_path / DONE).touch()
+    with pytest.raises(InputError, match=f"{name} in it is a folder"):
+        fill(tmp_path, [])
 
 
 def test_a_folder_where_nothing_was_kept_is_simply_used(tmp_path: Path) -> None:
@@ -132,7 +244,7 @@ def test_a_folder_where_nothing_was_kept_is_simply_used(tmp_path: Path) -> None:
 def test_another_grid_is_named(tmp_path: Path) -> None:
     fill(tmp_path, [row(0)])
     before = (tmp_path / CONFIG).read_bytes()
-    smaller = read_grid({"method": "fedbin", "seeds": 2})
+    smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
     with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
         journal(tmp_path, smaller, resume=True).__enter__()
     assert (tmp_path / CONFIG).read_bytes() == before
@@ -172,9 +284,9 @@ def test_rows_are_checked_before_anything_is_changed(tmp_path: Path) -> None:
         assert list(rows.values()) == [row(0)]
         raise InputError("not these")
 
-    bigger = read_grid({"method": "fedbin", "seeds": 9})
+    bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
     with pytest.raises(InputError, match="not these"):
-        module.journal(tmp_path, bigger, resume=True, check=refuse).__enter__()
+        module.journal(tmp_path, bigger, INPUTS_OF, resume=True, check=refuse).__enter__()
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.comparison import pools
 from experiments.comparison.grid import read_grid
-from experiments.comparison.pools import Source, here, in_processes, on_ray, usable_cores
+from experiments.comparison.pools import here, in_processes, on_ray, usable_cores
 from experiments.comparison.resolve import resolve
 from experiments.comparison.row import Run, arrays_of, digest_of, key_of, runs_of
 from experiments.comparison.shared_data import read_data, write_data
@@ -32,11 +32,11 @@ def small(seed: int = 0, **more: Any) -> Dataset:
     )
 
 
-def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Source]]:
+def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Dataset]]:
     grid = read_grid({"data": data.name, "method": "fednewton,fedbin", "seeds": 2, **options})
     cells = resolve(grid, {data.name: data})
     runs = [run for cell in cells for run in runs_of(cell)]
-    return runs, {data.name: Source(data, digest_of(data))}
+    return runs, {data.name: data}
 
 
 def bare(rows: Any) -> dict[str, dict[str, Any]]:
@@ -47,14 +47,13 @@ def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
     names = np.array(list("zyx") * 40)
     whole = small(client=names, name="näme")
     for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
-        write_data(tmp_path / str(number), data, "123")
-        read, digest = read_data(tmp_path / str(number))
+        write_data(tmp_path / str(number), data)
+        read = read_data(tmp_path / str(number))
         assert (read.name, read.input, read.client_names) == (
             data.name,
             data.input,
             data.client_names,
         )
-        assert digest == "123"
         assert digest_of(read) == digest_of(data)
         for name, array in arrays_of(data).items():
             assert np.array_equal(array, getattr(read, name))
@@ -136,7 +135,7 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path: Path)
     folder = tmp_path / "data"
     folder.mkdir()
     data = small()
-    write_data(folder / "0", data, "1")
+    write_data(folder / "0", data)
     run = asked(data)[0][0]
     command = [sys.executable, "-c", pools._START, json.dumps(sys.path), str(folder), '["arrays"]']
     worker = subprocess.run(

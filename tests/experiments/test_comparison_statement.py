@@ -58,6 +58,23 @@ def test_the_sentences() -> None:
     assert not any("held out" in line for line in said)
 
 
+@pytest.mark.parametrize(
+    ("method", "settings", "epsilon", "told"),
+    [
+        ("fednewton", {}, 1.0, True),
+        ("fedoneshot", {}, 1.0, True),
+        ("fednewton", {"rows_per_client": 11}, 1.0, False),
+        ("fednewton", {}, math.inf, False),
+        ("fedbin", {}, 1.0, False),
+    ],
+)
+def test_where_the_number_of_rows_can_be_read(
+    method: str, settings: dict[str, Any], epsilon: float, told: bool
+) -> None:
+    said = " ".join(statement([cell(epsilon, method=method, set=settings)], {"d": False}))
+    assert ("Of d the number of fit rows can be read from the noise scales" in said) is told
+
+
 def test_deals_are_told() -> None:
     said = " ".join(statement([cell(1.0, (0, 1, 2), partition="iid")], {"d": True}))
     assert "spend up to epsilon = 1, delta = 1e-05 for each user" in said

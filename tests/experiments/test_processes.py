@@ -30,8 +30,10 @@ def spawn(name, stubborn=False):
             os.rename(name + ".part", name)
             time.sleep(600)
         os._exit(0)
-spawn("daemon")
-spawn("other", stubborn="stubborn" in sys.argv)
+for name in ("../daemon", "../other"):
+    spawn(name, stubborn="stubborn" in sys.argv and "other" in name)
+    while not os.path.exists(name):
+        time.sleep(0.02)
 print("said", os.environ["GREETING"], os.getcwd(), flush=True)
 if sys.argv[1] != "stay":
     sys.exit(int(sys.argv[1]))
@@ -66,7 +68,7 @@ def runs(process: int) -> bool:
 
 
 def daemons(folder: Path) -> list[int]:
-    files = [folder / "daemon", folder / "other"]
+    files = [folder.parent / "daemon", folder.parent / "other"]
     assert until(lambda: all(f.exists() for f in files))
     found = [int(f.read_text()) for f in files]
     assert all(map(runs, found))
@@ -78,7 +80,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "folder").mkdir()
     yield tmp_path / "folder"
     for name in ("daemon", "other"):  # if a test fails, leave nothing
-        file = tmp_path / "folder" / name
+        file = tmp_path / name
         if file.exists() and runs(int(file.read_text())):
             os.kill(int(file.read_text()), signal.SIGKILL)
 
@@ -102,13 +104,9 @@ def test_exit_code_and_output_of_the_command(code: int, folder: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_daemons_end_when_the_command_ends(folder: Path) -> None:
     with start(folder, "7") as tree:
-        found = (
-            [int((folder / name).read_text()) for name in ("daemon", "other")]
-            if until(lambda: tree.poll() is not None)
-            else []
-        )
+        assert until(lambda: tree.poll() is not None)
         assert tree.poll() == 7
-    assert len(found) == 2
+    found = [int((folder.parent / name).read_text()) for name in ("daemon", "other")]
     assert not any(map(runs, found))
     assert (folder.parent / "log").read_text() == f"said hello {folder}\n"
 

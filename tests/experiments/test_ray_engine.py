@@ -397,7 +397,7 @@ def test_a_cluster_by_its_address(cluster: str, monkeypatch: pytest.MonkeyPatch)
     assert got.rounds == want.rounds
     assert got.test_probs.tobytes() == want.test_probs.tobytes()
     assert until(lambda: not any(marked(folder) for folder in FOLDERS))
-    engine._reach(cluster)  # it is still there for the next run
+    engine.check_cluster(cluster)  # it is still there for the next run
 
 
 @pytest.mark.parametrize(
