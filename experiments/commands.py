@@ -53,10 +53,11 @@ def run_simulate(
     if out is not None:
         check_out(out, foreign="rows.jsonl")
     with progress_bar() as bar:
-        task = bar.add_task(config.method, total=None, visible=not quiet)
+        starting = ": starting Flower and Ray" if config.engine == "ray" else ""
+        task = bar.add_task(f"{config.method}{starting}", total=None, visible=not quiet)
 
         def moved(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, description=config.method)
 
         result = simulate(config.data, config=config, out=out, progress=moved)
     if as_json:
@@ -152,6 +153,11 @@ def run_report(folder: Path, *, quiet: bool, as_json: bool) -> None:
         report = write_comparison_report(folder)
     elif (folder / "result.json").is_file():
         report = write_report(folder)
+    elif (folder / "rows.jsonl").is_file():
+        raise InputError(
+            f"{folder} holds an unfinished comparison; finish it: "
+            f"fedcal compare --out {folder} --resume"
+        )
     else:
         raise InputError(
             f"{folder} holds neither result.json (of simulate) nor compare.json (of compare)"

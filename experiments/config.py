@@ -157,7 +157,8 @@ def typed(key: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if key in _TEXT and not isinstance(value, str):
-        raise InputError(f"option {key!r} must be text, got {value!r}")
+        hint = "; lists are for fedcal compare" if isinstance(value, list) else ""
+        raise InputError(f"option {key!r} must be text, got {value!r}{hint}")
     if key in _REAL:
         if not _number(value):
             raise InputError(f"option {key!r} must be a number, got {value!r}")

@@ -254,6 +254,8 @@ def _axis(key: str, value: Any) -> tuple[Any, ...]:
         listed = [value]
     if not listed:
         raise InputError(f"{key}: the list is empty")
+    if key == "method":
+        listed = [m for entry in listed for m in (METHODS if entry == "all" else (entry,))]
     return tuple(_entry(key, entry) for entry in listed)
 
 

@@ -180,4 +180,4 @@ def _noise(line: Line) -> str:
     if std is None:
         return "(draw)"
     blocks = sorted({std} if isinstance(std, float) else set(std))
-    return " / ".join(f"{s:.3g}" for s in blocks)
+    return " / ".join(f"{s:,.0f}" if s >= 1000 else f"{s:.3g}" for s in blocks)

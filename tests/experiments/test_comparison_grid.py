@@ -274,3 +274,9 @@ def test_a_grid_may_grow_but_not_change(more: dict[str, Any], differs: str | Non
     begun = {"method": "fedbin,fedtemp", "epsilon": "inf,1", "seeds": 3}
     said = read_grid(begun, more).what_differs(read_grid(begun))
     assert (said == []) if differs is None else (len(said) == 1 and differs in said[0])
+
+
+def test_all_methods_by_one_word() -> None:
+    assert read_grid({"method": "all"}) == read_grid({})
+    both = read_grid({"method": ["fedbbq[weighting=none]", "all"]}).method
+    assert [v.text for v in both] == ["fedbbq[weighting=none]", *METHODS]
