@@ -20,6 +20,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.types import Floats, Integers
 
 _MOST_JUDGED = 24
@@ -59,9 +60,15 @@ class SimulationResult:
     history: list[Calibrator] = field(repr=False)
 
     @cached_property
-    def intervals(self) -> dict[str, Any]:
-        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`."""
+    def intervals(self) -> dict[str, Any] | None:
+        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
+
+        None of fewer than `fedcal.metrics.bootstrap.FEWEST` test rows: resampling them would
+        promise what they cannot tell.
+        """
         before, labels = self._test()
+        if len(labels) < FEWEST:
+            return None
         return metric_intervals(before, self.test_probs, labels, seed=self.config.seed)
 
     def to_json(self) -> dict[str, Any]:
@@ -115,8 +122,13 @@ class SimulationResult:
         return result_card(self.to_json(), self.reliability)
 
     def save(self, out: str | Path) -> None:
-        """Write `result.json` and its companions into the folder `out`; all of them or none."""
-        write_folder(Path(out), self._write)
+        """Write `result.json` and its companions into the folder `out`; all of them or none.
+
+        Figures of an earlier run there that this one does not draw go.
+        """
+        from experiments.figures import NAMES
+
+        write_folder(Path(out), self._write, stale=NAMES)
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:

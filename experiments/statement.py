@@ -12,8 +12,10 @@ TEST_ROWS = (
     "for the researcher's eyes."
 )
 HELD_OUT = (
-    "The test rows were held out of the same clients' rows: reliability.json and test_probs.npy "
-    "are exact functions of them."
+    "The test rows were held out of the same clients' rows, and what tells how good the calibrator "
+    "is, is an exact function of them, which no epsilon bounds: before, after and intervals "
+    "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
+    "figures."
 )
 NOT_NATURAL = (
     "{} names {} clients of its own; this run dealt its rows out by {} instead (partition "
@@ -21,8 +23,24 @@ NOT_NATURAL = (
 )
 
 
-def without_privacy(trust: str, unit: str, said: str, releases: int = 0) -> dict[str, Any]:
-    """The record of a run without differential privacy; `said` is what was released."""
+def without_privacy(
+    trust: str,
+    unit: str,
+    said: str,
+    releases: int = 0,
+    secure_aggregation: str = "none",
+    tested: bool = True,
+) -> dict[str, Any]:
+    """The record of a run without differential privacy.
+
+    Parameters
+    ----------
+    trust, unit : as in `Plan`; trust "pooled" where all rows lay in one place
+    said : what was released, in a sentence
+    releases : how many releases there were
+    secure_aggregation : "masks" or "none"
+    tested : whether there are test rows, of which exact numbers are told
+    """
     return {
         "unit": unit,
         "adjacency": "zero-out",
@@ -33,44 +51,68 @@ def without_privacy(trust: str, unit: str, said: str, releases: int = 0) -> dict
         "noise_std": 0.0,
         "noise_source": "none",
         "releases": releases,
-        "statement": [said, TEST_ROWS],
-        **_open_to_whom(trust, releases),
+        "statement": [said, *_of_tests(tested, TEST_ROWS)],
+        **_open_to_whom(trust, releases, secure_aggregation, tested),
     }
 
 
-_ANALYST = (
-    "who runs the simulation",
-    "Everything: all rows, the seed, every exact number, and the test metrics in this report.",
-)
 _CHOOSING = (
     "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
     "release, and not counted. A ledger counts runs, not looks."
 )
+_TESTS = (
+    "Test metrics (those after each release, too), reliability data and test probabilities are "
+    "exact."
+)
 
 
-def _open_to_whom(trust: str, releases: int) -> dict[str, Any]:
+def _of_tests(tested: bool, sentence: str) -> list[str]:
+    """A sentence about test rows, where there are any."""
+    return [sentence] if tested else []
+
+
+def _open_to_whom(
+    trust: str, releases: int, secure_aggregation: str, tested: bool
+) -> dict[str, Any]:
     """Who sees what of a run without differential privacy, and what nothing protects."""
+    masks = secure_aggregation == "masks"
     if trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
+        server = "The exact sums of all rounds, over masked contributions, and who answered."
+        if not masks:
+            server = (
+                "Each client's own contribution, since this run used no masks, and so the exact "
+                "sums of all rounds; and who answered."
+            )
+        results = "The exact sums{} and the calibrator.".format(
+            " (rounds.jsonl), exact test metrics," if tested else ""
+        )
         sees = [
             ("another client", "Everything that is released: the server's next question tells it."),
-            ("the server", "The exact sums of all rounds, and who answered."),
-            ("who reads the results", "The exact sums (rounds.jsonl) and the calibrator."),
+            ("the server", server),
+            ("who reads the results", results),
         ]
     else:
         sees = [("everybody", "Nothing about any client's rows; the calibrator learned nothing.")]
     lost = [
-        "Test metrics, reliability data and test probabilities are exact.",
+        *_of_tests(tested, _TESTS),
         "The number of clients, the method and its parameters are public.",
     ]
     if trust == "pooled":
         lost.insert(0, "Every row: they were collected in one place.")
     elif releases:
-        lost.insert(
-            0, "Any client: an exact sum less those of all others is that client's contribution."
-        )
-    return {"sees": _table(*sees, _ANALYST), "not_protected": lost, "noise": "No noise is added."}
+        what = "an exact sum less those of all others is that client's contribution."
+        given = "" if masks else "the server got its contribution as it is, and "
+        lost.insert(0, f"Any client: {given}{what}")
+    noise = "No noise is added."
+    return {"sees": _table(*sees, _analyst(tested)), "not_protected": lost, "noise": noise}
+
+
+def _analyst(tested: bool) -> tuple[str, str]:
+    """Who runs a simulation, and what that tells."""
+    exact = "every exact number, and the test metrics" if tested else "and every exact number"
+    return "who runs the simulation", f"Everything: all rows, the seed, {exact}."
 
 
 def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
@@ -78,7 +120,11 @@ def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def of_plan(
-    plan: Plan, releases: int, secure_aggregation: str, rows_per_client: float | None
+    plan: Plan,
+    releases: int,
+    secure_aggregation: str,
+    rows_per_client: float | None,
+    tested: bool = True,
 ) -> dict[str, Any]:
     """The record of a federated run.
 
@@ -88,10 +134,11 @@ def of_plan(
     releases : how many releases there were
     secure_aggregation : "masks" or "none"
     rows_per_client : the nominal number that set the clip bound, if one did
+    tested : whether there are test rows, of which exact numbers are told
     """
     if not plan.private:
         said = "No differential privacy: the exact sums are released."
-        return without_privacy(plan.trust, plan.unit, said, releases)
+        return without_privacy(plan.trust, plan.unit, said, releases, secure_aggregation, tested)
     std = plan.noise_std
     return {
         "unit": plan.unit,
@@ -106,14 +153,17 @@ def of_plan(
         "noise_multiplier": plan.multiplier or None,
         "zcdp_noise_multiplier": plan.zcdp_multiplier,
         "event": plan.event,
-        "statement": [*_guarantee(plan, secure_aggregation, rows_per_client), TEST_ROWS],
-        "sees": _sees(plan, secure_aggregation),
-        "not_protected": _not_protected(plan),
+        "statement": [
+            *_guarantee(plan, secure_aggregation, rows_per_client),
+            *_of_tests(tested, TEST_ROWS),
+        ],
+        "sees": _sees(secure_aggregation, tested),
+        "not_protected": _not_protected(plan, rows_per_client, tested),
         "noise": _noise(plan),
     }
 
 
-def _sees(plan: Plan, secure_aggregation: str) -> list[dict[str, str]]:
+def _sees(secure_aggregation: str, tested: bool) -> list[dict[str, str]]:
     """Who sees what of a private run."""
     client = "The server's questions, which tell the earlier releases; no row of anybody else."
     if secure_aggregation == "masks":
@@ -127,29 +177,41 @@ def _sees(plan: Plan, secure_aggregation: str) -> list[dict[str, str]]:
             "Each client's bounded contribution, since this run used no masks, and so the exact "
             "sums. It is trusted to add the noise and to forget them."
         )
+    results = "The noisy releases and the calibrator: what epsilon and delta bound."
+    if tested:
+        results = (
+            "The noisy releases (values in rounds.jsonl) and the calibrator: what epsilon and "
+            "delta bound. Exact test metrics (result.json, test in rounds.jsonl, ...): they "
+            "bound none of these."
+        )
     return _table(
         ("another client", client),
         ("the server", server),
-        (
-            "who reads the results",
-            "The noisy releases (rounds.jsonl) and the calibrator: what epsilon and delta bound.",
-        ),
-        _ANALYST,
+        ("who reads the results", results),
+        _analyst(tested),
     )
 
 
-def _not_protected(plan: Plan) -> list[str]:
+def _not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> list[str]:
     """What the guarantee does not cover, in whole sentences."""
+    rows = []
+    if rows_per_client is not None:
+        rows.append(
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            "rows_per_client and the noise scales (noise_std) tell it exactly."
+        )
     return [
-        "Test metrics, reliability data and test probabilities are exact.",
+        *_of_tests(tested, _TESTS),
         "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
+        *rows,
         "Who takes part, who fails to answer and when: the server and the network see it.",
         f"A {plan.unit} is one client: somebody with rows at k clients has k times the epsilon "
         "and more delta.",
         "What is true of people in general: a release may tell it whether or not they took part.",
         "Further runs on the same clients: each adds its epsilon to this one.",
         _CHOOSING,
-        "The seed: whoever has it can subtract the noise, and it stands in this report.",
+        "The seed: whoever has it can subtract the noise, and it stands wherever the configuration "
+        "is written.",
     ]
 
 
@@ -171,21 +233,25 @@ def _guarantee(plan: Plan, secure_aggregation: str, rows_per_client: float | Non
     """What is promised to whom, in whole sentences."""
     what = "The one release is" if plan.rounds == 1 else f"All {plan.rounds} releases together are"
     odds = math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf
+    server = "the exact sums"
+    if secure_aggregation != "masks":
+        server = "each client's bounded contribution, and so the exact sums,"
     said = [
         f"{what} ({plan.epsilon:g}, {plan.delta:g})-DP for each user: removing all rows of one "
         f"client changes the odds of any outcome by a factor of at most {odds:.4g}, except with "
         f"probability {plan.delta:g}.",
-        "The server sees the exact sums and is trusted to forget them; everyone else sees "
-        "releases only.",
-        "Seeded noise protects nobody who knows the seed, and the seed stands in config.toml and "
-        "result.json: this is a simulation.",
+        f"The server sees {server} and is trusted to forget them; everyone else sees releases "
+        "only.",
+        "Seeded noise protects nobody who knows the seed, and the seed stands wherever the "
+        "configuration is written (config.toml, result.json): this is a simulation.",
         "The number of clients, the method and its parameters are taken as public.",
     ]
     if rows_per_client is not None:
         said.append(
-            f"rows_per_client = {rows_per_client:g} sets the clip bound. Unless it is given, "
-            "simulate takes rows / clients of the simulated data; a deployment must choose it "
-            "without looking."
+            f"rows_per_client = {rows_per_client:g} sets the clip bound. Unless it is given, it "
+            "is rows / clients of the simulated data: then it and the noise scales tell the exact "
+            "number of fit rows, which no epsilon covers. A deployment must choose it without "
+            "looking."
         )
     if plan.sampling_rate < 1:
         seen = "the server and, with masks, against sampled clients, who learn each other's names"

@@ -22,6 +22,7 @@ from typing import NoReturn
 from experiments.comparison.grid import Grid, read_grid
 from experiments.comparison.row import Row, check_row, key_of
 from experiments.config import read_toml
+from experiments.figures import COMPARISON_NAMES
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
 
@@ -33,14 +34,6 @@ INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 
 FINAL = (DONE, "table.csv", "table.md", "report.html")
 """What a finished comparison leaves beside its grid and rows."""
-
-FIGURES = tuple(
-    f"{stem}{number}.{suffix}"
-    for stem in ("epsilon", "bytes")
-    for number in ("", "-[0-9]*")
-    for suffix in ("png", "svg")
-)
-"""Patterns of the figures that a report may have: an earlier comparison may leave more of them."""
 
 Digests = Mapping[str, str]
 """Name of a data set -> its `digest_of`."""
@@ -68,7 +61,7 @@ def _begun(folder: Path) -> Path:
 
 def _check_names(folder: Path) -> None:
     """Refuse, before any run, a folder where files cannot be written in the end."""
-    for pattern in (CONFIG, ROWS, INPUTS, *FINAL, *FIGURES):
+    for pattern in (CONFIG, ROWS, INPUTS, *FINAL, *COMPARISON_NAMES):
         for path in folder.glob(pattern):
             if path.is_dir():
                 raise InputError(f"cannot write results to {folder}: {path.name} in it is a folder")

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.comparison.grid import Cell, Grid
-from experiments.comparison.journal import CONFIG, DONE, FIGURES, ROWS
+from experiments.comparison.journal import CONFIG, DONE, ROWS
 from experiments.comparison.row import Row, key_of, runs_of
 from experiments.comparison.statement import statement
 from experiments.comparison.summary import Line, summarise
 from experiments.comparison.table import as_csv, as_markdown
+from experiments.figures import COMPARISON_NAMES
 from experiments.files import to_json, write_folder
 from experiments.result import versions
 
@@ -87,7 +88,7 @@ class Comparison:
 
         Figures of an earlier comparison there go.
         """
-        write_folder(Path(out), self._write, stale=FIGURES)
+        write_folder(Path(out), self._write, stale=COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         from experiments.report import write_comparison_report

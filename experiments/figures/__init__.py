@@ -9,4 +9,16 @@ from __future__ import annotations
 
 from experiments.figures.paper import draw, reliability_figure, save_figure, save_sheets
 
-__all__ = ["draw", "reliability_figure", "save_figure", "save_sheets"]
+NAMES = tuple(
+    f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
+)
+"""Files of figures that a run may leave in its folder."""
+
+COMPARISON_NAMES = tuple(
+    f"{name}.{suffix}"
+    for name in ("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
+    for suffix in ("png", "svg")
+)
+"""Patterns of the files of figures that a comparison may leave: one pair for each data set."""
+
+__all__ = ["COMPARISON_NAMES", "NAMES", "draw", "reliability_figure", "save_figure", "save_sheets"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from experiments.figures.panel import (
@@ -85,7 +86,10 @@ def _round_panel(metric: str, at: Sequence[int], y: Sequence[float], first: floa
 
 @dataclass(frozen=True)
 class Facet:
-    """Cells of a comparison that differ in method and budget alone."""
+    """Cells of a comparison that differ in method and epsilon alone, as far as they can.
+
+    title : the values by which this group differs from the others
+    """
 
     title: str
     cells: tuple[Mapping[str, Any], ...]
@@ -93,20 +97,69 @@ class Facet:
 
 
 _ALIKE = ("data", "clients", "partition", "sampling_rate", "unit")
+_IF_VARIED = ("delta", "trust", "rounds")
+"""These follow from method and epsilon unless they are given: told only where several were."""
 
 
-def facets(cells: Iterable[Mapping[str, Any]]) -> list[Facet]:
-    """Group the cells; a title names only what differs between groups."""
+def differing(cells: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which public facts, other than method and epsilon, tell cells apart (baselines aside)."""
+    cells = [c for c in cells if not c["baseline"]]
+    found = [k for k in _ALIKE if len({c.get(k) for c in cells}) > 1]
+    return found + [k for k in _IF_VARIED if _choices(cells, k)]
+
+
+def _choices(cells: Iterable[Mapping[str, Any]], key: str) -> dict[tuple[Any, ...], list[Any]]:
+    """Method, epsilon and the rest of `_ALIKE` -> values of `key`, where there are several."""
+    found: dict[tuple[Any, ...], dict[Any, None]] = {}
+    for c in cells:
+        found.setdefault(_without(c), {})[c.get(key)] = None
+    return {k: list(values) for k, values in found.items() if len(values) > 1}
+
+
+def _without(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (cell["label"], cell["epsilon"], *(cell.get(k) for k in _ALIKE))
+
+
+def told(cell: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Those facts of a cell in words; what it has not (delta without privacy) is left out."""
+    return ", ".join(_named(k, cell[k]) for k in keys if cell.get(k) is not None)
+
+
+def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[Facet]:
+    """Group the cells; a title names only what differs between groups.
+
+    Parameters
+    ----------
+    shared : a cell that has no such choice (a run without privacy has no delta) is in the groups
+        of all choices, where a curve needs it; False = each cell is in one group, by its own facts
+    """
     cells = list(cells)
+    fitted = [c for c in cells if not c["baseline"]]
+    keys = differing(fitted)
+    extra = [k for k in keys if k in _IF_VARIED]
+    choices = {k: _choices(fitted, k) for k in extra}
+    common = {
+        k: list(dict.fromkeys(v for some in choices[k].values() for v in some)) for k in extra
+    }
+    own = [tuple(cell.get(k) for k in (*_ALIKE, *extra)) for cell in fitted]
+    places: list[list[tuple[Any, ...]]] = []
+    for cell, key in zip(fitted, own, strict=True):
+        fits = [
+            common[k]
+            if shared and _without(cell) not in choices[k] and cell.get(k) not in common[k]
+            else [cell.get(k)]
+            for k in extra
+        ]
+        places.append([(*key[: len(_ALIKE)], *values) for values in product(*fits)])
+    chosen = {key for key, many in zip(own, places, strict=True) if many == [key]}
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for cell in cells:
-        if not cell["baseline"]:
-            groups.setdefault(tuple(cell.get(k) for k in _ALIKE), []).append(cell)
-    differing = [k for i, k in enumerate(_ALIKE) if len({key[i] for key in groups}) > 1]
+    for cell, key, many in zip(fitted, own, places, strict=True):
+        for place in [p for p in many if p in chosen] or [key]:  # no group of shared cells alone
+            groups.setdefault(place, []).append(cell)
     found = []
     for key, members in groups.items():
-        values = dict(zip(_ALIKE, key, strict=True))
-        title = ", ".join(_named(k, values[k]) for k in differing) or str(values["partition"])
+        values = dict(zip((*_ALIKE, *extra), key, strict=True))
+        title = told(values, keys) or str(values["partition"])
         base = [c for c in cells if c["baseline"] and c["data"] == values["data"]]
         unique = {c["label"]: c for c in base}
         found.append(Facet(title, tuple(members), tuple(unique.values())))
@@ -118,6 +171,12 @@ def _named(key: str, value: Any) -> str:
         return f"{value:,} clients"
     if key == "sampling_rate":
         return f"sampling rate {value:g}"
+    if key == "delta":
+        return f"δ = {value:g}"
+    if key == "rounds":
+        return f"{value:,} round{'s' if value != 1 else ''}"
+    if key == "trust":
+        return f"trust {value}"
     return str(value)
 
 

@@ -61,7 +61,8 @@ def draw(sheet: Sheet) -> Figure:
     height = 0.3 + sum(tall) + sum(above) + sum(below) + legend
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height))
-        figure.text(0.5, 1 - 0.08 / height, sheet.title, ha="center", va="top", fontsize=9)
+        look: dict[str, Any] = {"ha": "center", "va": "top", "fontsize": 9}
+        figure.text(0.5, 1 - 0.08 / height, sheet.title, parse_math=False, **look)
         top = height - 0.3
         for r, row in enumerate(rows):
             top -= above[r] + tall[r]
@@ -72,7 +73,7 @@ def draw(sheet: Sheet) -> Figure:
                 _draw_panel(frame, x=alone, y=k == 0 or not same_y)
             top -= below[r]
         bars = bars_in(sheet)
-        figure.legend(
+        words = figure.legend(
             [_handle(series, series in bars) for series, _ in sheet.legend],
             [text for _, text in sheet.legend],
             loc="lower center",
@@ -83,6 +84,8 @@ def draw(sheet: Sheet) -> Figure:
             columnspacing=1.2,
             borderaxespad=0.2,
         )
+        for entry in words.get_texts():
+            entry.set_parse_math(False)  # names of data and methods are no formulas
     return figure
 
 
@@ -183,7 +186,7 @@ class _Frame:
         """A text at a point in inches."""
         from matplotlib.text import Text
 
-        self.add(Text(x, y, text, **look), clip=False)
+        self.add(Text(x, y, text, parse_math=False, **look), clip=False)
 
 
 def _draw_panel(frame: _Frame, *, x: bool, y: bool) -> None:

@@ -28,6 +28,7 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
         "result_card.html.j2",
         title=f"{result['method']} on {result['config']['data']}",
         rows=words.metric_rows(result),
+        few=words.few_rows(result, reliability["after"].rows),
         guarantee=result["privacy"]["statement"][0],
         panels=figure(Sheet("", 2, panels, ()), name, fixed)["panels"],
     )

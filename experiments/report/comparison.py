@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.curves import bytes_sheet, epsilon_sheet, facets
+from experiments.figures.curves import bytes_sheet, differing, epsilon_sheet, facets, told
 from experiments.figures.panel import Sheet
 from experiments.figures.paper import save_sheets
 from experiments.report import words
@@ -47,13 +47,20 @@ def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [c for c in cells if c["seeds"]]
 
 
+def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Data -> a short name that no other data of the comparison has."""
+    sets = list(dict.fromkeys(str(c["data"]) for c in cells))
+    short = [Path(data).name for data in sets]
+    return {d: name if short.count(name) == 1 else d for d, name in zip(sets, short, strict=True)}
+
+
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
     """File name -> figure: for each data set quality against epsilon, and against bytes."""
     sheets: dict[str, Sheet] = {}
-    sets = list(dict.fromkeys(str(c["data"]) for c in cells))
-    for i, data in enumerate(sets):
+    sets = names_of(cells)
+    for i, (data, name) in enumerate(names_of(cells).items()):
         mine = [c for c in cells if str(c["data"]) == data]
-        stem, name = "" if len(sets) == 1 else f"-{i + 1}", Path(data).name
+        stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
             sheets[f"epsilon{stem}"] = epsilon_sheet(mine, COLUMNS, title)
@@ -68,12 +75,15 @@ def comparison_context(
 ) -> dict[str, Any]:
     """Everything that the template shows."""
     cells = finished(comparison["cells"])
-    named = len({c["data"] for c in cells}) > 1
+    names = names_of(cells)
+    named = len(names) > 1
+    verdicts = [(n, verdict([c for c in cells if c["data"] == d])) for d, n in names.items()]
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
-    seeds = max((len(c["seeds"]) for c in cells), default=0)
+    seeds = max((_asked(c) for c in cells), default=0)
     return {
-        "title": "Comparison: " + ", ".join(dict.fromkeys(Path(c["data"]).name for c in cells)),
-        "verdict": verdict(cells),
+        "title": "Comparison: " + ", ".join(names.values()),
+        "verdict": f"Methods compared on {len(names)} data sets" if named else verdict(cells),
+        "verdicts": verdicts,
         "methods": methods,
         "seeds": seeds,
         "count": len(cells),
@@ -81,6 +91,7 @@ def comparison_context(
             (name, sheet.title if named else sheet.title.partition(":")[0], figure(sheet, f"s{i}"))
             for i, (name, sheet) in enumerate(sheets.items())
         ],
+        "handed_over": words.handed_over(*(str(c["data"]) for c in comparison["cells"])),
         "failures": _failures(comparison["cells"]),
         "groups": table_groups(cells),
         "meanings": [words.METRICS[m] for m in COLUMNS],
@@ -91,29 +102,42 @@ def comparison_context(
 
 
 def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Which method had the smallest ECE at the smallest budget and without privacy."""
+    """Which method had the smallest ECE at the smallest budget and without privacy.
+
+    All cells are of one data set. Cells of which a run failed are not ranked: their mean is over
+    other seeds.
+    """
     said = []
-    private = [c for c in cells if not c["baseline"] and c["epsilon"] is not None]
-    free = [c for c in cells if not c["baseline"] and c["epsilon"] is None]
+    fitted = [c for c in cells if not c["baseline"]]
+    private = [c for c in fitted if c["epsilon"] is not None]
+    free = [c for c in fitted if c["epsilon"] is None]
     if private:
         least = min(c["epsilon"] for c in private)
         said.append((f"at ε = {least:g}", [c for c in private if c["epsilon"] == least]))
     if free:
         said.append(("without privacy", free))
     parts = []
-    mixed = [
-        k for k in ("data", "partition") if len({c[k] for c in cells if not c["baseline"]}) > 1
-    ]
+    keys = differing(cells)
     for where, some in said:
-        best = min(some, key=lambda c: float(c["after"]["ece"]["mean"]))
+        whole = [c for c in some if not c.get("failures")]
+        if not whole:
+            parts.append(f"{where} some run of every cell failed")
+            continue
+        best = min(whole, key=lambda c: float(c["after"]["ece"]["mean"]))
         mean = words.percent(best["after"]["ece"]["mean"])
-        place = "".join(f", {Path(str(best[k])).name}" for k in mixed)
+        facts = told(best, keys)
+        place = f", {facts}" if facts else ""
         parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place})")
     plain = [c for c in cells if c["method"] == "none"]
     if plain:
         parts.append(f"uncalibrated it is {words.percent(plain[0]['after']['ece']['mean'])}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "No run came to an end."
+
+
+def _asked(cell: Mapping[str, Any]) -> int:
+    """How many runs a cell was to have."""
+    return len(cell["seeds"]) + len(cell.get("failures", ()))
 
 
 def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -130,24 +154,26 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 def table_groups(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Cells as lines of words, grouped by facet and budget; the best of a column is marked."""
     groups = []
+    names = names_of(cells)
     base = [c for c in cells if c["baseline"]]
     for data in dict.fromkeys(c["data"] for c in base):
         mine = [c for c in base if c["data"] == data]
-        groups.append(_group(f"baselines, {Path(data).name}", mine, mark=False))
-    for facet in facets(cells):
+        groups.append(_group(f"baselines, {names[str(data)]}", mine, mark=False))
+    for facet in facets(cells, shared=False):
         budgets = sorted({c["epsilon"] for c in facet.cells if c["epsilon"] is not None})
         for epsilon in (*budgets, None):
             mine = [c for c in facet.cells if c["epsilon"] == epsilon]
             if mine:
                 budget = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
-                groups.append(_group(f"{facet.title}, {budget}", mine, mark=len(mine) > 1))
+                groups.append(_group(f"{facet.title}, {budget}", mine, mark=True))
     return groups
 
 
 def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[str, Any]:
     best = {}
+    whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in COLUMNS:
-        means = [shown(metric, c["after"][metric]["mean"]) for c in cells]
+        means = [shown(metric, c["after"][metric]["mean"]) for c in whole]
         pick = max if metric in words.HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if mark and len(set(means)) > 1 else None
     lines = []
@@ -156,7 +182,8 @@ def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[s
         for metric in COLUMNS:
             mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))
             spread = f"± {std}" if float(std) else ""
-            entries.append({"mean": mean, "spread": spread, "best": mean == best[metric]})
+            star = c in whole and mean == best[metric]
+            entries.append({"mean": mean, "spread": spread, "best": star})
         lines.append(
             {
                 "label": c["label"],
@@ -165,7 +192,7 @@ def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[s
                 "down": f"{round(c['bytes_down']):,}",
                 "seconds": f"{c['seconds']['mean']:.3f}",
                 "rounds": c["rounds"],
-                "seeds": len(c["seeds"]),
+                "runs": f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else "",
             }
         )
     return {"title": title, "lines": lines}

@@ -20,8 +20,19 @@ MAX_BYTES = 2**28
 
 
 def render(template: str, **context: Any) -> str:
-    """A template of this package, filled in; every value is escaped."""
-    return str(_environment().get_template(template).render(styles=STYLES, **context))
+    """A template of this package, filled in; every value is escaped.
+
+    Raises
+    ------
+    ValueError
+        Something that the template shows is missing, or of another kind.
+    """
+    import jinja2
+
+    try:
+        return str(_environment().get_template(template).render(styles=STYLES, **context))
+    except jinja2.TemplateError as e:
+        raise ValueError(e.message) from None
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +100,7 @@ def reading(folder: Path, name: str) -> Iterator[None]:
     except OSError as e:
         raise FedcalError(f"cannot write the report to {folder}: {e.strerror}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
-        what = f"{type(e).__name__}: {e}"
+        what = " ".join(f"{type(e).__name__}: {e}".split())
         raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
 
 

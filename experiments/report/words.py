@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from experiments.terminal import shown
+from fedcal.datasets import catalogue
+from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
     "ece": (
@@ -52,8 +55,10 @@ ADJACENCY = {
     "number of clients is public",
 }
 TRUST = {
-    "secagg": "secagg: the server learns exact sums; nobody adds noise",
-    "central": "central: the server is trusted to see exact sums, add noise, and forget them",
+    "secagg": "secagg: nobody adds noise; the server learns exact sums, and each client's "
+    "contribution, too, where there are no masks",
+    "central": "central: the server is trusted to add noise to exact sums and to forget them, and "
+    "each client's contribution, too, where there are no masks",
     "distributed": "distributed: each client adds a share of the noise",
     "local": "local: each client adds all the noise that it needs",
     "pooled": "pooled: everything lies in one place; there is nobody to distrust",
@@ -134,6 +139,22 @@ def verdict(result: dict[str, Any]) -> str:
     return (
         f"ECE {percent(before['ece'])} → {percent(after['ece'])}{within}; "
         f"{accuracy}; {guarantee(result['privacy'])}."
+    )
+
+
+def handed_over(*names: str) -> list[str]:
+    """Those of the data that no command can load: neither shipped nor the path of a file."""
+    shipped = {entry.name for entry in catalogue()}
+    return [n for n in dict.fromkeys(names) if n not in shipped and not Path(n).is_absolute()]
+
+
+def few_rows(result: dict[str, Any], rows: int) -> str:
+    """Why there are no intervals; "" where there are, or where an older result never had them."""
+    if result.get("intervals", {}) is not None:
+        return ""
+    return (
+        f"{rows} test row{'s' if rows != 1 else ''}: too few for intervals (they need {FEWEST}) "
+        "and to tell better from worse."
     )
 
 

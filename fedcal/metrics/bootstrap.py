@@ -43,6 +43,8 @@ GROUPS = 200
 REPLICATES = 1000
 MEANS = ("accuracy", "nll", "brier")
 GAPS = ("ece", "classwise_ece", "mce")
+FEWEST = 20
+"""Of fewer test rows a bootstrap says little, of one nothing: results have no intervals then."""
 HIGHEST_VALUE = {"accuracy": 1.0, "brier": 2.0, "ece": 1.0, "classwise_ece": 1.0, "mce": 1.0}
 
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller
@@ -236,6 +238,8 @@ def _invert(
 ) -> _Inverted:
     """Invert the test of the module's docstring."""
     table = side.tables[metric]
+    if not table.shape[1]:  # every row right with probability 1: no gap, and no noise
+        return _Inverted(0.0, 0.0, 0.0, 0.0, np.zeros(len(weights)))
     join: Callable[..., Any] = np.max if metric == "mce" else np.sum
     merge = np.maximum if metric == "mce" else np.add
     around = weights - 1  # deviations of a replicate are around @ table

@@ -95,7 +95,12 @@ def test_what_a_fit_leaves_behind() -> None:
     fitted = FederatedCalibrator(epsilon=2.0, clients=50).fit(logits, labels)
     assert fitted.privacy_["epsilon"] == 2.0
     assert fitted.privacy_["releases"] == len(fitted.result_.records) == 4
-    assert not any("test rows" in line for line in fitted.privacy_["statement"])
+    told = str(fitted.privacy_)
+    for absent in ("test rows", "Test metrics", "test metrics", "report", "rounds.jsonl"):
+        assert absent not in told
+    told = str(FederatedCalibrator(clients=50).fit(logits, labels).privacy_)
+    assert "est metrics" not in told
+    assert "rounds.jsonl" not in told
     assert fitted.result_.bytes_up > 0
     assert fitted.classes_.tolist() == [0, 1, 2]
     assert fitted.n_features_in_ == 3

@@ -137,6 +137,20 @@ def test_a_few_rows_are_no_trouble(rows: int) -> None:
         assert np.isfinite(list(found[part].values())).all()
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+def test_rows_that_are_right_with_probability_1_leave_no_gap(rows: int) -> None:
+    labels = np.arange(rows) % 3
+    perfect = np.eye(3)[labels]
+    other = np.full((rows, 3), 1 / 3)
+    for before, after in ((perfect, perfect), (other, perfect), (perfect, other)):
+        found = metric_intervals(before, after, labels)
+        part = "after" if after is perfect else "before"
+        for metric in ("ece", "classwise_ece", "mce"):
+            assert found[part][metric] == [0.0, 0.0]
+            assert found["noise"][part][metric] == 0.0
+            assert np.isfinite(found["difference"][metric]).all()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
