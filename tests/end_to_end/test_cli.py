@@ -94,7 +94,7 @@ def test_simulate_prints_a_table_of_percentages(fedcal_says: Any, folder: Path) 
     for heading in ("accuracy %", "ECE %", "cwECE %", "NLL", "Brier", "MCE %"):
         assert heading in out
     for part in ("before", "after"):
-        (line,) = (text for text in out.splitlines() if part in text.split())
+        (line,) = (text for text in out.splitlines() if part in text.split()[1:2])
         assert f"{100 * numbers[part]['accuracy']:.3f}" in line
         assert f"{100 * numbers[part]['classwise_ece']:.3f}" in line
         assert f"{numbers[part]['nll']:.4f}" in line
