@@ -42,13 +42,6 @@ Pool = Callable[[Sequence[Run], Sources], Generator[Row]]
 """Requests to rows."""
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def here(runs: Sequence[Run], sources: Sources, *, jobs: int) -> Generator[Row]:
     """On this machine: in `jobs` processes, or in this one if one is enough."""
     jobs = min(jobs, len(runs))

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 
 from experiments.comparison.grid import Grid, read_grid
 from experiments.comparison.journal import Journal, grid_in, journal
-from experiments.comparison.pools import Pool, here, on_ray, usable_cores
+from experiments.comparison.pools import Pool, here, on_ray
 from experiments.comparison.resolve import resolve
 from experiments.comparison.result import Comparison
 from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
 from experiments.config import read_toml
+from experiments.engines.processes import usable_cores
 from experiments.files import check_out
 from experiments.result import versions
 from experiments.simulation import load_any

@@ -27,7 +27,7 @@ import tomli_w
 
 import fedcal
 from clients.site import DEALT, write_dealt
-from experiments.engines.processes import ProcessTree
+from experiments.engines.processes import ProcessTree, usable_cores
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.shards import Shards
 from strategies.job import Job, Outcome, Progress
@@ -236,7 +236,7 @@ class _Run:
         """Run the app to its end; the status that Flower gives it."""
         federation = f"num-supernodes={clients} client-resources-num-cpus=1"
         if self._ray_address is None:  # a cluster has the cores that it has
-            federation += f" init-args-num-cpus={min(clients, _cores())}"
+            federation += f" init-args-num-cpus={min(clients, usable_cores())}"
         command: list[str | Path] = [
             *(self._commands.flwr, "run", str(self._app), "fedcal", "--stream"),
             *("--federation-config", federation),
@@ -337,13 +337,6 @@ def _environment(
         env["RAY_ADDRESS"] = ray_address
         env["RAY_NUM_REDIS_GET_RETRIES"] = "1"  # a head that is gone: fail after half a minute
     return env
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _free_port() -> int:
