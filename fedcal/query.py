@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound
 from fedcal.secure_aggregation import Ring
+from fedcal.types import Floats
 
 Scalar = bool | int | float | str
+Param = Scalar | Floats
+"""A parameter of a statistic: a scalar, or a vector of parameters (size,) float64."""
+
 Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
 
 
@@ -21,14 +27,14 @@ class Ask:
     Attributes
     ----------
     kind : name of a client statistic
-    params : small scalars, the statistic's parameters
+    params : the statistic's parameters
     lengths : block lengths of the answer
     everyone : ask all enrolled clients, not this round's sample (no privacy only)
     """
 
     kind: str
     lengths: tuple[int, ...]
-    params: Mapping[str, Scalar] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
     everyone: bool = False
 
 
@@ -41,7 +47,7 @@ class Query:
     """
 
     kind: str
-    params: Mapping[str, Scalar]
+    params: Mapping[str, Param]
     bound: Bound
     ring: Ring
     round: int
@@ -58,7 +64,9 @@ class Query:
             "grid": self.ring.grid,
             "headroom": self.ring.headroom,
         }
-        return fields | {f"param.{k}": v for k, v in self.params.items()}
+        for key, value in self.params.items():
+            fields[f"param.{key}"] = value.tolist() if isinstance(value, np.ndarray) else value
+        return fields
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Query:
@@ -67,7 +75,9 @@ class Query:
             return cls(
                 kind=str(fields["kind"]),
                 params={
-                    k.removeprefix("param."): v for k, v in fields.items() if k.startswith("param.")
+                    k.removeprefix("param."): _param(v)
+                    for k, v in fields.items()
+                    if k.startswith("param.")
                 },
                 bound=Bound(
                     tuple(int(n) for n in fields["lengths"]),
@@ -87,3 +97,13 @@ class Query:
             len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
             for v in self.to_fields().values()
         )
+
+
+def _param(value: Any) -> Param:
+    """A scalar as it is; a list as the vector that it was."""
+    if not isinstance(value, list):
+        return value
+    try:
+        return np.array(value, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("a vector in a query holds something else than numbers") from None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fedcal.errors import InputError
@@ -70,3 +71,24 @@ def test_payload_is_eight_bytes_a_number_and_one_a_character() -> None:
     numbers = 1 + 2 + 2 + 3 + 3  # round, lengths, norms, ring; log_a, flag, n
     text = len("temperature_newton") + len("joint") + len("inverse")
     assert QUERIES["two blocks"].payload_bytes == 8 * numbers + text
+
+
+def test_a_vector_keeps_every_bit_and_counts_eight_bytes_a_number() -> None:
+    from flwr.app import ConfigRecord
+
+    w = np.random.default_rng(0).normal(size=7)
+    query = Query("scaling_update", {"w": w, "form": "vector"}, Bound((7,)), Ring(3, 2.0**-24), 1)
+    fields = ConfigRecord(query.to_fields())
+    back = Query.from_fields(dict(fields))
+    there = back.params["w"]
+    assert isinstance(there, np.ndarray)
+    assert there.tobytes() == w.tobytes()
+    assert back.params["form"] == "vector"
+    without = Query("scaling_update", {"form": "vector"}, query.bound, query.ring, 1)
+    assert query.payload_bytes - without.payload_bytes == 8 * 7
+
+
+@pytest.mark.parametrize("value", [["a", "b"], [b"x"]])
+def test_a_vector_of_something_else_is_refused(value: list[object]) -> None:
+    with pytest.raises(InputError, match="something else than numbers"):
+        Query.from_fields(QUERIES["two blocks"].to_fields() | {"param.w": value})
