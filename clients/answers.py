@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clients.histograms import class_counts, class_histograms
+from clients.histograms import class_counts, class_histograms, pooled_histograms
+from clients.mlp_training import mlp_update
 from clients.objectives import temperature_newton, temperature_scores
+from clients.parametric import scaling_newton, scaling_update
 from clients.scalers import temperature_update
 from fedcal.checks import one_of
 from fedcal.privacy.bounding import encode_bounded
@@ -19,6 +21,10 @@ Statistic = Callable[[Shards, Mapping[str, Any]], Floats]
 STATISTICS: dict[str, Statistic] = {
     "class_histograms": class_histograms,
     "class_counts": class_counts,
+    "scaling_newton": scaling_newton,
+    "scaling_update": scaling_update,
+    "pooled_histograms": pooled_histograms,
+    "mlp_update": mlp_update,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,

@@ -1,4 +1,4 @@
-"""Counts: class histograms of predicted probabilities, and rows per class."""
+"""Counts: histograms of predicted probabilities, by class or pooled, and rows per class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.calibrators.histogram import cells_of, count_cells
+from fedcal.calibrators.histogram import cells_of, count_cells, count_pooled, pooled_cells_of
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -28,6 +28,26 @@ def class_histograms(shards: Shards, params: Mapping[str, Any]) -> Floats:
     cells = shards.derived(("cells", bins), lambda s: cells_of(s.logits, s.labels, bins))
     counts = count_cells(cells, bins, shards.owner, shards.clients)
     return counts.reshape(shards.clients, -1).astype(np.float64)
+
+
+def pooled_histograms(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """P(b) = #{p_y in b} and N(b) = #{j != y, p_j in b} of each client: sums over classes.
+
+    A client with m rows has m positives and m (c - 1) negatives, most of these in the first bin.
+
+    Parameters
+    ----------
+    params : `bins`, equal-width bins of each predicted probability
+
+    Returns
+    -------
+    (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit: rows.
+    """
+    bins = int(params["bins"])
+    cells = shards.derived(
+        ("pooled cells", bins), lambda s: pooled_cells_of(s.logits, s.labels, bins)
+    )
+    return count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
 
 
 def class_counts(shards: Shards, params: Mapping[str, Any]) -> Floats:

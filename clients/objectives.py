@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.numerics import label_entries, log_grid, shifted, tempered_moments
+from fedcal.numerics import label_entries, log_grid, shifted, tempered_mean, tempered_moments
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -60,6 +60,5 @@ def temperature_scores(shards: Shards, params: Mapping[str, Any]) -> Floats:
     out = np.empty((shards.clients, int(params["points"])))
     log_t = log_grid(float(params["low"]), float(params["high"]), int(params["points"]))
     for t, a in enumerate(np.exp(-log_t)):
-        mean, _ = tempered_moments(z, a)
-        out[:, t] = shards.sum_rows(a * (mean - of_label))
+        out[:, t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
     return out

@@ -102,7 +102,8 @@ class Query:
 def _param(value: Any) -> Param:
     """A scalar as it is; a list as the vector that it was."""
     if not isinstance(value, list):
-        return value
+        scalar: Scalar = value
+        return scalar
     try:
         return np.array(value, np.float64)
     except (TypeError, ValueError):

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.files import load
 from fedcal.calibrators.histogram import BBQ, HistogramBinning, WeightedBinning
 from fedcal.calibrators.identity import Identity
+from fedcal.calibrators.linear import MatrixScaling, VectorScaling
+from fedcal.calibrators.order_preserving import OrderPreservingVector
+from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling
 
 __all__ = [
     "BBQ",
     "Calibrator",
+    "EntropyTemperature",
     "HistogramBinning",
     "Identity",
+    "MatrixScaling",
+    "OrderPreservingMLP",
+    "OrderPreservingVector",
     "TemperatureScaling",
+    "VectorScaling",
     "WeightedBinning",
     "load",
 ]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.noisy_counts import Negatives, cleaned, merged
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import bin_index
@@ -70,9 +71,45 @@ def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> In
     (clients, 2, tables, bins) int64, positives first
     """
     m = cells.shape[1]
-    size = 2 * m * bins
+    return _count(cells, 2 * m * bins, owner, clients).reshape(clients, 2, m, bins)
+
+
+def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
+    """Where each predicted probability is counted if all classes share one pair of histograms.
+
+    P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
+    #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
+    the mirror images of class 1's, at the edges too.
+
+    Returns
+    -------
+    (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
+    """
+    positive = labels[:, None] == np.arange(logits.shape[1])
+    index = bin_index(one_vs_rest(softmax(logits)), bins)
+    if logits.shape[1] == 2:
+        return np.where(positive[:, 1:], index, bins - 1 - index)
+    return np.asarray(index + np.where(positive, 0, bins))
+
+
+def count_pooled(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
+    """Class-pooled histograms of each client.
+
+    Parameters
+    ----------
+    cells : from `pooled_cells_of`
+    owner : (n,)
+
+    Returns
+    -------
+    (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
+    """
+    return _count(cells, bins if cells.shape[1] == 1 else 2 * bins, owner, clients)
+
+
+def _count(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
     counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
-    return counts.reshape(clients, 2, m, bins)
+    return counts.reshape(clients, size)
 
 
 class _Binning(Calibrator):
@@ -90,12 +127,21 @@ class _Binning(Calibrator):
                 raise InputError(f"a table for {classes} classes must be 2-d, within [0, 1]")
 
     @classmethod
-    def from_histograms(cls, positive: Floats, negative: Floats, classes: int) -> Self:
-        """From (tables, bins) counts; noisy, fractional and negative ones are legal."""
-        return cls(cls.table_of(positive, negative), classes)
+    def from_histograms(
+        cls, positive: Floats, negative: Floats, classes: int, negatives: Negatives = "cut"
+    ) -> Self:
+        """From (tables, bins) counts; noisy, fractional and negative ones are legal.
+
+        (1, bins) counts, pooled over classes, make one table that every class uses.
+        `negatives` says what becomes of negative counts, see `noisy_counts`.
+        """
+        table = cls.table_of(positive, negative, negatives)
+        if len(table) == 1:
+            table = np.repeat(table, tables(classes), axis=0)
+        return cls(table, classes)
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats) -> Floats:
+    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
         """Histograms -> table, (tables, bins) each."""
         raise InputError("choose HistogramBinning or BBQ")
 
@@ -136,9 +182,10 @@ class HistogramBinning(_Binning):
     kind = "histogram-binning"
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats) -> Floats:
-        """Negative (noisy) counts are cut to 0 first."""
-        p, n = np.maximum(positive, 0.0), np.maximum(negative, 0.0)
+    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
+        """Nothing is merged here, so negative counts "merged" are those "cut"."""
+        bins = positive.shape[1]
+        p, n = (merged(cleaned(counts, negatives), bins) for counts in (positive, negative))
         midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
         return np.asarray(np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0))
 
@@ -155,25 +202,23 @@ class BBQ(_Binning):
     kind = "bbq"
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats) -> Floats:
-        """Negative (noisy) counts are cut to 0 *before* bins are merged.
+    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
+        """The mixture of all models, in the fine bins.
 
-        Measured at user-level epsilon = 1 (100 clients, ResNet-110): classwise ECE 4.6 % cut
-        before, 12 % cut after merging; weighted 0.86 % and 1.6 %. Cut first, the sparse bins of
-        noise look alike and the evidence cannot mistake one for signal.
+        Negative counts are by default cut before bins are merged: the sparse bins of noise then
+        look alike, and the evidence cannot mistake one for signal.
         """
         from scipy.special import gammaln
 
-        m, fine = positive.shape
+        fine = positive.shape[1]
         exponents = range(1, fine.bit_length())
-        p_fine, n_fine = np.maximum(positive, 0.0), np.maximum(negative, 0.0)
+        p_fine, n_fine = cleaned(positive, negatives), cleaned(negative, negatives)
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in exponents:
             bins = 2**e
-            p = p_fine.reshape(m, bins, -1).sum(axis=2)
-            n = n_fine.reshape(m, bins, -1).sum(axis=2)
+            p, n = merged(p_fine, bins), merged(n_fine, bins)
             midpoint = (np.arange(bins) + 0.5) / bins
             prior = 2.0 / bins
             alpha, beta = prior * midpoint, prior * (1.0 - midpoint)

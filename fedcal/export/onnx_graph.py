@@ -14,10 +14,22 @@ import fedcal
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
+    EntropyTemperature,
     HistogramBinning,
     Identity,
+    MatrixScaling,
+    OrderPreservingMLP,
+    OrderPreservingVector,
     TemperatureScaling,
+    VectorScaling,
     WeightedBinning,
+)
+from fedcal.export.onnx_entropy import entropy_temperature
+from fedcal.export.onnx_scaling import (
+    matrix,
+    order_preserving_mlp,
+    order_preserving_vector,
+    vector,
 )
 from fedcal.numerics import FLOOR
 from fedcal.types import Floats
@@ -47,6 +59,13 @@ class Graph:
         name = f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
+
+    def top_k(self, x: str, k: int) -> tuple[str, str]:
+        """The names of the k largest entries of each row, falling, and of their columns."""
+        values = self.op("TopK", x, self.constant([k], np.int64), axis=-1, largest=1, sorted=1)
+        columns = f"{values}_columns"
+        self.nodes[-1].output.append(columns)
+        return values, columns
 
     def constant(self, value: ArrayLike, dtype: Any) -> str:
         """A constant array; its name."""
@@ -169,6 +188,11 @@ def _normalised(g: Graph, scores: str, probs: str) -> str:
 BUILDERS: dict[type[Calibrator], Callable[[Graph, str, Any], str]] = {
     Identity: softmax,
     TemperatureScaling: temperature,
+    EntropyTemperature: entropy_temperature,
+    VectorScaling: vector,
+    MatrixScaling: matrix,
+    OrderPreservingVector: order_preserving_vector,
+    OrderPreservingMLP: order_preserving_mlp,
     HistogramBinning: binning,
     BBQ: binning,
     WeightedBinning: weighted,

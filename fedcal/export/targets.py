@@ -34,8 +34,9 @@ def to_torch(
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
     least float32), on any device that the module was moved to. All parameters are buffers: they
-    move and are saved with the module, but no optimiser ever sees them. Binning is computed in
-    float64 inside, whatever the type of the scores (so it needs a device that has float64).
+    move and are saved with the module, but no optimiser ever sees them. All but the identity and
+    temperature is computed in float64 inside, whatever the type of the scores (so it needs a
+    device that has float64).
 
     Unlike `predict_proba` it does not look at values: a row with a NaN gives NaN.
 
@@ -75,9 +76,9 @@ def to_onnx(
     """The calibrator as an ONNX model of plain operators (opset 17: ONNX Runtime >= 1.12).
 
     Its input is called `logits` or `model_probs`, shape (rows, c), its output `probs`, (rows, c);
-    `rows` is free. Binning is computed in float64 inside. Values are not checked: a row with a
-    NaN gives NaN. Its metadata hold the fedcal version, the calibrator's kind, its number of
-    classes and its input.
+    `rows` is free. All but the identity and temperature is computed in float64 inside. Values are
+    not checked: a row with a NaN gives NaN. Its metadata hold the fedcal version, the
+    calibrator's kind, its number of classes and its input.
 
     Parameters
     ----------

@@ -2,13 +2,14 @@
 
 Everything a module learns is a *buffer*, not a parameter: it moves with `.to`, it is in the
 `state_dict`, and no optimiser of a model around it changes it by mistake. Gradients flow through
-to the scores: fully for the identity and temperature, while a table is piecewise constant, so
+to the scores: fully for the identity and all scaling, while a table is piecewise constant, so
 that only a weighted table's share of the model's own probabilities has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import torch
@@ -17,13 +18,21 @@ from torch import Tensor, nn
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
+    EntropyTemperature,
     HistogramBinning,
     Identity,
+    MatrixScaling,
+    OrderPreservingMLP,
+    OrderPreservingVector,
     TemperatureScaling,
+    VectorScaling,
     WeightedBinning,
 )
+from fedcal.calibrators.entropy import MIDDLE
+from fedcal.calibrators.order_preserving import LOWEST
+from fedcal.calibrators.order_preserving_mlp import _layers, _moderate
 from fedcal.errors import InputError
-from fedcal.numerics import FLOOR
+from fedcal.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.types import Floats
 
 
@@ -87,6 +96,102 @@ class Temperature(CalibrationModule):
         return torch.softmax(shifted / self.temperature, dim=-1)
 
 
+class TemperatureByEntropy(CalibrationModule):
+    """softmax(a z) with log a = w_0 + w_1 (h - 0.1), h the entropy; the buffer is `w`, (2,)."""
+
+    w: Tensor
+
+    def __init__(self, w: Floats, classes: int) -> None:
+        super().__init__(classes)
+        self.register_buffer("w", torch.tensor(w, dtype=torch.float64))
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        z = logits.double()
+        z = z - z.amax(dim=-1, keepdim=True).detach()
+        e = torch.exp(z)
+        total = e.sum(dim=-1, keepdim=True)
+        entropy = torch.log(total) - (e * z).sum(dim=-1, keepdim=True) / total
+        h = (entropy / math.log(self.classes)).clamp(0.0, 1.0) - MIDDLE
+        log_a = (self.w[0] + self.w[1] * h).clamp(-LOG_A_LIMIT, LOG_A_LIMIT)
+        return torch.softmax(z * torch.exp(log_a), dim=-1)
+
+
+class Linear(CalibrationModule):
+    """softmax(a z + b); the buffers are `a`, (c,) for each class or (c, c), and `b`, (c,)."""
+
+    a: Tensor
+    b: Tensor
+
+    def __init__(self, w: Floats, classes: int) -> None:
+        super().__init__(classes)
+        a = torch.tensor(w[:-classes], dtype=torch.float64)
+        self.register_buffer("a", a if len(a) == classes else a.reshape(classes, classes))
+        self.register_buffer("b", torch.tensor(w[-classes:], dtype=torch.float64))
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        z, a = logits.double(), self.a.double()
+        return torch.softmax((z @ a.T if a.ndim == 2 else z * a) + self.b, dim=-1)
+
+
+class OrderPreserving(CalibrationModule):
+    """The steps of `fedcal.calibrators.order_preserving`; subclasses define `slopes`."""
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        ranked, order = torch.sort(logits.double(), dim=-1, descending=True, stable=True)
+        y = torch.log_softmax(ranked, dim=-1)
+        m = self.slopes(y.clamp_min(LOWEST))[..., :-1]
+        steps = y.diff(dim=-1) * torch.logaddexp(m, torch.zeros_like(m))
+        f = torch.cat([torch.zeros_like(y[..., :1]), steps.cumsum(dim=-1)], dim=-1)
+        probs = torch.zeros_like(f).scatter(-1, order, torch.softmax(f, dim=-1))
+        return keep_top(probs.to(logits.dtype), logits)
+
+    def slopes(self, y: Tensor) -> Tensor:
+        """m of sorted log-probabilities, cut as m may see them, (..., c)."""
+        raise NotImplementedError
+
+
+class OrderPreservingLine(OrderPreserving):
+    """m = a y + b; the buffers are `a` and `b`, (c,)."""
+
+    a: Tensor
+    b: Tensor
+
+    def __init__(self, w: Floats, classes: int) -> None:
+        super().__init__(classes)
+        self.register_buffer("a", torch.tensor(w[:classes], dtype=torch.float64))
+        self.register_buffer("b", torch.tensor(w[classes:], dtype=torch.float64))
+
+    def slopes(self, y: Tensor) -> Tensor:
+        """a y + b."""
+        return y * self.a + self.b
+
+
+class OrderPreservingNetwork(OrderPreserving):
+    """m by two hidden layers; the buffers are `w1`, (c, h), `b1`, (h,), and so on to `b3`."""
+
+    def __init__(self, layers: Sequence[Floats], classes: int) -> None:
+        super().__init__(classes)
+        for name, value in zip(("w1", "b1", "w2", "b2", "w3", "b3"), layers, strict=True):
+            self.register_buffer(name, torch.tensor(value.squeeze(), dtype=torch.float64))
+
+    def slopes(self, y: Tensor) -> Tensor:
+        """W3 relu(W2 relu(W1 x + b1) + b2) + b3, x = y in units of the cut."""
+        w1, b1, w2, b2, w3, b3 = (buffer.double() for buffer in self.buffers())
+        x = torch.relu(y / -LOWEST @ w1 + b1)
+        x = torch.relu(x @ w2 + b2)
+        return x @ w3 + b3
+
+
+def keep_top(probs: Tensor, logits: Tensor) -> Tensor:
+    """The argmax of `probs` where that of `logits` is: what has come to tie with it gives way."""
+    moved = probs.argmax(dim=-1, keepdim=True) != logits.argmax(dim=-1, keepdim=True)
+    top = logits == logits.amax(dim=-1, keepdim=True)
+    return torch.where(moved & top, probs * (1 + torch.finfo(probs.dtype).eps), probs)
+
+
 class Binning(CalibrationModule):
     """A table of probabilities, the buffer `table`, (tables, bins); then normalised."""
 
@@ -148,6 +253,13 @@ def normalised(g: Tensor, probs: Tensor) -> Tensor:
 MODULES: dict[type[Calibrator], Callable[[Any], CalibrationModule]] = {
     Identity: lambda c: Softmax(c.classes),
     TemperatureScaling: lambda c: Temperature(c.temperature, c.classes),
+    EntropyTemperature: lambda c: TemperatureByEntropy(c.w, c.classes),
+    VectorScaling: lambda c: Linear(c.w, c.classes),
+    MatrixScaling: lambda c: Linear(c.w, c.classes),
+    OrderPreservingVector: lambda c: OrderPreservingLine(c.w, c.classes),
+    OrderPreservingMLP: lambda c: OrderPreservingNetwork(
+        _layers(_moderate(c.w), c.classes), c.classes
+    ),
     HistogramBinning: lambda c: Binning(c.table, c.classes),
     BBQ: lambda c: Binning(c.table, c.classes),
     WeightedBinning: lambda c: WeightedTable(

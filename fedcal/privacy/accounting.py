@@ -36,6 +36,7 @@ from fedcal.privacy import plan_cache
 __all__ = [
     "check_delta",
     "check_epsilon",
+    "check_multiplier",
     "check_rate",
     "check_rounds",
     "exponential_epsilon",
@@ -43,6 +44,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_multiplier",
     "poisson_gaussian_epsilon",
+    "private_side",
     "smallest",
     "smallest_positive",
 ]
@@ -100,7 +102,8 @@ def check_rate(rate: float) -> float:
     return value
 
 
-def _check_multiplier(multiplier: float) -> float:
+def check_multiplier(multiplier: float) -> float:
+    """Return the noise ``multiplier`` as a float; InputError unless it is finite and above 0."""
     return positive("a noise multiplier", multiplier)
 
 
@@ -171,7 +174,7 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     Balle & Wang 2018 (Improving the Gaussian mechanism), Theorem 8; Dong, Roth & Su 2022 for the
     composition.
     """
-    epsilon, multiplier = check_epsilon(epsilon), _check_multiplier(multiplier)
+    epsilon, multiplier = check_epsilon(epsilon), check_multiplier(multiplier)
     return _hockey_stick(epsilon, math.sqrt(check_rounds(rounds)) / multiplier)
 
 
@@ -200,7 +203,7 @@ def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
 
     Parameters are those of ``gaussian_delta``; 0 < delta < 1. Raises InputError outside of them.
     """
-    delta, multiplier = check_delta(delta), _check_multiplier(multiplier)
+    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
     return _gaussian_epsilon(delta, math.sqrt(check_rounds(rounds)) / multiplier)
 
 
@@ -303,7 +306,7 @@ def poisson_gaussian_epsilon(
     dp-accounting's PLD accountant (connect-the-dots, Doroshenko et al. 2022), relation
     ``REPLACE_SPECIAL`` (zero-out); one round: Balle, Barthe & Gaboardi 2018, Theorem 8.
     """
-    delta, multiplier = check_delta(delta), _check_multiplier(multiplier)
+    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
     rounds, rate = check_rounds(rounds), check_rate(rate)
     if rate == 1:
         return gaussian_epsilon(delta, multiplier, rounds)
@@ -404,7 +407,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
     # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
     guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
-    found = _search(excess, max(guess, 1.1 * low), low, high)
+    found = private_side(excess, max(guess, 1.1 * low), low, high)
     # The public account chooses its own grid: let it agree that this is private.
     while found < high and _poisson_gaussian_epsilon(delta, found, rounds, rate) > epsilon:
         found = min(found * (1 + _SLACK / 2), high)
@@ -412,7 +415,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     return found
 
 
-def _search(
+def private_side(
     excess: Callable[[float], float], guess: float, low: float, high: float, most: int = 60
 ) -> float:
     """Multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.

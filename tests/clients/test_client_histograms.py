@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from clients.histograms import class_counts, class_histograms
+from clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.shards import Shards
 
 CLIENTS = 6
@@ -61,3 +61,25 @@ def test_class_counts_are_those_of_a_plain_loop(c: int) -> None:
         for i in range(int(shards.offsets[k]), int(shards.offsets[k + 1])):
             want[k, shards.labels[i]] += 1
     assert np.array_equal(class_counts(shards, {}), want)
+
+
+@pytest.mark.parametrize("c", [3, 10, 40])
+@pytest.mark.parametrize("bins", [2, 128])
+def test_pooled_histograms_are_the_sum_over_classes(c: int, bins: int) -> None:
+    shards = some_shards(c)
+    got = pooled_histograms(shards, {"bins": bins})
+    want = slow_histograms(shards, bins).sum(axis=2)
+    assert np.array_equal(got, want.reshape(CLIENTS, -1))
+    rows = np.diff(shards.offsets)
+    assert np.array_equal(got[:, :bins].sum(axis=1), rows)
+    assert np.array_equal(got[:, bins:].sum(axis=1), (c - 1) * rows)
+
+
+@pytest.mark.parametrize("bins", [2, 8, 128])
+def test_pooled_histograms_of_two_classes_count_each_row_once(bins: int) -> None:
+    shards = some_shards(2)
+    got = pooled_histograms(shards, {"bins": bins})
+    each = slow_histograms(shards, bins)[:, :, 0]
+    assert np.array_equal(got, each[:, 0] + each[:, 1, ::-1])
+    assert got.shape == (CLIENTS, bins)
+    assert np.array_equal(got.sum(axis=1), np.diff(shards.offsets))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +16,31 @@ import pytest
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
+    EntropyTemperature,
     HistogramBinning,
     Identity,
+    MatrixScaling,
+    OrderPreservingMLP,
+    OrderPreservingVector,
     TemperatureScaling,
+    VectorScaling,
     WeightedBinning,
     load,
 )
 from fedcal.calibrators.base import kinds
+from fedcal.calibrators.order_preserving import OrderPreserving
+from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 
 KINDS: dict[str, Callable[[], Calibrator]] = {
     "identity": Identity,
     "temperature": TemperatureScaling,
+    "entropy": EntropyTemperature,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+    "order-preserving vector": OrderPreservingVector,
+    "order-preserving MLP": OrderPreservingMLP,
     "histogram": HistogramBinning,
     "bbq": BBQ,
     "weighted histogram, all": lambda: WeightedBinning(HistogramBinning(), rows="all"),
@@ -45,8 +59,13 @@ def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndar
     return logits, labels
 
 
+@cache
+def fitted_once(make: Callable[[], Calibrator], classes: int) -> Calibrator:
+    return make().fit(*rows(classes))
+
+
 def fitted(make: Callable[[], Calibrator], classes: int) -> Calibrator:
-    calibrator = make().fit(*rows(classes))
+    calibrator = copy(fitted_once(make, classes))
     if isinstance(calibrator, WeightedBinning):  # weights that matter
         weights = np.linspace(0.2, 0.9, len(calibrator.weights))
         calibrator = WeightedBinning(calibrator.base, weights, calibrator.rows)
@@ -133,6 +152,25 @@ def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
     for make in KINDS.values():
         if not isinstance(make(), Identity):
             assert loss(make().fit(logits, labels)) < before - 0.001
+
+
+def test_those_with_many_parameters_start_as_the_model_itself() -> None:
+    for cls in kinds().values():
+        if issubclass(cls, ParametricScaling):
+            for classes in (2, 3, 10, 100):
+                z = rows(classes)[0]
+                proba = cls(None, classes).predict_proba(z)
+                np.testing.assert_allclose(proba, softmax(z), rtol=1e-13)
+
+
+def test_those_that_keep_the_order_never_change_a_prediction() -> None:
+    for cls in kinds().values():
+        if issubclass(cls, OrderPreserving):
+            for classes in (2, 3, 10, 100):
+                z = rows(classes, seed=1)[0]
+                z[::7] = np.round(z[::7])  # ties
+                proba = fitted_once(cls, classes).predict_proba(z)
+                np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -300,6 +338,19 @@ NAN_TABLE = np.full((3, 128), np.nan)
         ("temperature", {"temperature": np.array("hot")}),
         ("temperature", {"classes": np.array(-3)}),
         ("identity", {"classes": np.array(-3)}),
+        ("vector", {"w": np.zeros(7)}),
+        ("vector", {"w": np.full(6, np.nan)}),
+        ("vector", {"w": np.full(6, "a")}),
+        ("vector", {"classes": np.array(2)}),
+        ("vector", {"classes": np.array(0)}),
+        ("matrix", {"w": np.zeros((3, 4))}),
+        ("matrix", {"w": np.full(12, np.inf)}),
+        ("matrix", {"classes": np.array(-3)}),
+        ("order-preserving vector", {"w": np.zeros(5)}),
+        ("order-preserving vector", {"w": np.full(6, 1e101)}),
+        ("order-preserving vector", {"classes": np.array(4)}),
+        ("order-preserving MLP", {"w": np.zeros(4610)}),
+        ("order-preserving MLP", {"w": np.full(4611, np.nan)}),
         ("histogram", {"table": NAN_TABLE}),
         ("histogram", {"table": np.full((3, 128), np.inf)}),
         ("histogram", {"table": np.full((3, 128), -0.1)}),

@@ -5,6 +5,7 @@ A new statistic needs a row in `PARAMS`; the first test fails without one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,14 @@ import numpy as np
 import pytest
 
 from clients.answers import STATISTICS, answer
+from fedcal.calibrators import (
+    EntropyTemperature,
+    MatrixScaling,
+    OrderPreservingMLP,
+    OrderPreservingVector,
+    VectorScaling,
+)
+from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound, Rule
 from fedcal.query import Query
@@ -19,9 +28,93 @@ from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
 
+
+def near(form: type[ParametricScaling], scale: float) -> Callable[[int], Floats]:
+    """Parameters for c classes, near the identity."""
+
+    def parameters(c: int) -> Floats:
+        w = form.identity(c)
+        return np.asarray(w + np.random.default_rng(c).normal(0, scale, w.shape))
+
+    return parameters
+
+
+def for_classes(params: dict[str, Any], c: int) -> dict[str, Any]:
+    """With vectors of the size that c classes need."""
+    return {key: value(c) if callable(value) else value for key, value in params.items()}
+
+
+# A function of the number of classes stands for a vector of parameters.
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "class_histograms": [{"bins": 16}, {"bins": 128}],
     "class_counts": [{}],
+    "mlp_update": [
+        {
+            "w": near(OrderPreservingMLP, 0.0),
+            "epochs": 2,
+            "batch": 64,
+            "lr": 0.05,
+            "seed": 7,
+            "count": True,
+        },
+        {
+            "w": near(OrderPreservingMLP, 0.3),
+            "epochs": 1,
+            "batch": 8,
+            "lr": 0.05,
+            "seed": 7,
+            "count": False,
+        },
+    ],
+    "pooled_histograms": [{"bins": 16}, {"bins": 128}],
+    "scaling_newton": [
+        {"form": "entropy-temperature", "w": near(EntropyTemperature, 0.5), "curvature": "full"},
+        {"form": "entropy-temperature", "w": lambda c: np.array([2.0, -9.0]), "curvature": "full"},
+        {"form": "vector", "w": near(VectorScaling, 0.3), "curvature": "full"},
+        {"form": "vector", "w": near(VectorScaling, 0.3), "curvature": "diagonal"},
+        {"form": "matrix", "w": near(MatrixScaling, 0.1), "curvature": "diagonal"},
+        {"form": "matrix", "w": near(MatrixScaling, 0.1), "curvature": "none"},
+        {
+            "form": "order-preserving-vector",
+            "w": near(OrderPreservingVector, 0.3),
+            "curvature": "full",
+        },
+        {
+            "form": "order-preserving-vector",
+            "w": near(OrderPreservingVector, 0.0),
+            "curvature": "none",
+        },
+    ],
+    "scaling_update": [
+        {
+            "form": "vector",
+            "w": near(VectorScaling, 0.0),
+            "proximal": 0.0,
+            "steps": 50,
+            "count": True,
+        },
+        {
+            "form": "vector",
+            "w": near(VectorScaling, 0.3),
+            "proximal": 1.0,
+            "steps": 20,
+            "count": False,
+        },
+        {
+            "form": "matrix",
+            "w": near(MatrixScaling, 0.1),
+            "proximal": 0.5,
+            "steps": 8,
+            "count": False,
+        },
+        {
+            "form": "order-preserving-vector",
+            "w": near(OrderPreservingVector, 0.3),
+            "proximal": 0.0,
+            "steps": 8,
+            "count": False,
+        },
+    ],
     "temperature_newton": [{"log_a": 0.0}, {"log_a": -0.875}, {"log_a": 2.5}],
     "temperature_scores": [{"low": 0.25, "high": 8.0, "points": 7}],
     "temperature_update": [
@@ -85,7 +178,7 @@ def test_every_statistic_is_in_the_table() -> None:
 def test_single_calls_stacked_are_one_batched_call(
     kind: str, params: dict[str, Any], c: int
 ) -> None:
-    shards = some_shards(c)
+    shards, params = some_shards(c), for_classes(params, c)
     batched = STATISTICS[kind](shards, params)
     assert batched.dtype == np.float64
     assert batched.shape[0] == CLIENTS
@@ -101,7 +194,7 @@ def test_single_calls_stacked_are_one_batched_call(
 def test_block_size_and_client_order_change_no_bit(
     kind: str, params: dict[str, Any], c: int
 ) -> None:
-    shards = some_shards(c)
+    shards, params = some_shards(c), for_classes(params, c)
     whole = STATISTICS[kind](shards, params)
     everybody = np.arange(CLIENTS)
     order = np.random.default_rng(5).permutation(CLIENTS)
@@ -115,6 +208,7 @@ def test_block_size_and_client_order_change_no_bit(
 @cases
 @classes
 def test_an_empty_shard_is_zero(kind: str, params: dict[str, Any], c: int) -> None:
+    params = for_classes(params, c)
     inside = STATISTICS[kind](some_shards(c), params)
     assert not inside[list(EMPTY)].any()
     nobody = Shards.from_owner(np.zeros((0, c)), np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
@@ -138,7 +232,7 @@ def test_extreme_logits_stay_finite_and_bounded(kind: str, params: dict[str, Any
     ]
     logits = np.repeat(np.array(rows), 2, axis=0)
     labels = np.tile([0, c - 1], len(rows))
-    n = len(logits)
+    n, params = len(logits), for_classes(params, c)
     shards = Shards.from_owner(logits, labels, np.arange(n), n)
     x = STATISTICS[kind](shards, params)
     assert np.isfinite(x).all()
@@ -156,7 +250,7 @@ def test_extreme_logits_stay_finite_and_bounded(kind: str, params: dict[str, Any
 def test_neighbours_differ_by_at_most_the_declared_bound(
     kind: str, params: dict[str, Any], rule: Rule, norm: float
 ) -> None:
-    shards = some_shards(10)
+    shards, params = some_shards(10), for_classes(params, 10)
     length = STATISTICS[kind](shards, params).shape[1]
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
@@ -180,10 +274,10 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
     for row in words.view(np.int64).tolist():
         shares = []
         for b, norm in enumerate(bound.norms):
-            block = [int(v) * step for v in row[edges[b] : edges[b + 1]] if v]
+            block = [int(v) for v in row[edges[b] : edges[b + 1]] if v]
             if bound.rule == "per_value":
-                assert all(abs(v) <= Fraction(norm) for v in block)
-            shares.append(sum(v * v for v in block) / Fraction(norm) ** 2)
+                assert max(map(abs, block), default=0) * step <= Fraction(norm)
+            shares.append(sum(v * v for v in block) * (step / Fraction(norm)) ** 2)
         if bound.rule == "per_block":
             assert max(shares) <= 1
         elif bound.rule == "joint":

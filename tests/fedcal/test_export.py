@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,13 @@ from fedcal.calibrators import (
     Calibrator,
     HistogramBinning,
     Identity,
+    OrderPreservingMLP,
+    OrderPreservingVector,
     TemperatureScaling,
     WeightedBinning,
 )
 from fedcal.calibrators.base import kinds
+from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.errors import InputError
 from fedcal.numerics import logits_from_probs, softmax
 
@@ -43,8 +48,13 @@ def weighted(base: HistogramBinning | BBQ, rows: Any) -> WeightedBinning:
     return WeightedBinning(base, np.linspace(0.2, 0.9, len(base.table)), rows)
 
 
+@cache
+def fitted(kind: str, classes: int) -> Calibrator:
+    return kinds()[kind]().fit(*rows(classes))
+
+
 def of_kind(kind: str) -> Callable[[int], Calibrator]:
-    return lambda classes: kinds()[kind]().fit(*rows(classes))
+    return lambda classes: copy(fitted(kind, classes))
 
 
 MAKE: dict[str, Callable[[int], Calibrator]] = {kind: of_kind(kind) for kind in kinds()} | {
@@ -153,6 +163,25 @@ def test_equal_logits_stand_on_an_edge_and_ties_go_to_the_first(
     logits[1, : classes // 2] = 800.0
     want = calibrator.predict_proba(logits)
     np.testing.assert_allclose(exported(target, calibrator, logits), want, rtol=0, atol=1e-12)
+
+
+@every_target
+@pytest.mark.parametrize("cls", [OrderPreservingVector, OrderPreservingMLP])
+@pytest.mark.parametrize("scale", [0.3, 30.0])  # the second: slopes so flat that scores tie
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_order_preserving_export_changes_no_prediction(
+    target: str, cls: type[OrderPreserving], scale: float, dtype: str
+) -> None:
+    rng = np.random.default_rng(3)
+    calibrator = cls(rng.normal(scale=scale, size=cls.size(10)), 10)
+    logits = rows(10, seed=1)[0]
+    logits[100:200] = np.round(logits[100:200] / 4)  # ties
+    logits[200:] = 1 + np.round(logits[200:]) * np.finfo(dtype).eps  # neighbours in floats
+    logits = logits.astype(dtype)
+    got = exported(target, calibrator, logits)
+    np.testing.assert_array_equal(got.argmax(axis=1), logits.argmax(axis=1))
+    falling = np.take_along_axis(got, np.argsort(-logits, axis=1, kind="stable"), axis=1)
+    assert (np.diff(falling, axis=1) <= 0).all()
 
 
 @every_target

@@ -11,11 +11,21 @@ import pytest
 
 import fedcal
 from fedcal import export
-from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, TemperatureScaling
+from fedcal.calibrators import (
+    BBQ,
+    Calibrator,
+    HistogramBinning,
+    MatrixScaling,
+    OrderPreservingMLP,
+    OrderPreservingVector,
+    TemperatureScaling,
+    VectorScaling,
+)
 from fedcal.errors import InputError
 
 LOGITS = np.random.default_rng(1).normal(scale=3, size=(50, 3))
 TABLE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 8))
+WEIGHTS = np.random.default_rng(2).normal(size=12)
 every_suffix = pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
 
 
@@ -38,7 +48,18 @@ def run_file(path: Path, scores: np.ndarray) -> np.ndarray:
 
 @every_suffix
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("calibrator", [TemperatureScaling(2.0, 3), BBQ(TABLE, 3)])
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        TemperatureScaling(2.0, 3),
+        BBQ(TABLE, 3),
+        VectorScaling(WEIGHTS[:6], 3),
+        MatrixScaling(WEIGHTS, 3),
+        OrderPreservingVector(WEIGHTS[:6], 3),
+        OrderPreservingMLP(np.resize(WEIGHTS, OrderPreservingMLP.size(3)) / 4, 3),
+    ],
+    ids=lambda calibrator: calibrator.kind,
+)
 def test_a_file_runs_without_fedcal_in_it(
     suffix: str, dtype: Any, calibrator: Calibrator, tmp_path: Path
 ) -> None:

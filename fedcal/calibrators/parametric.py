@@ -1,0 +1,125 @@
+"""What scaling calibrators with a vector of parameters share: forms, pooled fit, files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.local_fit import local_fits
+from fedcal.checks import whole
+from fedcal.errors import InputError
+from fedcal.numerics import LARGEST_LOGIT, softmax
+from fedcal.shards import Shards
+from fedcal.types import Floats, Integers
+
+_POOLED_STEPS = 2000
+
+
+class ParametricScaling(Calibrator):
+    """softmax(scores), where the scores of a row depend on one flat vector of parameters.
+
+    The class methods are the *form*: pure functions over rows that clients, server and pooled
+    fit share. In all of them `w` is the one vector of everybody, (size,), or each row's own,
+    (n, size), and no row looks at another one.
+
+    Parameters
+    ----------
+    w : (size,) parameters; None = the identity map
+    classes : number of classes; 0 = not fitted yet
+    """
+
+    def __init__(self, w: ArrayLike | None = None, classes: int = 0) -> None:
+        self.classes = whole("classes", classes, 0)
+        self.w: Floats = np.zeros(0)
+        if w is None:
+            if classes:
+                self.w = self.identity(classes)
+            return
+        self.w = np.array(w, np.float64)
+        size = self.size(whole("classes", classes, 2))
+        if self.w.shape != (size,):
+            raise InputError(
+                f"{self.kind} scaling of {classes} classes needs {size} parameters, got shape "
+                f"{self.w.shape}"
+            )
+        fine = np.abs(self.w) <= LARGEST_LOGIT  # false for NaN; products with logits stay finite
+        if not fine.all():
+            i = int(fine.argmin())
+            raise InputError(f"parameters must be finite and moderate; number {i} is {self.w[i]}")
+
+    # -- the form -------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def size(cls, classes: int) -> int:
+        """Number of parameters."""
+
+    @classmethod
+    @abstractmethod
+    def identity(cls, classes: int) -> Floats:
+        """The parameters, (size,), with which probabilities stay as they are."""
+
+    @classmethod
+    def features(cls, logits: Floats, labels: Integers) -> tuple[Floats, Integers]:
+        """What `scores` needs of each row, (n, c), and the column of its label there, (n,)."""
+        return logits, labels
+
+    @classmethod
+    @abstractmethod
+    def scores(cls, features: Floats, w: Floats) -> Floats:
+        """Calibrated logits in the columns of `features`, (n, c)."""
+
+    @classmethod
+    @abstractmethod
+    def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
+        """Gradient in w of each row's loss, (n, size), from that in its scores, (n, c)."""
+
+    wide: ClassVar[bool] = False
+    """More parameters than there is room for beside each row: `scores` gets one w at a time."""
+
+    @classmethod
+    def gradient(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
+        """`pull_back` added over rows that share one w, in their order, (size,)."""
+        return np.asarray(cls.pull_back(features, w, residual).sum(axis=0))
+
+    @classmethod
+    def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
+        """Diagonal of each row's Gauss-Newton curvature in w, (n, size), at its `probs`."""
+        raise InputError(f"{cls.kind} scaling has no curvature: it is trained by gradient steps")
+
+    @classmethod
+    def triangle(cls, features: Floats, w: Floats, probs: Floats) -> Iterator[Floats]:
+        """All of that curvature: row j of the upper triangle, (n, size - j), for each j."""
+        raise InputError(f"{cls.kind} scaling has no full curvature")
+
+    # -- the calibrator -------------------------------------------------------------------
+
+    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+        """The parameters with the least negative log-likelihood on pooled rows.
+
+        Each within 20 of the identity. Where the loss is not convex (order-preserving kinds): a
+        minimum downhill from the identity.
+        """
+        z, y = check_rows(logits, labels)
+        shards = Shards(z, y, np.array([0, len(y)]))
+        self.classes = shards.classes
+        start = self.identity(self.classes)
+        self.w = local_fits(type(self), shards, start, steps=_POOLED_STEPS)[0]
+        return self
+
+    def _predict(self, logits: Floats) -> Floats:
+        return softmax(self.scores(logits, self.w))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """`w` (size,) and `classes` ()."""
+        return {"w": self.w, "classes": np.array(self.classes)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """From what `arrays` wrote."""
+        return cls(arrays["w"], int(arrays["classes"]))

@@ -1,0 +1,110 @@
+"""FedCal's local training: plain SGD of one client, for all of them at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients import mlp_training
+from clients.mlp_training import mlp_update
+from fedcal.calibrators import OrderPreservingMLP
+from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
+from fedcal.numerics import label_entries, softmax
+from fedcal.shards import Shards
+
+SIZES = (0, 1, 130, 7, 64, 65, 0, 20, 300, 8)
+
+
+def some_shards(c: int = 4, sizes: tuple[int, ...] = SIZES) -> Shards:
+    """Overconfident rows of clients with these numbers of rows."""
+    rng = np.random.default_rng([c, *sizes])
+    n = sum(sizes)
+    labels = rng.integers(0, c, n)
+    logits = rng.normal(0, 5, (n, c))
+    logits[np.arange(n), labels] += 4
+    return Shards.from_owner(logits, labels, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
+
+
+def asked(c: int = 4, **changes: Any) -> dict[str, Any]:
+    w = OrderPreservingMLP.identity(c)
+    w += np.random.default_rng(c).normal(0, 0.1, w.shape)
+    return {"w": w, "epochs": 3, "batch": 64, "lr": 0.05, "seed": 3, "count": False} | changes
+
+
+def sgd(own: Shards, params: dict[str, Any]) -> np.ndarray:
+    """The same training, row by row and without padding."""
+    y, rank = OrderPreservingMLP.features(own.logits, own.labels)
+    w = params["w"].copy()
+    for order, weights in zip(
+        *batches(len(y), params["epochs"], params["batch"], params["seed"]), strict=True
+    ):
+        rows = order[weights > 0]
+        residual = softmax(OrderPreservingMLP.scores(y[rows], w))
+        residual[np.arange(len(rows)), rank[rows]] -= 1
+        g = OrderPreservingMLP.pull_back(y[rows], w, residual).mean(axis=0)
+        w -= params["lr"] * g * min(1.0, LARGEST_GRADIENT / float(np.linalg.norm(g)))
+    return np.asarray(w)
+
+
+@pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (16, 1)])
+def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch: int, epochs: int) -> None:
+    shards, params = some_shards(), asked(batch=batch, epochs=epochs)
+    got = mlp_update(shards, params)
+    for k in range(shards.clients):
+        want = params["w"] - sgd(shards.block(k, k + 1), params) if SIZES[k] else 0 * params["w"]
+        np.testing.assert_allclose(got[k], want, rtol=1e-6, atol=1e-12)
+
+
+def test_the_count_says_who_has_rows() -> None:
+    shards = some_shards()
+    counted = mlp_update(shards, asked(count=True))
+    np.testing.assert_array_equal(counted[:, -1], np.array(SIZES) > 0)
+    np.testing.assert_array_equal(counted[:, :-1], mlp_update(shards, asked()))
+
+
+@pytest.mark.parametrize("c", [3, 10, 70])
+def test_how_many_are_trained_together_changes_no_bit(
+    c: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, params = some_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
+    want = mlp_update(shards, params)
+    for together in (1, 3, 64):
+        monkeypatch.setattr(mlp_training, "_TOGETHER", together)
+        assert mlp_update(shards, params).tobytes() == want.tobytes()
+
+
+def test_a_client_with_the_same_rows_answers_alike_and_another_seed_another_answer() -> None:
+    own = some_shards(4, (100,))
+    twice = Shards(
+        np.tile(own.logits, (2, 1)), np.tile(own.labels, 2), np.array([0, 100, 200], np.int64)
+    )
+    first, second = mlp_update(twice, asked())
+    np.testing.assert_array_equal(first, second)
+    assert (mlp_update(own, asked(seed=4))[0] != first).any()
+
+
+def test_training_lowers_the_own_loss() -> None:
+    shards = some_shards(10, (400, 80, 250))
+    params = asked(10, w=OrderPreservingMLP.identity(10), lr=0.03)
+    logits = shards.logits * 3  # overconfident
+    shards = Shards(logits, shards.labels, shards.offsets)
+    trained = params["w"] - mlp_update(shards, params)
+    y, rank = OrderPreservingMLP.features(shards.logits, shards.labels)
+    for k in range(3):
+        own = shards.owner == k
+        before, after = (
+            -np.log(label_entries(softmax(OrderPreservingMLP.scores(y[own], w)), rank[own])).mean()
+            for w in (params["w"], trained[k])
+        )
+        assert after < before
+
+
+def test_an_update_is_bounded_by_its_steps_before_any_clipping() -> None:
+    shards = some_shards()
+    shards = Shards(shards.logits * 1e98, shards.labels, shards.offsets)
+    norms = np.linalg.norm(mlp_update(shards, asked(lr=0.01)), axis=1)
+    steps = 3 * np.ceil(np.array(SIZES) / 64)
+    assert (norms <= 0.01 * LARGEST_GRADIENT * steps * (1 + 1e-9)).all()
+    assert norms.max() > 0.01 * LARGEST_GRADIENT

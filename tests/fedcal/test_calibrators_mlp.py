@@ -1,0 +1,258 @@
+"""FedCal's MLP: the definition, its gradient, the ranking, one step for many, the pooled fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal.calibrators import OrderPreservingMLP, TemperatureScaling
+from fedcal.calibrators.order_preserving import LOWEST, UNIT, softplus, sorted_log_probs
+from fedcal.calibrators.order_preserving_mlp import (
+    LARGEST_GRADIENT,
+    batch_gradient,
+    batch_shape,
+    batches,
+    sgd_step,
+)
+from fedcal.datasets import load
+from fedcal.metrics import classwise_ece, nll
+from fedcal.numerics import label_entries, softmax
+
+every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100])
+
+
+def rows(classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([classes, n])
+    return rng.normal(scale=4, size=(n, classes)), rng.integers(0, classes, n)
+
+
+def parameters(classes: int, scale: float = 0.2) -> np.ndarray:
+    w = OrderPreservingMLP.identity(classes)
+    return np.asarray(w + np.random.default_rng(classes).normal(scale=scale, size=w.shape))
+
+
+# --- the definition -----------------------------------------------------------------------------
+
+
+def test_ten_classes_make_the_traffic_that_the_paper_prints() -> None:
+    """Maddock et al., Table 6: 43.08 kb each way on CIFAR-10."""
+    assert OrderPreservingMLP.size(10) == 5514
+    assert round(8 * OrderPreservingMLP.size(10) / 1024, 2) == 43.08
+
+
+@every_classes
+def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes: int) -> None:
+    w = OrderPreservingMLP.identity(classes)
+    np.testing.assert_array_equal(w, OrderPreservingMLP.identity(classes))
+    hidden = classes * 64 + 64 + 64 * 64 + 64
+    np.testing.assert_array_equal(w[hidden:-classes], 0)
+    np.testing.assert_array_equal(w[-classes:], UNIT)
+    assert w[: classes * 64].std() == pytest.approx((2 / classes) ** 0.5, rel=0.2)
+    assert w[classes * 64 + 64 : hidden - 64].std() == pytest.approx((2 / 64) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_scores_are_those_of_the_network_written_out(classes: int) -> None:
+    z, _ = rows(classes)
+    w, y = parameters(classes), sorted_log_probs(z)[0]
+    sizes = [(classes, 64), (64,), (64, 64), (64,), (64, classes), (classes,)]
+    cuts = np.cumsum([int(np.prod(s)) for s in sizes])
+    w1, b1, w2, b2, w3, b3 = (
+        part.reshape(s) for part, s in zip(np.split(w, cuts[:-1]), sizes, strict=True)
+    )
+    x = np.maximum(y, LOWEST) / abs(LOWEST)
+    m = np.maximum(np.maximum(x @ w1 + b1, 0) @ w2 + b2, 0) @ w3 + b3
+    steps = (y[:, :-1] - y[:, 1:]) * softplus(m[:, :-1])
+    want = np.concatenate([np.cumsum(steps[:, ::-1], axis=1)[:, ::-1], np.zeros((40, 1))], axis=1)
+    got = OrderPreservingMLP.scores(y, w)
+    np.testing.assert_allclose(got - got[:, -1:], want, rtol=1e-10, atol=1e-10)
+
+
+def test_a_row_has_the_same_bits_in_blocks_of_many_and_alone() -> None:
+    y = sorted_log_probs(rows(3, 600)[0])[0]  # more than one block
+    w = parameters(3)
+    together = OrderPreservingMLP.scores(y, w)
+    alone = [OrderPreservingMLP.scores(y[i : i + 1], w) for i in range(250, 262)]
+    np.testing.assert_array_equal(np.concatenate(alone), together[250:262])
+
+
+# --- the ranking --------------------------------------------------------------------------------
+
+numbers = st.one_of(
+    st.sampled_from([0.0, 1.0, 5e-324, 700.0, -745.0, 1e100, -1e100]),
+    st.floats(-30, 30),
+    st.floats(-1e100, 1e100),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=1, max_size=5),
+    st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e100]),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_ranking_never_turns_and_the_prediction_stays(
+    z: list[list[float]], scale: float, seed: int
+) -> None:
+    w = np.random.default_rng(seed).uniform(-scale, scale, OrderPreservingMLP.size(4))
+    logits = np.array(z)
+    p = OrderPreservingMLP(w, 4).predict_proba(logits)
+    order = np.argsort(-logits, axis=1, kind="stable")
+    falling, ranked = (np.take_along_axis(a, order, axis=1) for a in (p, logits))
+    tied = ranked[:, 1:] == ranked[:, :-1]
+    # a tie at the top may be an ulp or two above what follows it, never below
+    assert (falling[:, 1:] <= falling[:, :-1]).all()
+    np.testing.assert_array_equal(falling[:, 1:][tied], falling[:, :-1][tied])
+    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+
+
+# --- gradients ----------------------------------------------------------------------------------
+
+
+@every_classes
+def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
+    z, labels = rows(classes)
+    y, _ = OrderPreservingMLP.features(z, labels)
+    w, rng = parameters(classes), np.random.default_rng(1)
+    residual = rng.normal(size=y.shape)
+    slopes = OrderPreservingMLP.pull_back(y, w, residual)
+    assert slopes.shape == (40, OrderPreservingMLP.size(classes))
+    for _ in range(5):
+        step = 1e-6 * rng.normal(size=w.shape) / np.sqrt(classes)
+        ahead, back = (OrderPreservingMLP.scores(y, w + s * step) for s in (1, -1))
+        want = ((ahead - back) / 2 * residual).sum(axis=1)
+        np.testing.assert_allclose(slopes @ step, want, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_diagonal_is_the_variance_of_the_slopes(classes: int) -> None:
+    z, labels = rows(classes, 6)
+    y, _ = OrderPreservingMLP.features(z, labels)
+    w = parameters(classes)
+    p = softmax(OrderPreservingMLP.scores(y, w))
+    slopes = np.stack(
+        [OrderPreservingMLP.pull_back(y, w, np.tile(e, (6, 1))) for e in np.eye(classes)]
+    )
+    mean = np.einsum("nk,kns->ns", p, slopes)
+    want = np.einsum("nk,kns->ns", p, (slopes - mean) ** 2)
+    got = OrderPreservingMLP.diagonal(y, w, p)
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12 * want.max())
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int) -> None:
+    z, labels = rows(classes, 24)
+    y, rank = OrderPreservingMLP.features(z, labels)
+    w = np.stack([parameters(classes), parameters(classes, 0.1)])
+    weights = np.random.default_rng(0).uniform(size=(2, 12))
+    got = batch_gradient(w, y.reshape(2, 12, -1), rank.reshape(2, 12), weights)
+    for k in (0, 1):
+        own = slice(12 * k, 12 * k + 12)
+        residual = softmax(OrderPreservingMLP.scores(y[own], w[k]))
+        residual[np.arange(12), rank[own]] -= 1
+        want = weights[k] @ OrderPreservingMLP.pull_back(y[own], w[k], residual)
+        np.testing.assert_allclose(got[k], want, rtol=1e-9, atol=1e-12)
+
+
+def test_a_row_of_weight_zero_is_not_there() -> None:
+    z, labels = rows(3, 8)
+    y, rank = OrderPreservingMLP.features(z, labels)
+    w = parameters(3)[None]
+    weights = np.array([[0.25] * 4 + [0.0] * 4])
+    padded = batch_gradient(w, y[None], rank[None], weights)
+    y[4:], rank[4:] = y[0], rank[0]
+    np.testing.assert_array_equal(batch_gradient(w, y[None], rank[None], weights), padded)
+    short = batch_gradient(w, y[None, :4], rank[None, :4], weights[:, :4])
+    np.testing.assert_allclose(padded, short, rtol=1e-12, atol=1e-15)
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e99])
+@pytest.mark.parametrize("far", [0.2, 1e4, 1e100])
+def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale: float, far: float) -> None:
+    z, labels = rows(10)
+    y, rank = OrderPreservingMLP.features(z / 40 * scale, labels)
+    w = parameters(10, far)[None]
+    before = w.copy()
+    g = batch_gradient(w, y[None], rank[None], np.full((1, 40), 1 / 40))
+    sgd_step(w, y[None], rank[None], np.full((1, 40), 1 / 40), 0.01)
+    norm = float(np.linalg.norm(g))
+    assert np.isfinite(norm)
+    assert np.isfinite(w).all()
+    expected = 0.01 * g * min(1.0, LARGEST_GRADIENT / norm)
+    np.testing.assert_allclose(w, before - expected, rtol=1e-12)
+    assert scale == 1 or norm > LARGEST_GRADIENT  # the cut was needed
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 130, 1000])
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n: int, batch: int) -> None:
+    order, weights = batches(n, 2, batch, 5)
+    per_epoch, size, width = batch_shape(n, batch)
+    assert order.shape == weights.shape == (2 * per_epoch, width)
+    assert size <= batch
+    assert width % 8 == 0
+    assert width < size + 8
+    for epoch in (slice(per_epoch), slice(per_epoch, None)):
+        seen = order[epoch][weights[epoch] > 0]
+        np.testing.assert_array_equal(np.sort(seen), np.arange(n))
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    used = (weights > 0).sum(axis=1)
+    assert used.max() <= size
+    assert used.min() > size - per_epoch
+
+
+def test_the_order_depends_on_seed_and_number_of_rows_only() -> None:
+    first, again, other = (batches(50, 2, 16, seed)[0] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert (first[: len(first) // 2] != first[len(first) // 2 :]).any()  # a new one each epoch
+
+
+# --- the pooled fit -----------------------------------------------------------------------------
+
+
+def test_the_pooled_fit_calibrates_a_real_network() -> None:
+    data = load("resnet110-cifar10")
+    assert data.test_logits is not None
+    assert data.test_labels is not None
+    z, labels = data.logits[::4], data.labels[::4]
+    fitted = OrderPreservingMLP().fit(z, labels)
+    np.testing.assert_array_equal(fitted.w, OrderPreservingMLP().fit(z, labels).w)
+    test = data.test_logits, data.test_labels
+    mlp = fitted.predict_proba(test[0])
+    temperature = TemperatureScaling().fit(z, labels).predict_proba(test[0])
+    assert nll(mlp, test[1]) < nll(softmax(test[0]), test[1]) - 0.1
+    assert nll(mlp, test[1]) < nll(temperature, test[1]) + 0.01
+    assert classwise_ece(mlp, test[1]) < 0.6 * classwise_ece(softmax(test[0]), test[1])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e90])
+@pytest.mark.parametrize("right", [False, True])
+def test_the_pooled_fit_is_not_worse_than_the_identity(scale: float, right: bool) -> None:
+    z, labels = rows(5, 30)
+    z *= scale
+    labels = z.argmax(axis=1) if right else labels
+    fitted = OrderPreservingMLP().fit(z, labels)
+
+    def loss(p: np.ndarray) -> float:
+        return float(-np.log(np.maximum(label_entries(p, labels), 1e-12)).mean())
+
+    assert loss(fitted.predict_proba(z)) <= loss(softmax(z)) * (1 + 1e-12)
+
+
+def test_a_large_set_is_seen_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    module = "fedcal.calibrators.order_preserving_mlp."
+    monkeypatch.setattr(module + "_POOLED_ROWS", 1000)
+    monkeypatch.setattr(module + "sgd_step", lambda *args: steps.append(args[-1]))
+    for n, epochs in ((64, 10), (320, 3), (1280, 1)):
+        steps.clear()
+        OrderPreservingMLP().fit(*rows(3, n))
+        assert len(steps) == epochs * n // 64
+        np.testing.assert_allclose(steps, np.linspace(0.1, 0, len(steps), endpoint=False))

@@ -1,0 +1,308 @@
+"""Order-preserving scaling: the definition, its gradient, and the ranking, which never turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal.calibrators import OrderPreservingVector
+from fedcal.calibrators.order_preserving import (
+    LOWEST,
+    keep_top,
+    scores_from_slopes,
+    sigmoid,
+    softplus,
+    sorted_log_probs,
+)
+from fedcal.datasets import load
+from fedcal.metrics import ece
+from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
+
+every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+
+
+def rows(classes: int, n: int = 60, scale: float = 4.0) -> np.ndarray:
+    return np.random.default_rng([classes, n]).normal(scale=scale, size=(n, classes))
+
+
+def parameters(classes: int, scale: float = 0.3) -> np.ndarray:
+    rng = np.random.default_rng([classes, 7])
+    w = OrderPreservingVector.identity(classes)
+    return np.asarray(w + rng.normal(scale=scale, size=w.shape))
+
+
+def never_inverted(logits: np.ndarray, out: np.ndarray) -> bool:
+    """Where logits fall, `out` does not rise; where they tie, it ties."""
+    order = np.argsort(-logits, axis=1, kind="stable")
+    z, p = (np.take_along_axis(x, order, axis=1) for x in (logits, out))
+    tied = z[:, 1:] == z[:, :-1]
+    return bool((np.where(tied, p[:, 1:] == p[:, :-1], p[:, 1:] <= p[:, :-1])).all())
+
+
+# --- the definition -----------------------------------------------------------------------------
+
+
+@every_classes
+def test_at_the_start_it_is_the_model_itself(classes: int) -> None:
+    z = rows(classes)
+    w = OrderPreservingVector.identity(classes)
+    y, _ = sorted_log_probs(z)
+    # softplus(log(e - 1)) is 1, and so all the error is that of adding up gaps
+    np.testing.assert_allclose(
+        OrderPreservingVector.scores(y, w), y - y[:, :1], rtol=1e-14, atol=1e-14
+    )
+    calibrator = OrderPreservingVector(None, classes)
+    np.testing.assert_allclose(calibrator.predict_proba(z), softmax(z), rtol=2e-14, atol=0)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_it_is_what_the_paper_defines_whatever_w_c_is(classes: int) -> None:
+    """Maddock et al., eq. (1): S^-1 U w with U an upper triangle of ones."""
+    z, w = rows(classes), parameters(classes)
+    a, b = np.split(w, 2)
+    got = OrderPreservingVector(w, classes).predict_proba(z)
+    for i in range(len(z)):
+        order = np.argsort(-z[i])
+        y = np.log(softmax(z[i : i + 1])[0])[order]
+        m = a * np.maximum(y, LOWEST) + b
+        steps = np.append(y[:-1] - y[1:], 0.0) * np.log1p(np.exp(m))
+        for w_c in (0.0, -3.0, 50.0):
+            steps[-1] = w_c
+            f = np.triu(np.ones((classes, classes))) @ steps
+            want = np.empty(classes)
+            want[order] = softmax(f[None])[0]
+            np.testing.assert_allclose(got[i], want, rtol=1e-10, atol=1e-15)
+
+
+@every_classes
+def test_nothing_depends_on_the_last_rank(classes: int) -> None:
+    z, w = rows(classes), parameters(classes)
+    other = w.copy()
+    other[[classes - 1, 2 * classes - 1]] += 5.0
+    a, b = (OrderPreservingVector(x, classes).predict_proba(z) for x in (w, other))
+    np.testing.assert_array_equal(a, b)
+
+
+@every_classes
+def test_a_constant_added_to_a_row_does_not_matter(classes: int) -> None:
+    calibrator = OrderPreservingVector(parameters(classes), classes)
+    z = np.round(rows(classes) * 1024) / 1024  # so that the sums are exact
+    moved = z + np.arange(-30, 30)[:, None] * 64.0
+    np.testing.assert_array_equal(calibrator.predict_proba(moved), calibrator.predict_proba(z))
+
+
+@every_classes
+def test_classes_are_alike(classes: int) -> None:
+    """a and b belong to ranks: renaming classes renames the probabilities."""
+    calibrator, z = OrderPreservingVector(parameters(classes), classes), rows(classes)
+    names = np.random.default_rng(1).permutation(classes)
+    np.testing.assert_array_equal(
+        calibrator.predict_proba(z[:, names]), calibrator.predict_proba(z)[:, names]
+    )
+
+
+@pytest.mark.parametrize("lowest", [-1e30, -LARGEST_LOGIT])
+def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest: float) -> None:
+    calibrator = OrderPreservingVector(parameters(4), 4)
+    z = np.array([[5.0, 3.0, lowest, lowest], [3.0, 5.0, 4.5, lowest]])
+    near = np.maximum(z, -1e5)
+    np.testing.assert_array_equal(calibrator.predict_proba(z), calibrator.predict_proba(near))
+    start = OrderPreservingVector(None, 4)
+    np.testing.assert_allclose(start.predict_proba(z), softmax(z), rtol=2e-15, atol=0)
+
+
+def test_log_probs_are_sorted_and_ties_keep_their_order() -> None:
+    z = np.array([[1.0, 3.0, 1.0, 3.0], [-1e100, 0.0, 1e100, 0.0]])
+    y, order = sorted_log_probs(z)
+    np.testing.assert_array_equal(order, [[1, 3, 0, 2], [2, 1, 3, 0]])
+    np.testing.assert_allclose(np.exp(y), np.take_along_axis(softmax(z), order, 1), rtol=1e-15)
+    assert (np.diff(y, axis=1) <= 0).all()
+
+
+def test_softplus_and_its_derivative_hold_everywhere() -> None:
+    x = np.array([-LARGEST_LOGIT, -800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0, LARGEST_LOGIT])
+    np.testing.assert_allclose(softplus(x), np.logaddexp(0.0, x), rtol=1e-15)
+    np.testing.assert_allclose(sigmoid(x[1:-1]), 0.5 + np.tanh(x[1:-1] / 2) / 2, atol=1e-16)
+    np.testing.assert_allclose(sigmoid(x[2]), np.exp(-40.0), rtol=1e-15)
+
+
+# --- the form, for training ---------------------------------------------------------------------
+
+
+def loss(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
+    f = OrderPreservingVector.scores(y, w)
+    return np.asarray(np.log(np.exp(f).sum(axis=1)) - label_entries(f, rank))
+
+
+def residual(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
+    r = softmax(OrderPreservingVector.scores(y, w))
+    r[np.arange(len(r)), rank] -= 1
+    return r
+
+
+@every_classes
+def test_features_are_sorted_rows_and_the_labels_rank(classes: int) -> None:
+    z = rows(classes)
+    z[:5] = np.round(z[:5])  # ties
+    labels = np.random.default_rng(2).integers(0, classes, len(z))
+    y, rank = OrderPreservingVector.features(z, labels)
+    w = parameters(classes)
+    np.testing.assert_allclose(
+        np.exp(-loss(y, rank, w)),
+        label_entries(OrderPreservingVector(w, classes).predict_proba(z), labels),
+        rtol=1e-10,
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
+    z, w, h = rows(classes), parameters(classes), 1e-6
+    z[0] = 1.0  # all tie
+    labels = np.random.default_rng(3).integers(0, classes, len(z))
+    y, rank = OrderPreservingVector.features(z, labels)
+    got = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))
+    assert got.shape == (len(z), 2 * classes)
+    for k, step in enumerate(np.eye(2 * classes) * h):
+        want = (loss(y, rank, w + step) - loss(y, rank, w - step)) / (2 * h)
+        np.testing.assert_allclose(got[:, k], want, rtol=1e-6, atol=1e-6)
+    assert (got[:, [classes - 1, 2 * classes - 1]] == 0).all()
+    assert (np.abs(got).max(axis=0) > 1e-3).sum() == 2 * classes - 2
+
+
+def test_the_gradient_of_a_very_confident_row_has_all_its_digits() -> None:
+    y, rank = OrderPreservingVector.features(np.array([[60.0, 0.0, -5.0]]), np.array([0]))
+    w = OrderPreservingVector.identity(3)
+    got = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))[0, 3:]
+    # 1 - p_1 would be 0 here; sigmoid(log(e - 1)) = 1 - 1/e
+    tail = np.array([np.exp(-60.0) + np.exp(-65.0), np.exp(-65.0)])
+    np.testing.assert_allclose(got[:2], -tail * [60.0, 5.0] * (1 - np.exp(-1)), rtol=1e-13)
+
+
+@every_classes
+def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(classes: int) -> None:
+    z, w = rows(classes, n=9), parameters(classes)
+    labels = np.arange(9) % classes
+    y, rank = OrderPreservingVector.features(z, labels)
+    own = w + np.random.default_rng(4).normal(scale=0.1, size=(9, len(w)))
+    f = OrderPreservingVector.scores(y, own)
+    r = softmax(f)
+    g = OrderPreservingVector.pull_back(y, own, r)
+    for i in range(9):
+        one = slice(i, i + 1)
+        y_i, rank_i = OrderPreservingVector.features(z[one], labels[one])
+        np.testing.assert_array_equal(y_i, y[one])
+        np.testing.assert_array_equal(rank_i, rank[one])
+        np.testing.assert_array_equal(OrderPreservingVector.scores(y_i, own[i]), f[one])
+        np.testing.assert_array_equal(OrderPreservingVector.pull_back(y_i, own[i], r[one]), g[one])
+
+
+def test_gradients_of_the_largest_logits_are_finite_and_so_are_their_squares() -> None:
+    z = np.array([[LARGEST_LOGIT, 0.0, -LARGEST_LOGIT], [-LARGEST_LOGIT, -LARGEST_LOGIT, 0.0]])
+    w = OrderPreservingVector.identity(3)
+    for label in range(3):
+        y, rank = OrderPreservingVector.features(z, np.full(2, label))
+        g = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))
+        assert np.isfinite(g**2).all()
+
+
+# --- the ranking ----------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-3, 3).map(float),
+    st.floats(-60, 60),
+    st.floats(-LARGEST_LOGIT, LARGEST_LOGIT),
+    st.integers(0, 6).map(lambda k: 1.0 + k * 2.0**-52),  # neighbours in floats
+)
+WEIGHTS = st.one_of(
+    st.floats(-3, 3), st.floats(-1e3, 1e3), st.floats(-LARGEST_LOGIT, LARGEST_LOGIT)
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    c, n = draw(st.integers(2, 8)), draw(st.integers(1, 4))
+    z = draw(st.lists(NUMBERS, min_size=n * c, max_size=n * c))
+    w = draw(st.lists(WEIGHTS, min_size=2 * c, max_size=2 * c))
+    return np.array(z).reshape(n, c), np.array(w)
+
+
+@given(cases())
+@settings(max_examples=100, deadline=None)
+def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.ndarray]) -> None:
+    z, w = case
+    proba = OrderPreservingVector(w, z.shape[1]).predict_proba(z)
+    np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
+    assert never_inverted(z, proba)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
+    y, order = sorted_log_probs(z)
+    f = np.empty_like(y)
+    np.put_along_axis(f, order, OrderPreservingVector.scores(y, w), axis=1)
+    assert np.isfinite(f).all()
+    assert never_inverted(z, f)
+
+
+@every_classes
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1e3, 1e12])
+def test_many_rows_keep_their_ranking(classes: int, scale: float) -> None:
+    z = np.concatenate(
+        [
+            rows(classes),
+            np.round(rows(classes, n=50, scale=2.0)),  # ties
+            rows(classes, n=50, scale=1e-15) + 1.0,  # nearly ties
+            rows(classes, n=50, scale=1e4),
+        ]
+    )
+    proba = OrderPreservingVector(parameters(classes, scale), classes).predict_proba(z)
+    np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
+    assert never_inverted(z, proba)
+
+
+def test_the_check_of_rankings_sees_an_inversion() -> None:
+    z = np.array([[1.0, 2.0, 2.0]])
+    assert never_inverted(z, np.array([[0.2, 0.4, 0.4]]))
+    assert never_inverted(z, np.array([[0.3, 0.3, 0.3]]))
+    assert not never_inverted(z, np.array([[0.5, 0.4, 0.4]]))
+    assert not never_inverted(z, np.array([[0.2, 0.4, 0.3]]))
+
+
+@every_classes
+def test_where_all_scores_tie_the_prediction_stays(classes: int) -> None:
+    """softplus(-1e4) is 0 in floats: numpy's argmax of equal numbers would be class 0."""
+    w = np.concatenate([np.zeros(classes), np.full(classes, -1e4)])
+    z = rows(classes)
+    y, _ = sorted_log_probs(z)
+    assert (OrderPreservingVector.scores(y, w) == 0).all()
+    proba = OrderPreservingVector(w, classes).predict_proba(z)
+    assert (proba.argmax(axis=1) == z.argmax(axis=1)).all()
+    np.testing.assert_allclose(proba, 1 / classes, rtol=1e-15)
+
+
+def test_a_tie_at_the_top_goes_to_the_models_prediction() -> None:
+    z = np.array([[1.0, 1.0 + 2.0**-52], [0.0, 0.0], [5.0, 0.0], [1.0, 1.0 + 2.0**-52]])
+    p = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.4, 0.6]])
+    want = p.copy()
+    want[0, 1] = np.nextafter(0.5, 1)
+    np.testing.assert_array_equal(keep_top(p, z), want)
+    three = keep_top(np.full((1, 3), 1 / 3), np.array([[0.0, 1.0, 1.0]]))[0]
+    assert three.argmax() == 1
+    assert three[1] == three[2] > three[0] == 1 / 3
+
+
+def test_scores_fall_though_a_step_is_too_small_to_be_seen() -> None:
+    y = np.array([[0.0, -1e30, -1e30 - 1e15, -2e30]])
+    f = scores_from_slopes(y, np.array([0.0, -30.0, -50.0, 0.0]))
+    assert f[0, 0] == 0
+    assert (np.diff(f, axis=1) <= 0).all()
+
+
+def test_the_shipped_networks_predictions_stay_and_it_is_calibrated() -> None:
+    data = load("resnet110-cifar10")
+    assert data.labels is not None
+    assert data.test_logits is not None
+    assert data.test_labels is not None
+    calibrator = OrderPreservingVector().fit(data.logits, data.labels)
+    proba = calibrator.predict_proba(data.test_logits)
+    np.testing.assert_array_equal(proba.argmax(axis=1), data.test_logits.argmax(axis=1))
+    assert ece(proba, data.test_labels) < 0.015  # the model alone 0.0475, temperature 0.0113

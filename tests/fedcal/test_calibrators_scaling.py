@@ -1,0 +1,160 @@
+"""Vector and matrix scaling against their definitions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
+from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.errors import InputError
+from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
+
+LINEAR: list[type[ParametricScaling]] = [VectorScaling, MatrixScaling]
+SCALINGS: list[type[ParametricScaling]] = [*LINEAR, OrderPreservingVector]
+each_linear = pytest.mark.parametrize("cls", LINEAR, ids=lambda cls: cls.kind)
+each_scaling = pytest.mark.parametrize("cls", SCALINGS, ids=lambda cls: cls.kind)
+every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100])
+
+
+def rows(classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([classes, n])
+    return rng.normal(scale=3, size=(n, classes)), rng.integers(0, classes, n)
+
+
+def parameters(cls: type[ParametricScaling], classes: int) -> np.ndarray:
+    rng = np.random.default_rng([classes, 7])
+    return cls.identity(classes) + rng.normal(scale=0.2, size=cls.size(classes))
+
+
+# --- what they compute ----------------------------------------------------------------------------
+
+
+@each_linear
+@every_classes
+def test_at_the_start_it_is_the_model_itself(cls: type[ParametricScaling], classes: int) -> None:
+    z = rows(classes)[0]
+    z[0, 0], z[1, -1] = LARGEST_LOGIT, -LARGEST_LOGIT
+    np.testing.assert_array_equal(cls(None, classes).predict_proba(z), softmax(z))
+
+
+@every_classes
+def test_vector_scaling_has_a_slope_and_an_offset_for_each_class(classes: int) -> None:
+    z, w = rows(classes)[0], parameters(VectorScaling, classes)
+    want = softmax(z * w[:classes] + w[classes:])
+    np.testing.assert_array_equal(VectorScaling(w, classes).predict_proba(z), want)
+
+
+@every_classes
+def test_matrix_scaling_is_a_row_of_the_matrix_for_each_class(classes: int) -> None:
+    z, w = rows(classes)[0], parameters(MatrixScaling, classes)
+    a, b = w[: classes**2].reshape(classes, classes), w[classes**2 :]
+    got = MatrixScaling(w, classes).predict_proba(z)
+    np.testing.assert_allclose(got, softmax(z @ a.T + b), rtol=1e-11)
+
+
+@every_classes
+def test_vector_scaling_is_matrix_scaling_with_a_diagonal(classes: int) -> None:
+    z, w = rows(classes)[0], parameters(VectorScaling, classes)
+    diagonal = np.concatenate([np.diag(w[:classes]).ravel(), w[classes:]])
+    np.testing.assert_allclose(
+        MatrixScaling(diagonal, classes).predict_proba(z),
+        VectorScaling(w, classes).predict_proba(z),
+        rtol=1e-11,
+    )
+
+
+@each_linear
+def test_it_sees_the_models_own_logits(cls: type[ParametricScaling]) -> None:
+    """As in Guo et al.: a constant added to a row is no news to softmax, but to a slope it is."""
+    z = rows(3)[0]
+    calibrator = cls(parameters(cls, 3), 3)
+    assert np.abs(calibrator.predict_proba(z + 5) - calibrator.predict_proba(z)).max() > 0.1
+
+
+@each_scaling
+def test_the_largest_logits_and_parameters_stay_finite(cls: type[ParametricScaling]) -> None:
+    z = LARGEST_LOGIT * np.array([[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]])
+    for sign in (-1, 1):
+        w = np.full(cls.size(3), sign * LARGEST_LOGIT)
+        proba = cls(w, 3).predict_proba(z)
+        np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-15)
+
+
+# --- the form, for training -----------------------------------------------------------------------
+
+
+def loss(cls: type[ParametricScaling], z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    f = cls.scores(z, w)
+    return np.asarray(np.log(np.exp(f).sum(axis=1)) - label_entries(f, y))
+
+
+@each_linear
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_gradient_is_that_of_the_loss(cls: type[ParametricScaling], classes: int) -> None:
+    z, y = cls.features(*rows(classes))
+    w, h = parameters(cls, classes), 1e-6
+    r = softmax(cls.scores(z, w))
+    r[np.arange(len(y)), y] -= 1
+    got = cls.pull_back(z, w, r)
+    assert got.shape == (len(z), cls.size(classes))
+    for k, step in enumerate(np.eye(len(w)) * h):
+        want = (loss(cls, z, y, w + step) - loss(cls, z, y, w - step)) / (2 * h)
+        np.testing.assert_allclose(got[:, k], want, rtol=1e-6, atol=1e-7)
+
+
+@each_linear
+@every_classes
+def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(
+    cls: type[ParametricScaling], classes: int
+) -> None:
+    z, _ = cls.features(*rows(classes, n=9))
+    rng = np.random.default_rng(4)
+    own = parameters(cls, classes) + rng.normal(scale=0.1, size=(9, cls.size(classes)))
+    f = cls.scores(z, own)
+    g = cls.pull_back(z, own, f)
+    for i in range(9):
+        one = slice(i, i + 1)
+        np.testing.assert_array_equal(cls.scores(z[one].copy(), own[i].copy()), f[one])
+        np.testing.assert_array_equal(cls.pull_back(z[one], own[i], f[one]), g[one])
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@each_scaling
+def test_it_says_what_it_is(cls: type[ParametricScaling]) -> None:
+    assert repr(cls(None, 10)) == f"<{cls.kind} calibrator for 10 classes>"
+    assert repr(cls()) == f"<{cls.kind} calibrator for no classes>"
+
+
+@each_scaling
+def test_parameters_are_copied(cls: type[ParametricScaling]) -> None:
+    w = cls.identity(3)
+    calibrator = cls(w, 3)
+    w[:] = 7
+    np.testing.assert_array_equal(calibrator.w, cls.identity(3))
+
+
+@each_scaling
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e101])
+def test_a_parameter_that_is_not_finite_and_moderate_is_named(
+    cls: type[ParametricScaling], bad: float
+) -> None:
+    w = cls.identity(3)
+    w[4] = bad
+    with pytest.raises(InputError, match=re.escape(f"moderate; number 4 is {bad}")):
+        cls(w, 3)
+
+
+@each_scaling
+def test_too_few_parameters_are_refused(cls: type[ParametricScaling]) -> None:
+    size = cls.size(3)
+    for w in (np.zeros(size - 1), np.zeros(size + 1), np.zeros((size, 1)), 1.0, []):
+        with pytest.raises(InputError, match=f"3 classes needs {size} parameters, got shape"):
+            cls(w, 3)
+    for classes in (0, 1, -3):
+        with pytest.raises(InputError, match="classes must be"):
+            cls(cls.identity(3), classes)

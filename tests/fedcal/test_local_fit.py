@@ -1,0 +1,157 @@
+"""Local fits: the minimisers that scipy finds, one client at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize as scipy_minimize
+
+from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
+from fedcal.calibrators.local_fit import LIMIT, LocalLosses, local_fits, rows_of
+from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.numerics import softmax
+from fedcal.shards import Shards
+from fedcal.types import Floats
+
+forms = pytest.mark.parametrize("form", [VectorScaling, MatrixScaling, OrderPreservingVector])
+Form = type[ParametricScaling]
+
+
+def some_shards(c: int, clients: int = 6, rows: int = 300, seed: int = 0) -> Shards:
+    """Overconfident rows with errors and label skew; the third client is empty."""
+    rng = np.random.default_rng([seed, c])
+    labels = rng.integers(0, c, rows)
+    logits = rng.normal(0, 2, (rows, c))
+    logits[np.arange(rows), labels] += 2
+    owner = np.where(rng.random(rows) < 0.7, labels % clients, rng.integers(0, clients, rows))
+    owner[owner == 2] = 3
+    return Shards.from_owner(logits, labels, owner, clients)
+
+
+def losses(form: Form, shards: Shards, w: Floats, start: Floats, proximal: float = 0.0) -> Floats:
+    """Each client's objective, by the definition."""
+    x, columns = form.features(shards.logits, shards.labels)
+    p = softmax(form.scores(x, w[shards.owner]))
+    nll = -np.log(p[np.arange(len(columns)), columns])
+    return shards.sum_rows(nll) + proximal / 2 * ((w - start) ** 2).sum(axis=1)
+
+
+def peer(form: Form, own: Shards, start: Floats, proximal: float) -> Floats:
+    """scipy's L-BFGS-B in the same box."""
+
+    def objective(w: Floats) -> tuple[float, Floats]:
+        x, columns = form.features(own.logits, own.labels)
+        p = softmax(form.scores(x, w))
+        at = (np.arange(len(columns)), columns)
+        value = -np.log(p[at]).sum() + proximal / 2 * ((w - start) ** 2).sum()
+        p[at] -= 1
+        gradient = form.pull_back(x, w, p).sum(axis=0) + proximal * (w - start)
+        return float(value), gradient
+
+    middle = form.identity(own.classes)
+    options = {"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 20}
+    bounds = list(zip(middle - LIMIT, middle + LIMIT, strict=True))
+    found = scipy_minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    return np.asarray(found.x)
+
+
+@forms
+@pytest.mark.parametrize("c", [2, 7])
+@pytest.mark.parametrize("proximal", [0.3, 5.0])
+def test_each_client_gets_its_own_optimum(form: Form, c: int, proximal: float) -> None:
+    shards = some_shards(c)
+    start = form.identity(c) + np.random.default_rng(1).normal(0, 0.1, form.size(c))
+    got = local_fits(form, shards, start, proximal=proximal, steps=500)
+    for k in (0, 1, 3, 5):
+        want = peer(form, shards.block(k, k + 1), start, proximal)
+        assert got[k] == pytest.approx(want, abs=2e-5)
+        assert np.abs(got[k] - start).max() > 1e-3
+    assert got[2].tolist() == start.tolist()
+
+
+@forms
+@pytest.mark.parametrize("steps", [1, 2, 5, 50])
+@pytest.mark.parametrize("proximal", [0.0, 1.0])
+def test_no_client_ends_higher_than_it_began(form: Form, steps: int, proximal: float) -> None:
+    shards = some_shards(10, clients=30)
+    start = form.identity(10) + np.random.default_rng(2).normal(0, 0.5, form.size(10))
+    w = local_fits(form, shards, start, proximal=proximal, steps=steps)
+    before = losses(form, shards, np.tile(start, (30, 1)), start, proximal)
+    after = losses(form, shards, w, start, proximal)
+    assert (after <= before * (1 + 1e-12)).all()
+    assert (after[shards.rows > 0] < before[shards.rows > 0]).all() or steps < 5
+
+
+@forms
+def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form: Form) -> None:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 2, (40, 4))
+    own = Shards.from_owner(logits, logits.argmax(axis=1), np.zeros(40, np.int64), 1)
+    middle = form.identity(4)
+    w = local_fits(form, own, middle, steps=300)
+    away = np.abs(w[0] - middle)
+    assert away.max() > 5
+    assert away.max() <= LIMIT * (1 + 1e-15)
+    assert losses(form, own, w, middle)[0] < 0.1 * losses(form, own, middle[None], middle)[0]
+
+
+@forms
+def test_nearer_the_start_the_more_proximal_weighs(form: Form) -> None:
+    shards = some_shards(5)
+    start = form.identity(5)
+    away = [
+        np.abs(local_fits(form, shards, start, proximal=p, steps=200) - start).max()
+        for p in (0.1, 10.0, 1e6)
+    ]
+    assert away[0] > 2 * away[1] > 0
+    assert away[2] < 1e-3
+
+
+@forms
+def test_a_start_outside_the_box_is_brought_in(form: Form) -> None:
+    shards = some_shards(3)
+    start = form.identity(3) + 30.0
+    w = local_fits(form, shards, start, steps=3)
+    has_rows = shards.rows > 0
+    assert (np.abs(w[has_rows] - form.identity(3)) <= LIMIT + 1e-9).all()
+    assert w[~has_rows].tolist() == [start.tolist()]
+
+
+@forms
+def test_clients_with_more_rows_than_a_piece_add_up_the_same(form: Form) -> None:
+    """Cut or not, the sums are those of the definition."""
+    c, rows = 6, 9000
+    shards = some_shards(c, clients=4, rows=rows)
+    keep = np.flatnonzero(shards.rows)
+    part = shards.take(keep)
+    rng = np.random.default_rng(4)
+    w = form.identity(c) + rng.normal(0, 0.2, (len(keep), form.size(c)))
+    problems = LocalLosses(form, *rows_of(form, part), part.rows, form.identity(c), 0.0)
+    value, gradient = problems.value(w)
+    assert value == pytest.approx(losses(form, part, w, form.identity(c)), rel=1e-12)
+    for k in range(len(keep)):
+        x, columns = form.features(*(lambda s: (s.logits, s.labels))(part.block(k, k + 1)))
+        p = softmax(form.scores(x, w[k]))
+        p[np.arange(len(columns)), columns] -= 1
+        want = form.pull_back(x, w[k], p).sum(axis=0)
+        assert gradient[k] == pytest.approx(want, rel=1e-9, abs=1e-9)
+
+
+@forms
+@pytest.mark.parametrize("c", [2, 8])
+def test_the_pooled_fit_is_the_optimum(form: Form, c: int) -> None:
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, c, 2000)
+    logits = rng.normal(0, 2, (2000, c))
+    logits[np.arange(2000), labels] += 2
+    own = Shards(logits, labels, np.array([0, 2000]))
+    start = form.identity(c)
+    calibrator = form().fit(logits, labels)
+    got = losses(form, own, calibrator.w[None], start)[0]
+    want = losses(form, own, peer(form, own, start, 0.0)[None], start)[0]
+    assert got <= want * (1 + 1e-9)
+    nll = -np.log(calibrator.predict_proba(logits)[np.arange(2000), labels]).sum()
+    assert nll == pytest.approx(got, rel=1e-9)
+    assert got < 0.95 * losses(form, own, start[None], start)[0]

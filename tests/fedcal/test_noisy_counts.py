@@ -1,0 +1,120 @@
+"""Negative noisy counts: laws of Norm-Sub, and what each way changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from fedcal.calibrators import BBQ, HistogramBinning
+from fedcal.calibrators.noisy_counts import cleaned, merged, norm_sub
+from fedcal.types import Floats
+
+COUNTS = arrays(
+    np.float64,
+    array_shapes(min_dims=2, max_dims=2, max_side=20),
+    elements=st.floats(-1e6, 1e6, allow_subnormal=False),
+)
+
+
+def slow_norm_sub(row: list[float]) -> list[float]:
+    """As Wang et al. describe it: cut, spread the excess over the positive ones, again."""
+    total = sum(row)
+    if total <= 0 and min(row) < 0:
+        return [0.0] * len(row)
+    now = row
+    while min(now) < 0:
+        kept = [max(x, 0.0) for x in now]
+        positive = [x > 0 for x in kept]
+        excess = (sum(kept) - total) / sum(positive)
+        now = [x - excess if p else 0.0 for x, p in zip(kept, positive, strict=True)]
+        if min(now) > -1e-9 * max(kept):
+            now = [max(x, 0.0) for x in now]
+    return now
+
+
+def scale(counts: Floats) -> float:
+    return 1e-9 * float(np.abs(counts).sum() + 1e-300)
+
+
+@given(COUNTS)
+def test_norm_sub_is_not_negative_and_keeps_the_total(counts: Floats) -> None:
+    got = norm_sub(counts)
+    assert got.shape == counts.shape
+    assert (got >= 0).all()
+    negative = (counts < 0).any(axis=1)
+    total = counts.sum(axis=1)
+    assert got.sum(axis=1) == pytest.approx(np.maximum(total, 0.0), abs=scale(counts))
+    assert not got[negative & (total <= 0)].any()
+
+
+@given(COUNTS)
+def test_norm_sub_twice_is_once(counts: Floats) -> None:
+    once = norm_sub(counts)
+    assert np.array_equal(norm_sub(once), once)
+
+
+@given(COUNTS)
+def test_norm_sub_keeps_the_order_and_takes_the_same_from_all_that_stay(counts: Floats) -> None:
+    got = norm_sub(counts)
+    order = np.argsort(counts, axis=1, kind="stable")
+    assert (np.diff(np.take_along_axis(got, order, axis=1), axis=1) >= 0).all()
+    for before, after in zip(counts, got, strict=True):
+        taken = (before - after)[after > 0]
+        if len(taken):
+            assert taken == pytest.approx(taken[0], abs=scale(before))
+            assert taken[0] >= -scale(before)  # a total is never raised
+            assert (before[after == 0] <= taken[0] + scale(before)).all()
+
+
+@given(arrays(np.float64, (2, 9), elements=st.floats(0, 1e6)))
+def test_without_negative_counts_nothing_changes(counts: Floats) -> None:
+    assert norm_sub(counts).tobytes() == counts.tobytes()
+    for way in ("cut", "merged", "norm-sub"):
+        assert np.array_equal(cleaned(counts, way), counts)  # type: ignore[arg-type]
+
+
+def test_norm_sub_against_the_iteration_of_the_paper() -> None:
+    rng = np.random.default_rng(3)
+    for row in rng.normal(0.4, 3, (50, 16)):
+        assert norm_sub(row[None])[0] == pytest.approx(slow_norm_sub(row.tolist()), abs=1e-7)
+
+
+def test_norm_sub_by_hand() -> None:
+    rows = np.array([[6.0, -2, 4, -2], [5, 1, -3, 0], [-1, 1, -1, 0.5], [0, 0, 3, 0]])
+    want = [[4.0, 0, 2, 0], [3, 0, 0, 0], [0, 0, 0, 0], [0, 0, 3, 0]]
+    assert norm_sub(rows).tolist() == want
+
+
+def test_cut_before_and_after_merging() -> None:
+    noisy = np.array([[5.0, -4, -3, 1]])
+    assert merged(cleaned(noisy, "cut"), 2).tolist() == [[5.0, 1.0]]
+    assert merged(cleaned(noisy, "merged"), 2).tolist() == [[1.0, 0.0]]
+    assert merged(cleaned(noisy, "norm-sub"), 2).tolist() == [[0.0, 0.0]]
+
+
+def test_only_bbq_merges() -> None:
+    rng = np.random.default_rng(1)
+    positive, negative = rng.normal(2, 5, (2, 3, 8))
+    tables = {
+        kind: [kind.table_of(positive, negative, way) for way in ("cut", "merged", "norm-sub")]
+        for kind in (HistogramBinning, BBQ)
+    }
+    cut, late, sub = tables[HistogramBinning]
+    assert np.array_equal(cut, late)
+    assert not np.array_equal(cut, sub)
+    cut, late, sub = tables[BBQ]
+    assert not np.array_equal(cut, late)
+    assert not np.array_equal(cut, sub)
+    assert not np.array_equal(late, sub)
+
+
+def test_counts_pooled_over_classes_make_one_table_for_all() -> None:
+    rng = np.random.default_rng(2)
+    positive, negative = rng.normal(9, 3, (2, 1, 8))
+    got = BBQ.from_histograms(positive, negative, 4, "norm-sub")
+    want = BBQ.table_of(positive, negative, "norm-sub")
+    assert np.array_equal(got.table, np.repeat(want, 4, axis=0))
+    assert got.classes == 4
