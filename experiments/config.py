@@ -25,10 +25,7 @@ from strategies.job import Job, Setting, check_settings, settings_of
 MOST_CLIENTS = 2**31 - 1
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
-LATER = (
-    *("fedvector", "fedmatrix", "fedopvector", "fedcal", "acct", "nllt", "ecet"),
-    *("dp-histogram", "one-source", "auto"),
-)
+LATER = ("acct", "nllt", "ecet", "dp-histogram", "one-source", "auto")
 METHODS = (*STRATEGIES, *POOLED)
 
 

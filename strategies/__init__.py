@@ -8,6 +8,12 @@ require_neighbours("strategies")
 
 from strategies.base import CalibrationStrategy  # noqa: E402
 from strategies.binning import FedBBQ, FedBin  # noqa: E402
+from strategies.newton import (  # noqa: E402
+    FedNewtonEntropy,
+    FedNewtonOPVector,
+    FedNewtonVector,
+)
+from strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector  # noqa: E402
 from strategies.temperature import FedNewton, FedOneShot, FedTemp  # noqa: E402
 
 __all__ = [
@@ -15,12 +21,24 @@ __all__ = [
     "CalibrationStrategy",
     "FedBBQ",
     "FedBin",
+    "FedCal",
+    "FedMatrix",
     "FedNewton",
+    "FedNewtonEntropy",
+    "FedNewtonOPVector",
+    "FedNewtonVector",
+    "FedOPVector",
     "FedOneShot",
     "FedTemp",
+    "FedVector",
 ]
 
 STRATEGIES: dict[str, type[CalibrationStrategy]] = {
-    s.name: s for s in (FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ)
+    s.name: s
+    for s in (
+        *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
+        *(FedVector, FedMatrix, FedOPVector, FedCal),
+        *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+    )
 }
 """Method name on the command line -> strategy."""

@@ -11,6 +11,7 @@ import pytest
 from experiments.engines.inline import run_inline
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.errors import InputError
+from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
@@ -21,6 +22,7 @@ CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])
 NEGATIVE = np.array([[9.0, 1, 1, 0], [4, 4, 0, 0], [1, 1, 1, 1]])
 PRIVATE = {"epsilon": 1.0}
+PER_CLASS: Any = {"tables": "per_class", "bins_exponent": 2}
 
 
 def federation(**fields: Any) -> Federation:
@@ -126,7 +128,7 @@ def test_the_share_counts_the_rows_of_who_answered_the_histogram_round() -> None
 
 
 def test_with_privacy_a_weight_is_signal_over_expected_noise() -> None:
-    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
     ask = method.query(1)
     assert ask is not None
     assert (ask.kind, method.plan.rounds) == ("class_histograms", 1)  # nothing exact is asked
@@ -134,14 +136,14 @@ def test_with_privacy_a_weight_is_signal_over_expected_noise() -> None:
     expected = math.sqrt(2 / math.pi) * std * BINS
     method.update(histograms(POSITIVE, NEGATIVE, std))
     assert weights(method) == pytest.approx([8 / expected, 4 / expected, 8 / expected], rel=1e-13)
-    strong = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    strong = FedBBQ(federation(**PRIVATE), **PER_CLASS)
     strong.update(histograms(100 * POSITIVE, NEGATIVE, std))
     assert weights(strong).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
-    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
     std = 6.0
     noisy = np.array([[6.0, -5, 7, -6], [-6, -6, -6, 6], [5, 5, -9, 3]])
     method.update(histograms(noisy, NEGATIVE, std))
@@ -150,7 +152,7 @@ def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
 
 
 def test_rounds_add_up_counts_and_noise_variance() -> None:
-    method = FedBBQ(federation(rounds=3, **PRIVATE), bins_exponent=2)
+    method = FedBBQ(federation(rounds=3, **PRIVATE), **PER_CLASS)
     assert method.plan.rounds == 3
     std, pieces = 3.0, [0.5 * POSITIVE, 0.25 * POSITIVE, 0.25 * POSITIVE]
     for number, piece in enumerate(pieces, 1):
@@ -179,6 +181,79 @@ def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one() -> None:
     assert np.array_equal(result.base.table, BBQ.from_histograms(positive, negative, CLASSES).table)
 
 
+# --- one table for every class -------------------------------------------------------------------
+
+
+def test_pooled_tables_are_the_sum_over_classes_used_by_each() -> None:
+    shards = some_shards()
+    options: Any = {"bins_exponent": 4, "weighting": "none"}
+    each, pooled = FedBBQ(federation(), **options), FedBBQ(federation(), tables="pooled", **options)
+    for method in (each, pooled):
+        run_inline(method, shards)
+    summed = each.releases[0].values.reshape(2, CLASSES, 16).sum(axis=1)
+    assert np.array_equal(pooled.releases[0].values.reshape(2, 16), summed)
+    want = BBQ.table_of(summed[:1], summed[1:])
+    assert np.array_equal(pooled.result().arrays()["table"], np.repeat(want, CLASSES, axis=0))
+    assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
+
+
+def test_pooled_tables_of_two_classes_see_each_row_from_both_sides() -> None:
+    shards = some_shards(classes=3)
+    keep = shards.labels < 2
+    two = Shards.from_owner(shards.logits[keep, :2], shards.labels[keep], shards.owner[keep], 20)
+    options: Any = {"bins_exponent": 3, "weighting": "none"}
+    each = FedBin(federation(classes=2), **options)
+    pooled = FedBin(federation(classes=2), tables="pooled", **options)
+    for method in (each, pooled):
+        run_inline(method, two)
+    positive, negative = each.releases[0].values.reshape(2, 8)
+    assert np.array_equal(pooled.releases[0].values, positive + negative[::-1])
+    table = pooled.result().arrays()["table"]
+    assert table.shape == (1, 8)
+    assert table[0] + table[0, ::-1] == pytest.approx(1.0, abs=1e-15)
+    assert pooled.bytes_up == each.bytes_up / 2
+
+
+@pytest.mark.parametrize("sampling_rate", [1.0, 0.5])
+def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows(sampling_rate: float) -> None:
+    own = federation(sampling_rate=sampling_rate)
+    method = FedBBQ(own, bins_exponent=2, tables="pooled")
+    ask = method.query(2)
+    assert ask is not None
+    assert (ask.kind, ask.lengths) == ("pooled_histograms", (4, 1, 3))
+    method.update(counts(10.0, 20.0, 34.0))
+    values = np.array([1.0, 2, 5, 8, 20, 2, 1, 9])
+    method.update(Release(2, "pooled_histograms", values, np.zeros(8)))
+    assert weights(method).tolist() == [16 / 64] * CLASSES
+
+
+def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p() -> None:
+    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
+    values, std = np.array([1.0, 2, -5, 8, 20, 2, 1, 9]), np.repeat([2.0, 8.0, 1.0], [4, 1, 3])
+    method.update(Release(1, "pooled_histograms", values, std))
+    expected = math.sqrt(2 / math.pi) * 2.0 * BINS
+    assert weights(method) == pytest.approx([6 / expected] * CLASSES, rel=1e-13)
+
+
+@pytest.mark.parametrize("negatives", ["cut", "merged", "norm-sub"])
+@pytest.mark.parametrize("strategy", [FedBin, FedBBQ])
+def test_negative_counts_are_treated_as_asked(strategy: Any, negatives: Any) -> None:
+    """And without negative ones there is nothing to treat."""
+    rng = np.random.default_rng(8)
+    noisy, plain = rng.normal(1, 4, (2, CLASSES, BINS)), rng.uniform(0, 9, (2, CLASSES, BINS))
+    tables = {}
+    for counts_, name in ((noisy, "noisy"), (plain, "plain")):
+        method = strategy(federation(**PRIVATE), weighting="none", negatives=negatives, **PER_CLASS)
+        method.update(histograms(counts_[0], counts_[1], 3.0))
+        tables[name] = method.result().arrays()["table"]
+    kind = strategy.calibrator
+    assert np.array_equal(tables["noisy"], kind.table_of(noisy[0], noisy[1], negatives))
+    assert np.array_equal(tables["plain"], kind.table_of(plain[0], plain[1]))
+
+
+# --- noise and parameters ------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("c", [2, 3])
 def test_noise_of_each_clipping(c: int) -> None:
     """Lemma B.7: std C sqrt(2 c) sigma with one clip per class and sign; C sigma jointly."""
@@ -194,16 +269,39 @@ def test_noise_of_each_clipping(c: int) -> None:
     assert joint.noise_std == pytest.approx((3 * alone,) * tables + (7 * alone,) * tables)
 
 
-def test_defaults_are_the_papers() -> None:
-    naive, final = FedBin(federation()), FedBBQ(federation(**PRIVATE))
-    assert (naive.weighting, final.weighting, naive.bins, naive.plan.rounds) == (
-        "none",
-        "all",
-        128,
-        1,
-    )
-    assert final.plan.bound is not None
-    assert final.plan.bound.norms == (2.0,) * 3 + (10.0,) * 3
+def test_defaults_of_the_naive_baseline_are_the_papers() -> None:
+    naive = FedBin(federation(**PRIVATE))
+    assert (naive.weighting, naive.pooled, naive.negatives) == ("none", False, "cut")
+    assert (naive.bins, naive.plan.rounds) == (128, 1)
+    assert naive.plan.bound == Bound((128,) * 6, (2.0,) * 3 + (10.0,) * 3, "per_block")
+
+
+@pytest.mark.parametrize(
+    ("classes", "private", "pooled", "negatives", "bound"),
+    [
+        (3, True, True, "cut", Bound((128, 1, 127), (1.0, 4.0, 0.5), "joint")),
+        (2, True, True, "norm-sub", Bound((128,), (0.5,), "joint")),
+        (3, False, False, "cut", None),
+        (2, False, False, "cut", None),
+    ],
+)
+def test_defaults_of_fedbbq_are_what_measured_best(
+    classes: int, private: bool, pooled: bool, negatives: str, bound: Bound | None
+) -> None:
+    own = federation(classes=classes, **(PRIVATE if private else {}))
+    final = FedBBQ(own)
+    assert (final.weighting, final.bins, final.pooled) == ("all", 128, pooled)
+    assert (final.negatives, final.plan.bound) == (negatives, bound)
+    assert final.plan.rounds - final.plan.counting_rounds == 1
+
+
+@pytest.mark.parametrize(("classes", "negative"), [(2, 2.0), (3, 10.0)])
+def test_defaults_of_private_tables_per_class(classes: int, negative: float) -> None:
+    m = 1 if classes == 2 else classes
+    final = FedBBQ(federation(classes=classes, **PRIVATE), tables="per_class")
+    norms = (2.0,) * m + (negative,) * m
+    assert final.plan.bound == Bound((128,) * (2 * m), norms, "joint")
+    assert final.negatives == "cut"
 
 
 @pytest.mark.parametrize(
@@ -215,6 +313,8 @@ def test_defaults_are_the_papers() -> None:
         ({"clipping": "none"}, "clipping"),
         ({"clip_positive": 0.0}, "clip_positive"),
         ({"clip_negative": math.inf}, "clip_negative"),
+        ({"tables": "all"}, "tables"),
+        ({"negatives": "keep"}, "negatives"),
     ],
 )
 def test_bad_parameters_are_refused_in_one_line(options: dict[str, Any], word: str) -> None:

@@ -1,0 +1,232 @@
+"""FedBin and FedBBQ under user-level privacy: bounds, noise, weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients.answers import STATISTICS, answer
+from experiments.engines.inline import run_inline
+from fedcal.calibrators import WeightedBinning
+from fedcal.privacy.bounding import bounded
+from fedcal.privacy.plan import Federation
+from fedcal.privacy.zcdp import zcdp_rho
+from fedcal.query import Query
+from fedcal.shards import Shards
+from fedcal.types import Floats
+from strategies import FedBBQ, FedBin
+
+CLIENTS, CLASSES, BINS = 30, 3, 16
+SHAPES: dict[str, dict[str, Any]] = {
+    "per class": {"tables": "per_class", "clipping": "per_class"},
+    "per class, jointly": {"tables": "per_class", "clipping": "joint"},
+    "pooled": {"tables": "pooled", "clipping": "per_class"},
+    "pooled, jointly": {"tables": "pooled", "clipping": "joint"},
+}
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+def federation(**fields: Any) -> Federation:
+    return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, **fields})
+
+
+def method(shape: str, own: Federation | None = None, **options: Any) -> FedBBQ:
+    settings = {"bins_exponent": 4, "clip_positive": 3.0, "clip_negative": 7.0, **SHAPES[shape]}
+    return FedBBQ(own or federation(), secure_aggregation="none", **{**settings, **options})
+
+
+def shards(classes: int = CLASSES, rows: int = 900, seed: int = 1) -> Shards:
+    rng = np.random.default_rng(seed)
+    labels, owner = rng.integers(0, classes, rows), rng.integers(0, CLIENTS, rows)
+    logits = rng.normal(0, 2, (rows, classes))
+    logits[np.arange(rows), labels] += 2
+    return Shards.from_owner(logits, labels, owner, CLIENTS)
+
+
+def nobody(classes: int = CLASSES) -> Shards:
+    none = np.zeros(0, np.int64)
+    return Shards.from_owner(np.zeros((0, classes)), none, none, CLIENTS)
+
+
+def query(strategy: FedBBQ) -> Query:
+    asked = strategy.open_round(1)
+    assert asked is not None
+    return asked.query
+
+
+# --- how much noise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("c", [2, 3, 10])
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_noise_is_that_of_lemma_b7(c: int, rounds: int) -> None:
+    """P: C+ sqrt(2 c R / (2 rho)), N: C- the same, at the paper's rho; less at the tight one."""
+    own = federation(classes=c, rounds=rounds, epsilon=0.7)
+    plan = FedBin(own, clip_positive=3.0, clip_negative=7.0).plan
+    assert plan.bound is not None
+    assert plan.zcdp_multiplier is not None
+    assert plan.noise_std is not None
+    m = 1 if c == 2 else c  # of two classes one is sent
+    lemma = math.sqrt(2 * m * rounds / (2 * zcdp_rho(0.7, 1e-5)))
+    loose = plan.zcdp_multiplier * plan.bound.sensitivity
+    assert loose == pytest.approx(lemma, rel=1e-12)
+    tight = math.sqrt(2 * m) * plan.multiplier
+    assert plan.noise_std == pytest.approx((3 * tight,) * m + (7 * tight,) * m, rel=1e-12)
+    assert 0.8 * lemma < tight < lemma
+
+
+def test_noise_of_pooled_tables() -> None:
+    """Three blocks for any number of classes; jointly, one sensitivity for all of them."""
+    own = federation(classes=10)
+    joint, each = (method(shape, own).plan for shape in ("pooled, jointly", "pooled"))
+    assert joint.multiplier == each.multiplier > 0
+    norms = np.array([3.0, 2 * 9 * 3.0, 7.0])
+    assert joint.noise_std == pytest.approx(joint.multiplier * norms, rel=1e-12)
+    assert each.noise_std == pytest.approx(math.sqrt(3) * joint.multiplier * norms, rel=1e-12)
+    two = method("pooled", federation(classes=2)).plan
+    assert two.noise_std == pytest.approx([3 * two.multiplier], rel=1e-12)
+
+
+@every_shape
+@pytest.mark.parametrize("c", [2, 3])
+def test_released_noise_has_the_std_of_the_plan_and_no_other(shape: str, c: int) -> None:
+    """Nobody has rows: what is released is noise. 2/3 and 3/2 of the std are rejected."""
+    draws: list[Floats] = []
+    for seed in range(12):
+        strategy = method(shape, federation(classes=c, seed=seed))
+        run_inline(strategy, nobody(c))
+        release, plan = strategy.releases[0], strategy.plan
+        assert plan.bound is not None
+        share = plan.bound.sensitivity * plan.multiplier
+        assert release.std == pytest.approx(plan.bound.scale * share, rel=1e-12)
+        draws.append(release.values / (plan.bound.scale * share))
+    noise = np.concatenate(draws)
+    tolerance = 4.5 / math.sqrt(2 * len(noise))
+    assert tolerance < 0.24  # so that the wrong ones are told apart
+    assert abs(noise.std() - 1) < tolerance
+    assert abs(noise.mean()) < 4.5 / math.sqrt(len(noise))
+    for wrong in (2 / 3, 3 / 2):
+        assert abs(noise.std() / wrong - 1) > tolerance
+
+
+# --- how much one client can change --------------------------------------------------------------
+
+
+@every_shape
+@pytest.mark.parametrize("c", [2, 3, 10])
+def test_the_worst_client_changes_the_sum_by_the_sensitivity(shape: str, c: int) -> None:
+    """One with many rows of every class and score fills every block."""
+    strategy = method(shape, federation(classes=c))
+    rng = np.random.default_rng(4)
+    logits, labels = rng.normal(0, 3, (4000, c)), rng.integers(0, c, 4000)
+    heavy = Shards.from_owner(logits, labels, np.full(4000, 7), CLIENTS)
+    asked = query(strategy)
+    words = answer(heavy, asked).sum(axis=0, dtype=np.uint64)
+    assert strategy.plan.bound is not None
+    change = strategy.plan.ring.decode(words) / strategy.plan.bound.scale
+    norm = float(np.sqrt((change**2).sum()))
+    assert norm == pytest.approx(strategy.plan.bound.sensitivity, rel=0.01)  # the grid
+    assert norm <= strategy.plan.bound.sensitivity
+
+
+def test_one_joint_clip_keeps_each_clients_shares_and_separate_ones_do_not() -> None:
+    rows = shards()
+    for shape in SHAPES:
+        strategy = method(shape, clip_positive=1.0, clip_negative=1.5)
+        asked = query(strategy)
+        exact = STATISTICS[asked.kind](rows, asked.params)
+        clipped = bounded(exact, asked.bound)
+        there = exact > 0
+        factors = [clipped[k, there[k]] / exact[k, there[k]] for k in range(CLIENTS)]
+        spread = max(float(np.ptp(f)) for f in factors)
+        assert all(f.max() < 1 for f in factors)
+        assert (spread < 1e-12) == shape.endswith("jointly")
+
+
+def test_positives_weigh_more_in_a_joint_clip() -> None:
+    """A client of positives alone and one of negatives alone: each is clipped to its own norm."""
+    strategy = method("per class, jointly", federation(clients=1, classes=2))
+    asked = query(strategy)
+    for label, norm in ((1, 3.0), (0, 7.0)):
+        logits, labels = np.tile([0.0, 1.0], (500, 1)), np.full(500, label)
+        one = Shards.from_owner(logits, labels, np.zeros(500, np.int64), 1)
+        clipped = bounded(STATISTICS[asked.kind](one, asked.params), asked.bound)
+        assert clipped.max() == pytest.approx(norm, rel=1e-6)
+
+
+# --- what the noisy sums become ------------------------------------------------------------------
+
+
+@every_shape
+@pytest.mark.parametrize(("rounds", "rate"), [(1, 1.0), (4, 0.5)])
+def test_weights_know_the_noise_accumulated_over_sampled_rounds(
+    shape: str, rounds: int, rate: float
+) -> None:
+    own = federation(rounds=rounds, sampling_rate=rate, epsilon=0.3)
+    strategy = method(shape, own)
+    run_inline(strategy, shards())
+    assert [r.kind for r in strategy.releases].count("class_counts") == 0
+    assert len(strategy.releases) == rounds
+    total = np.sum([r.values for r in strategy.releases], axis=0)
+    m = 1 if SHAPES[shape]["tables"] == "pooled" else CLASSES
+    seen = total[: m * BINS].reshape(m, BINS).sum(axis=1)
+    assert strategy.plan.noise_std is not None
+    std = math.sqrt(rounds) * strategy.plan.noise_std[0]
+    want = np.clip(seen / (math.sqrt(2 / math.pi) * std * BINS), 0, 1)
+    result = strategy.result()
+    assert isinstance(result, WeightedBinning)
+    assert result.weights == pytest.approx(np.repeat(want, CLASSES // m), rel=1e-12)
+    assert 0 < want.max() < 1
+    if rounds > 1:
+        everybody = method(shape, federation(rounds=rounds, epsilon=0.3))
+        assert strategy.plan.multiplier < 0.8 * everybody.plan.multiplier
+
+
+@every_shape
+def test_weights_of_pure_noise_are_small(shape: str) -> None:
+    """The uncut sum of noise is of order sqrt(bins) stds, not bins."""
+    found = []
+    for seed in range(20):
+        strategy = method(shape, federation(seed=seed), bins_exponent=7)
+        run_inline(strategy, nobody())
+        result = strategy.result()
+        assert isinstance(result, WeightedBinning)
+        found += result.weights.tolist()
+    assert np.mean(found) < 0.1
+    assert np.max(found) < 4.5 / (math.sqrt(2 / math.pi) * math.sqrt(128))
+
+
+@every_shape
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_weighting_all_changed_or_none_of_the_same_noisy_sums(shape: str, rounds: int) -> None:
+    rows = shards()
+    own = federation(rounds=rounds, epsilon=0.3)
+    asked = {w: method(shape, own, weighting=w) for w in ("none", "all", "changed")}
+    run_inline(asked["none"], rows)
+    for name in ("all", "changed"):
+        for release in asked["none"].releases:
+            asked[name].update(release)
+    probs = {name: s.result().predict_proba(rows.logits) for name, s in asked.items()}
+    changed = probs["none"].argmax(axis=1) != rows.logits.argmax(axis=1)
+    assert changed.any()
+    assert not changed.all()
+    assert np.array_equal(probs["changed"][~changed], probs["none"][~changed])
+    assert np.array_equal(probs["changed"][changed], probs["all"][changed])
+    assert not np.allclose(probs["all"], probs["none"])
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_pooled_tables_do_not_move_a_prediction_where_the_table_rises(c: int) -> None:
+    """One table for all classes cannot prefer a class: many rows, little noise, same ranking."""
+    strategy = method("pooled, jointly", federation(classes=c, epsilon=500.0), bins_exponent=2)
+    rows = shards(c, 3000)
+    run_inline(strategy, rows)
+    table = strategy.result().arrays()["table"]
+    assert (np.diff(table[0]) > 0).all()
+    assert (table == table[0]).all()
+    found = strategy.result().predict_proba(rows.logits)
+    top = np.take_along_axis(found, rows.logits.argmax(axis=1)[:, None], axis=1)[:, 0]
+    assert top == pytest.approx(found.max(axis=1), rel=1e-12)
