@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -23,16 +24,16 @@ from fedcal.types import Floats
 from strategies.base import CalibrationStrategy
 
 _RADIUS = 0.7  # of the first step, in units of the parameters
-_DAMPING = 1e-6  # of the curvature's diagonal: directions that no row sees stay where they are
+_DAMPING = 1e-9  # of the largest curvature: directions that no row sees stay where they are
 
 
 class _Newton(CalibrationStrategy):
     """Damped Newton steps on the federation's gradient G and curvature H at w.
 
     Sums over clients are sums over rows: without privacy every partition of the same rows takes
-    the same way to the pooled optimum. No line search, which would cost a round for each look: a
-    step is at most as long as a radius; the radius is halved where G says that the last step
-    went far past the lowest point on its way, and doubled where the last step was cut to it.
+    the same way to the pooled optimum. No line search, which would cost a round for each look,
+    but a trust region: an early step may make the loss higher; the next one sees it and goes
+    back.
 
     With privacy the sums are noisy by a known amount, and a step is that of a Kalman filter: the
     optimum has a prior around the identity, each release G = H (w - optimum) + noise is a
@@ -59,8 +60,7 @@ class _Newton(CalibrationStrategy):
         self.classes = federation.classes
         self.w = self.form.identity(self.classes)
         self._prior = np.diag(self.prior() ** 2)
-        self._radius, self._last = _RADIUS, np.zeros_like(self.w)
-        self._slope, self._cut = 0.0, False
+        self._trust = _TrustRegion()
         rounds = federation.rounds or self.rounds[federation.private]
         bound = self.bound(_clip(self.name, federation, rounds, rows_per_client))
         super().__init__(make_plan(federation, rounds=rounds, bound=bound), **base)
@@ -90,28 +90,9 @@ class _Newton(CalibrationStrategy):
         if self.plan.private:
             step = self._filtered(g, h, release.std[:size], release.std[size:])
         else:
-            step = self._exact(g, symmetric(h, size))
+            step = self._trust.step(g, symmetric(h, size))
         identity = self.form.identity(self.classes)
         self.w = np.clip(self.w + step, identity - LIMIT, identity + LIMIT)
-
-    def _exact(self, g: Floats, h: Floats) -> Floats:
-        """Newton's step, no longer than the radius; g and h have no noise."""
-        slope = float(g @ self._last)
-        if 2 * slope > -self._slope > 0:  # far beyond the lowest point of the last step's way
-            self._radius = max(np.abs(self._last).max() / 2, 1e-3)
-        elif self._cut:
-            self._radius *= 2
-        scale = np.diag(h)
-        if not scale.max() > 0:
-            return np.zeros_like(g)  # no rows
-        damping = _DAMPING * scale + 1e-9 * scale.max()
-        step: Floats = -np.asarray(np.linalg.solve(h + np.diag(damping), g), np.float64)
-        longest = np.abs(step).max()
-        self._cut = bool(longest > self._radius)
-        if self._cut:
-            step *= self._radius / longest
-        self._last, self._slope = step, float(g @ step)
-        return step
 
     def _filtered(self, g: Floats, h: Floats, g_std: Floats, h_std: Floats) -> Floats:
         """The step of a Kalman filter; updates what is known of the optimum."""
@@ -160,7 +141,7 @@ class FedNewtonEntropy(_Newton):
 class _ByForm(_Newton):
     """Forms with 2c parameters: all of the curvature, or, with privacy, its diagonal."""
 
-    rounds, private_curvature = (16, 4), "diagonal"
+    rounds, private_curvature = (8, 4), "diagonal"
     stds: ClassVar[tuple[float, float]]  # of the prior: slopes, offsets
     norms: ClassVar[tuple[float, float, float, float]]  # of G and H, each slopes, offsets
 
@@ -182,7 +163,7 @@ class FedNewtonVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 16 rounds, 4 with privacy
+    federation : public facts and budget; default 8 rounds, 4 with privacy
     rows_per_client : m, the public nominal number of rows per client; needed with privacy
     """
 
@@ -199,12 +180,71 @@ class FedNewtonOPVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 16 rounds, 4 with privacy
+    federation : public facts and budget; default 8 rounds, 4 with privacy
     rows_per_client : m, the public nominal number of rows per client; needed with privacy
     """
 
     name, form = "fednewton-opvector", OrderPreservingVector
     stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
+
+
+class _TrustRegion:
+    """How far Newton's steps may go, from gradients alone.
+
+    Along a step the loss falls with slope `promised` at its start, and with `now`, below 0 where
+    it rises again, at its end. Where it rises as steeply as it fell, the end is no lower than
+    the start, and the next step begins at the start again. The radius shrinks where the loss
+    rises at all steeply, and grows where `now` is what the curvature foretold.
+    """
+
+    def __init__(self) -> None:
+        self.radius = _RADIUS
+        self._before: tuple[Floats, Floats, Floats] | None = None  # g, h, step
+
+    def step(self, g: Floats, h: Floats) -> Floats:
+        """From where the gradient is g (size,) and the curvature h (size, size)."""
+        back = np.zeros_like(g)
+        if self._before is not None:
+            old_g, old_h, last = self._before
+            promised, now = float(-old_g @ last), float(-g @ last)
+            expected = promised - float(last @ old_h @ last)
+            longest = float(np.abs(last).max())
+            if now <= -promised:
+                self.radius = longest / 4
+                g, h, back = old_g, old_h, -last
+            elif 2 * now < -promised:
+                self.radius = longest / 2
+            elif longest > 0.99 * self.radius and abs(now - expected) < promised / 8:
+                self.radius *= 2
+        step = _bounded_step(g, h, self.radius)
+        self._before = (g, h, step)
+        return back + step
+
+
+def _bounded_step(g: Floats, h: Floats, radius: float) -> Floats:
+    """-(H + lambda I)^-1 g with the least lambda that keeps each entry within the radius.
+
+    (Levenberg-Marquardt.) Directions that the rows say much about go nearly the whole way, also
+    beside others that hardly any row sees; a step that is only shortened would not.
+    """
+    values, vectors = np.linalg.eigh(h)
+    top = float(values[-1])
+    if not top > 0:
+        return np.zeros_like(g)  # no rows
+    values, along = np.maximum(values, 0.0), vectors.T @ g
+
+    def step(damping: float) -> Floats:
+        return np.asarray(-vectors @ (along / (values + damping)))
+
+    least = _DAMPING * top
+    if np.abs(step(least)).max() <= radius:
+        return step(least)
+    low, high = math.log(least), math.log(least + float(np.linalg.norm(g)) / radius)
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = np.abs(step(math.exp(middle))).max() <= radius
+        low, high = (low, middle) if short else (middle, high)
+    return step(math.exp(high))
 
 
 def symmetric(packed: Floats, size: int) -> Floats:

@@ -80,25 +80,46 @@ def test_entropy_finds_what_one_temperature_cannot() -> None:
     np.testing.assert_array_equal(proba.argmax(axis=1), logits.argmax(axis=1))
 
 
-def test_a_first_step_is_newtons_or_as_long_as_the_radius() -> None:
-    for g, length in (([0.2, 0.1], None), ([40.0, 0.0], 0.7)):
-        strategy = FedNewtonEntropy(federation())
-        h = np.array([2.0, 0.5, 1.0])
-        strategy.update(Release(1, "any", np.concatenate([g, h]), np.zeros(5)))
-        newton = -np.linalg.solve(symmetric(h, 2), g)
-        want = newton if length is None else newton * length / np.abs(newton).max()
-        np.testing.assert_allclose(strategy.w, want, rtol=1e-5)
+def updated(strategy: Any, g: list[float], h: list[float]) -> Any:
+    """The step that a release without noise makes it take."""
+    before = strategy.w.copy()
+    strategy.update(Release(1, "any", np.array([*g, *h]), np.zeros(5)))
+    return strategy.w - before
 
 
-def test_the_radius_follows_what_the_gradient_says() -> None:
-    flat = np.array([1e-3, 0.0, 1e-3])
+def test_a_first_step_is_newtons_where_that_is_short() -> None:
+    h = np.array([2.0, 0.5, 1.0])
+    step = updated(FedNewtonEntropy(federation()), [0.2, 0.1], h.tolist())
+    np.testing.assert_allclose(step, -np.linalg.solve(symmetric(h, 2), [0.2, 0.1]), rtol=1e-6)
+
+
+def test_a_long_step_is_cut_to_the_radius_but_not_where_much_is_known() -> None:
+    step = updated(FedNewtonEntropy(federation()), [40.0, 1e-3], [1e4, 0.0, 1e-5])
+    assert step[0] == pytest.approx(-4e-3, rel=1e-2)  # Newton's own, though the other one is cut
+    assert step[1] == pytest.approx(-0.7, rel=1e-6)
+
+
+def test_steps_grow_where_the_curvature_foretold_the_gradient() -> None:
     strategy = FedNewtonEntropy(federation())
-    steps = []
-    for g in (9.0, 9.0, -9.0, -9.0):  # cut off, cut off again, then far past the lowest point
-        before = strategy.w.copy()
-        strategy.update(Release(1, "any", np.concatenate([[g, 0.0], flat]), np.zeros(5)))
-        steps.append(float((strategy.w - before)[0]))
-    assert steps == pytest.approx([-0.7, -1.4, 0.7, 1.4])
+    steps = [updated(strategy, [g, 0.0], [1.0, 0.0, 1.0])[0] for g in (9.0, 8.3, 6.9)]
+    assert steps == pytest.approx([-0.7, -1.4, -2.8])  # 9 - 0.7, and 8.3 - 1.4
+
+
+def test_steps_do_not_grow_where_the_gradient_is_not_what_was_foretold() -> None:
+    strategy = FedNewtonEntropy(federation())
+    steps = [updated(strategy, [g, 0.0], [1.0, 0.0, 1.0])[0] for g in (9.0, 5.0)]
+    assert steps == pytest.approx([-0.7, -0.7])
+
+
+def test_a_step_that_went_too_far_is_halved_or_taken_back() -> None:
+    far = FedNewtonEntropy(federation())
+    assert [updated(far, [g, 0.0], [1e-3, 0.0, 1e-3])[0] for g in (9.0, -6.0)] == pytest.approx(
+        [-0.7, 0.35]
+    )
+    too_far = FedNewtonEntropy(federation())
+    updated(too_far, [9.0, 0.0], [1.0, 0.0, 1.0])
+    updated(too_far, [-9.0, 0.0], [1.0, 0.0, 1.0])  # as steep up as down: no lower than before
+    assert too_far.w[0] == pytest.approx(-0.7 / 4)
 
 
 @every_method
