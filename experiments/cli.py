@@ -27,8 +27,6 @@ INTERRUPTED = 130
 LATER = {
     "evaluate": "Federated metrics of a model.",
     "plan": "What budget, rounds and clients buy, before anything runs.",
-    "train": "Train a base model federatedly.",
-    "reproduce": "The papers' tables and figures.",
     "site": "One site of a deployment.",
 }
 
@@ -59,8 +57,9 @@ def simulate(
     method: Annotated[
         str | None,
         typer.Option(
-            help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | none | pooled-temperature | "
-            "pooled-bbq (fednewton)."
+            help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | fedvector | fedmatrix | "
+            "fedopvector | fedcal | fednewton-entropy | fednewton-vector | fednewton-opvector | "
+            "none | pooled-temperature | pooled-bbq (fednewton)."
         ),
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
@@ -216,6 +215,107 @@ def compare(
     from experiments.commands import run_compare
 
     run_compare(options, settings or [], config, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str | None, typer.Option(help=".npz, image folder, .txt, .tsv(.gz) or LEAF folder.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="cnn | resnet18 | lstm (cnn).")] = None,
+    clients: Annotated[int | None, typer.Option(help="Simulated clients (100).")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="As simulate's (natural if the data name clients, else dirichlet:0.1)."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Of FedAvg (the model's).")] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(help="Share of the clients in a round (0.1).")
+    ] = None,
+    local_epochs: Annotated[int | None, typer.Option(help="Of a client in a round (1).")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Of local SGD (the model's).")] = None,
+    lr: Annotated[float | None, typer.Option(help="Of local SGD (the model's).")] = None,
+    server_lr: Annotated[float | None, typer.Option(help="Of the server's step (1).")] = None,
+    min_rows: Annotated[
+        int | None, typer.Option(help="Clients with fewer rows are left out (0; text: 100).")
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Rows of a client, at most (all).")] = None,
+    evaluate_every: Annotated[
+        int | None, typer.Option(help="Rounds between looks at the test rows (10).")
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Rounds between checkpoints in --out (10).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all that is drawn (0).")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline (inline).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for model, logits and checkpoint.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a base model federatedly, by Flower's FedAvg; its logits are for calibration."""
+    options: dict[str, Any] = {
+        "data": data,
+        "model": model,
+        "clients": clients,
+        "partition": partition,
+        "rounds": rounds,
+        "sampling_rate": sampling_rate,
+        "local_epochs": local_epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "server_lr": server_lr,
+        "min_rows": min_rows,
+        "max_rows": max_rows,
+        "evaluate_every": evaluate_every,
+        "checkpoint_every": checkpoint_every,
+        "seed": seed,
+        "engine": engine,
+    }
+    from experiments.training.command import run_train
+
+    run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Of the list; none = the list.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Files that get lines of their own, with commas.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many, from 0 on (the paper's).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (the usable cores).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for tables, figures, page and all runs.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit code 1 where results are not as expected.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the names.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run the papers' tables and figures again, beside what the papers print."""
+    from experiments.reproduce.command import run_reproduce
+
+    run_reproduce(
+        name,
+        data,
+        seeds,
+        jobs,
+        out,
+        resume=resume,
+        check=check,
+        listed=listed,
+        quiet=quiet,
+        as_json=json,
+    )
 
 
 @app.command()

@@ -25,6 +25,8 @@ HEAVY = {
 }
 OPTIONAL = {
     "experiments/estimator.py": {"sklearn"},
+    "experiments/training/local.py": {"torch"},
+    "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},
 }

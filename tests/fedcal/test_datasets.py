@@ -47,6 +47,8 @@ SOURCE = {
     ("densenet-cifar100", "all"): (0.7541, 0.14215282),
     ("imdb-binary", "fit"): (0.89576, 0.04039552),
     ("game-forecasts", "fit"): (0.61862298, 0.01298954),
+    ("mnist-cnn", "fit"): (0.93353302, 0.02360432),
+    ("mnist-cnn", "test"): (0.93424618, 0.01886959),
 }
 
 
@@ -94,7 +96,8 @@ def test_catalogue_tells_the_truth(entry: Any) -> None:
 
 
 def test_default_comes_first_and_every_file_is_accounted_for() -> None:
-    assert NAMES == ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
+    first = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
+    assert [entry.name for entry in catalogue()] == [*first, "mnist-cnn"]
     listed = [file for entry in catalogue() for file in entry.files]
     assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
 
@@ -134,6 +137,18 @@ def test_forecasts_have_natural_clients() -> None:
     assert rows[data.client_names.index("nba_games 2019")] == 1312
     assert rows.min() == 96  # world_cup_matches_men 2014
     assert (data.scores[:, 1] == 0).sum() == 63  # the source's zeros stay zeros
+
+
+def test_mnist_has_the_clients_it_was_trained_with() -> None:
+    data = load("mnist-cnn")
+    assert data.client is not None
+    assert data.client_names is not None
+    assert {int(name) for name in data.client_names} <= set(range(100))
+    assert (np.diff(data.client) >= 0).all()  # client by client
+    classes = [len(np.unique(data.labels[data.client == k])) for k in range(len(data.client_names))]
+    assert np.median(classes) < 5  # label skew of beta = 0.1
+    assert data.test_labels is not None
+    assert len(data.test_labels) == len(data.labels)  # both are tenths of the same clients
 
 
 # --- Dataset -------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""Experiments of the papers, run again: tables and figures beside what the papers print.
+
+`reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. There are two kinds, told apart
+by their file `experiments/configs/NAME.toml`:
+
+* **A grid**: `[[parts]]` say which methods are run with which settings; each part is a
+  comparison, as `fedcal compare` makes it. `[[plots]]`, if there are any, are the panels of a
+  figure. `claims` are keys of `claims.CLAIMS`.
+* **A function that returns rows**: `rows = "MODULE"` is a module of this package with
+
+      def rows(...) -> list[dict[str, Any]]
+
+  of plain values (text, bool, int, finite float, None). Of the parameters `data` (list of names
+  and files), `seeds`, `jobs` and `progress` (called with rows done and rows in all) it gets those
+  that it has; all need defaults. `[[tables]]` say which of the rows (`where`) stand in which table
+  with which columns. A module may also have
+
+      def claims(rows) -> list[tuple[str, bool, str]]
+
+  (what is claimed, whether it holds, what was found).
+
+To add one: write its TOML file, add its name to `registry.EXPERIMENTS`, and run
+`python -m experiments.reproduce.expected NAME`, which writes what `--check` expects. Nothing else
+names it; tests run over the table.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from experiments.reproduce.run import reproduce
+
+__all__ = ["reproduce"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the rows of one experiment need not wait for all that runs others."""
+    if name == "reproduce":
+        return import_module("experiments.reproduce.run").reproduce
+    raise AttributeError(f"module 'experiments.reproduce' has no attribute {name!r}")

@@ -1,0 +1,291 @@
+"""From how many clients on does binning pay, next to one temperature? Our own study.
+
+A temperature is one number and is learned from few users under any noise. Histograms can learn
+what no temperature can say, but their noise is spread over many bins. So there is a number of
+clients from which on FedBBQ calibrates better than FedNewton, if there is one at all.
+
+`rows` measures; `crossover` reads that number off. The shipped data sets have 5,000 to 12,500 fit
+rows, too few for thousands of clients, so here every client gets 50 rows on average, *drawn from
+the fit rows with replacement* and dealt with Dirichlet(0.1) label skew. Privacy noise sees as many
+users as there would be; what can be learned stays bounded by the distinct fit rows. All metrics
+are those of the untouched test rows.
+
+    python -m experiments.reproduce.binning_pays --out binning_pays.json
+
+`binning_pays.json` beside this module holds what was measured with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from experiments.engines.inline import run_inline
+from fedcal import datasets
+from fedcal.atomic import whole_file
+from fedcal.calibrators import Calibrator
+from fedcal.calibrators.noisy_counts import Negatives
+from fedcal.datasets import Dataset
+from fedcal.metrics import summary
+from fedcal.partition import owners
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
+from strategies import FedBBQ, FedNewton
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+"""(parts done, parts in all)."""
+
+DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100")
+CLIENTS = (100, 300, 1000, 3000, 10000)
+EPSILONS = (0.5, 1.0, 3.0, 8.0, math.inf)
+SEEDS = 3
+ROWS_PER_CLIENT = 50
+BETA = 0.1
+MOST_NUMBERS = 5_000_000
+"""Logits of a population beyond which it is left out, but for `full`: memory and minutes."""
+
+BASELINE = "fednewton"
+BINNING: dict[str, dict[str, Any]] = {
+    "fedbbq[tables=pooled]": {"tables": "pooled"},
+    "fedbbq[tables=per_class]": {"tables": "per_class"},
+    "fedbbq[tables=per_class,clipping=per_class]": {"tables": "per_class", "clipping": "per_class"},
+}
+"""Variants of FedBBQ; the last one clips as the paper does."""
+
+NEGATIVES: tuple[Negatives, ...] = ("cut", "merged", "norm-sub")
+NEGATIVES_OF = tuple(BINNING)[:2]
+NEGATIVES_AT = (1.0, 3.0)
+"""Variants and budgets at which every way to treat negative counts is judged."""
+
+METRICS = ("classwise_ece", "ece", "nll", "accuracy")
+MOST_ACCURACY_LOST = 0.01
+"""What Maddock et al. (Tables 2 and 3) allow a calibrator to lose."""
+
+
+def rows(
+    quick: bool = False,
+    progress: Progress | None = None,
+    *,
+    full: bool = False,
+    data: Sequence[str] = DATA,
+    seeds: int = SEEDS,
+) -> list[Row]:
+    """Metrics of each method on each population and budget, means over seeds.
+
+    Parameters
+    ----------
+    quick : 100 and 300 clients, epsilon = 1, one seed
+    progress : called after each population
+    full : also 3,000 and 10,000 clients of 100 classes (minutes and gigabytes)
+    data : shipped names or files
+    seeds : populations of each size; a seed also splits data without a test part
+
+    Returns
+    -------
+    list of dict
+        `data`, `clients`, `rows_per_client`, `epsilon` (None: no privacy), `method`,
+        `negatives` (None: the method's default), `seeds`; means over seeds of `classwise_ece`,
+        `ece`, `nll` and `accuracy`, and `classwise_ece_std`, all to six digits. The method "none"
+        is the uncalibrated model.
+    """
+    sizes, budgets = ((100, 300), (1.0,)) if quick else (CLIENTS, EPSILONS)
+    seeds = 1 if quick else seeds
+    parts = [
+        (name, clients)
+        for name, clients in product(data, sizes)
+        if full or clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
+    ]
+    found: list[Row] = []
+    for done, (name, clients) in enumerate(parts):
+        if progress is not None:
+            progress(done, len(parts))
+        found += population_rows(name, clients, budgets, seeds)
+    if progress is not None:
+        progress(len(parts), len(parts))
+    return found
+
+
+def population_rows(
+    name: str, clients: int, budgets: Iterable[float], seeds: int = SEEDS
+) -> list[Row]:
+    """`rows` of one data set and number of clients."""
+    budgets = list(budgets)
+    measured: dict[tuple[float, str, str | None], list[dict[str, float]]] = {}
+    for seed in range(seeds):
+        whole = _loaded(name).split(seed)
+        shards = population(whole, clients, seed)
+        for epsilon in budgets:
+            federation = Federation(clients, shards.classes, epsilon=epsilon, seed=seed)
+            for method, negatives, calibrator in _fits(federation, shards):
+                scores = _judged(calibrator, whole)
+                measured.setdefault((epsilon, method, negatives), []).append(scores)
+    return [
+        {
+            "data": name,
+            "clients": clients,
+            "rows_per_client": ROWS_PER_CLIENT,
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "method": method,
+            "negatives": negatives,
+            "seeds": seeds,
+            **{metric: _six(fmean(s[metric] for s in scores)) for metric in METRICS},
+            "classwise_ece_std": _six(pstdev([s["classwise_ece"] for s in scores])),
+        }
+        for (epsilon, method, negatives), scores in measured.items()
+    ]
+
+
+def population(data: Dataset, clients: int, seed: int) -> Shards:
+    """Fit rows drawn with replacement, 50 for each client, dealt with Dirichlet(0.1) skew."""
+    rng = stream(seed, Purpose.PARTITION, what=f"binning pays {clients}")
+    drawn = rng.integers(0, len(data.labels), clients * ROWS_PER_CLIENT)
+    labels = data.labels[drawn]
+    owner = owners.dirichlet(labels, clients, BETA, rng)
+    return Shards.from_owner(data.logits[drawn], labels, owner, clients)
+
+
+def crossover(found: Iterable[Row]) -> list[Row]:
+    """From how many clients on the best binning variant is below FedNewton.
+
+    A variant counts where it loses at most 1 % accuracy (as in Maddock et al.) and its ECE is not
+    above the uncalibrated model's: probabilities shrunk to 1/c would have a small classwise ECE
+    and say nothing. The best of the variants is chosen by the same test rows, in its favour.
+
+    Parameters
+    ----------
+    found : what `rows` returned
+
+    Returns
+    -------
+    list of dict
+        For each data set and epsilon: `clients`, the least measured number from which on, at
+        every larger measured number too, the mean classwise ECE is below FedNewton's (None: not
+        within what was measured), the `method` that is best there (None), and `most_clients`, the
+        largest number measured.
+    """
+    cells: dict[tuple[str, float | None], dict[int, dict[str, Row]]] = {}
+    for row in found:
+        if row["negatives"] is None:
+            sizes = cells.setdefault((row["data"], row["epsilon"]), {})
+            sizes.setdefault(row["clients"], {})[row["method"]] = row
+    out: list[Row] = []
+    for (name, epsilon), sizes in cells.items():
+        least, best = None, None
+        for clients in sorted(sizes, reverse=True):
+            winner = _winner(sizes[clients])
+            if winner is None:
+                break
+            least, best = clients, winner
+        most = max(sizes)
+        out.append(
+            {
+                "data": name,
+                "epsilon": epsilon,
+                "clients": least,
+                "method": best,
+                "most_clients": most,
+            }
+        )
+    return out
+
+
+def to_text(found: Iterable[Row]) -> str:
+    """Strict JSON, one row a line."""
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in found)
+    return f"[\n{lines}\n]\n"
+
+
+def measured() -> list[Row]:
+    """The rows that were measured for this version, `binning_pays.json` beside this module."""
+    text = Path(__file__).with_suffix(".json").read_text("utf-8")
+    found: list[Row] = json.loads(text)
+    return found
+
+
+def _winner(methods: dict[str, Row]) -> str | None:
+    """The binning variant that beats FedNewton by most, if one does."""
+    before = methods["none"]
+    fit = [
+        methods[name]
+        for name in BINNING
+        if methods[name]["accuracy"] >= before["accuracy"] - MOST_ACCURACY_LOST
+        and methods[name]["ece"] <= before["ece"]
+    ]
+    best = min(fit, key=lambda row: float(row["classwise_ece"]), default=methods[BASELINE])
+    if best["classwise_ece"] < methods[BASELINE]["classwise_ece"]:
+        return str(best["method"])
+    return None
+
+
+def _fits(
+    federation: Federation, shards: Shards
+) -> Iterator[tuple[str, Negatives | None, Calibrator | None]]:
+    """(method, negatives, calibrator). What becomes of negative counts needs no second release."""
+    yield "none", None, None
+    nominal = float(ROWS_PER_CLIENT) if federation.private else None
+    plain: dict[str, Any] = {"secure_aggregation": "none"}
+    newton = FedNewton(federation, rows_per_client=nominal, **plain)
+    yield BASELINE, None, run_inline(newton, shards)
+    for method, settings in BINNING.items():
+        strategy = FedBBQ(federation, **settings, **plain)
+        yield method, None, run_inline(strategy, shards)
+        if method not in NEGATIVES_OF or federation.epsilon not in NEGATIVES_AT:
+            continue
+        for negatives in NEGATIVES:
+            other = FedBBQ(federation, negatives=negatives, **settings, **plain)
+            for release in strategy.releases:
+                other.update(release)
+            yield method, negatives, other.result()
+
+
+def _judged(calibrator: Calibrator | None, data: Dataset) -> dict[str, float]:
+    if data.test_logits is None or data.test_probs is None or data.test_labels is None:
+        raise ValueError(f"{data.name} was not split")
+    after = data.test_probs if calibrator is None else calibrator.predict_proba(data.test_logits)
+    return summary(after, data.test_labels)
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+@functools.cache
+def _loaded(name: str) -> Dataset:
+    return datasets.load(name)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, write the rows, print where binning pays."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, help="file for the rows, as JSON")
+    parser.add_argument("--quick", action="store_true", help="two sizes, one budget, one seed")
+    parser.add_argument("--full", action="store_true", help="100 classes at any size, too")
+    options = parser.parse_args(arguments)
+
+    def tell(done: int, parts: int) -> None:
+        print(f"\r{done} of {parts} populations", end="" if done < parts else "\n", flush=True)
+
+    found = rows(options.quick, tell, full=options.full)
+    if options.out is not None:
+        with whole_file(options.out) as file:
+            file.write(to_text(found).encode())
+    for row in crossover(found):
+        epsilon = "inf" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        if row["clients"] is None:
+            says = f"not up to {row['most_clients']} clients"
+        else:
+            says = f"from {row['clients']} clients on: {row['method']}"
+        print(f"{row['data']:18} epsilon {epsilon:>4}  {says}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""What a client really sends and gets in a round: Flower's messages, in bytes.
+
+Maddock et al. count the numbers of a calibrator or a histogram (Table 6), 8 bytes each. Here one
+run of each method goes through Flower's own loop and in-process grid, and the messages are
+serialised as they would be to leave the process. Three sizes, from within:
+
+* `numbers`: 8 bytes a number and 1 a character, what `result.json` reports as payload;
+* `record`: the message's content as Flower's protocol buffer (`RecordDict`);
+* `objects`: the parts that Flower stores and ships one by one in a deployment (message with its
+  metadata, record dicts, arrays, chunks). Calls, TLS and acknowledgements come on top.
+
+Not counted: the question which site a node is (once a run), the model, and what a key agreement
+of a real secure aggregation would send. Simulated masks cost no bytes up, a masked word is a
+word; they cost the list of who takes part down.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_to_proto
+
+from clients.client_app import client_app, site_of
+from experiments.config import Config, job_of
+from experiments.engines.flower import InProcessGrid
+from fedcal import datasets, partition
+from fedcal.errors import InputError
+from fedcal.query import Query
+from fedcal.shards import Shards
+from strategies import STRATEGIES, CalibrationStrategy
+from strategies.base import ANSWER
+from strategies.job import Job, Setting
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
+"""Classes -> shipped data."""
+
+CLIENTS = 100
+_FIRST_NODE = 2**62  # node ids are random 64-bit numbers in Flower; these are as long as most
+_WORD = 8
+
+PAPER_UP = {"fedtemp": 8, "fedopvector": 160, "fedcal": 44_112, "fedbbq": 20_480}
+PAPER_DOWN = {**PAPER_UP, "fedbbq": 0}
+"""Table 6 (c = 10) in bytes: its .01, .16, 43.08 and 20.0 kb are 1, 2 c, 5514 and 2^7 2 c numbers
+of 8 bytes, in units of 1024; 5514 are the weights and biases of 10-64-64-10 neurons."""
+
+
+def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
+    """One row for each round of each method.
+
+    Parameters
+    ----------
+    quick : ten classes and 3 clients only
+    progress : called after each method
+
+    Returns
+    -------
+    list of dict
+        method, classes, clients, epsilon ("inf" or "1"), query (what the round asks), and in
+        bytes of one client in that round: for `_up` and `_down` the `numbers`, `record` and
+        `objects` of the module's table; `record_down_masks`, `objects_down_masks` with simulated
+        secure aggregation (up they are the same); `paper_up`, `paper_down` (None where Table 6
+        has nothing). `over` is record_up / numbers_up. Messages that differ between clients
+        count by the largest.
+    """
+    clients = 3 if quick else CLIENTS
+    networks = (10,) if quick else tuple(NETWORKS)
+    runs = list(product(networks, variants(), ("inf", "1")))
+    done: list[Row] = []
+    for number, (classes, (title, method, settings), epsilon) in enumerate(runs, 1):
+        shards = _shards(classes, clients)
+        plain, masked = (
+            sizes_of(
+                job_for(method, settings, shards, epsilon=float(epsilon), masks=m).strategy(),
+                shards,
+            )
+            for m in (False, True)
+        )
+        known = {"method": title, "classes": classes, "clients": clients, "epsilon": epsilon}
+        for sizes, with_masks in zip(plain, masked, strict=True):
+            paper = method if _in_table_6(title, classes, sizes["query"]) else ""
+            done.append(
+                known
+                | sizes
+                | {f"{size}_down_masks": with_masks[f"{size}_down"] for size in _WEIGH}
+                | {"paper_up": PAPER_UP.get(paper), "paper_down": PAPER_DOWN.get(paper)}
+                | {"over": sizes["record_up"] / sizes["numbers_up"]}
+            )
+        if progress is not None:
+            progress(number, len(runs))
+    return done
+
+
+def variants() -> list[tuple[str, str, dict[str, Setting]]]:
+    """(title, method, settings): every registered method, and FedBBQ as in Table 6."""
+    found: list[tuple[str, str, dict[str, Setting]]] = [(name, name, {}) for name in STRATEGIES]
+    for weighting in ("none", "all"):
+        title = f"fedbbq[tables=per_class,weighting={weighting}]"
+        settings: dict[str, Setting] = {
+            "tables": "per_class",
+            "bins_exponent": 7,
+            "weighting": weighting,
+        }
+        found.append((title, "fedbbq", settings))
+    return found
+
+
+def job_for(
+    method: str,
+    settings: Mapping[str, Setting],
+    shards: Shards,
+    *,
+    epsilon: float = math.inf,
+    masks: bool = False,
+) -> Job:
+    """One round of a method, or its own number of rounds where it needs more."""
+    config = Config(
+        method=method,
+        rounds=1,
+        epsilon=epsilon,
+        secure_aggregation="masks" if masks else "none",
+        set=settings,
+    )
+    try:
+        job = job_of(config, shards)
+        job.plan  # noqa: B018  refuses a number of rounds
+    except InputError:
+        job = job_of(replace(config, rounds=None), shards)
+    return job
+
+
+def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
+    """Run a strategy over Flower's messages and weigh those of each of its rounds.
+
+    Parameters
+    ----------
+    strategy : fresh
+    shards : one shard for each of the plan's clients
+
+    Raises
+    ------
+    RoundFailed
+        As the run does.
+    """
+    single = [shards.block(k, k + 1) for k in range(shards.clients)]
+    grid = _Scales(client_app(lambda context: single[site_of(context)]), shards.clients)
+    with _quiet():
+        strategy.start(grid)
+    found = []
+    for sent, received in grid.rounds:
+        query = Query.from_fields(sent[0].content.config_records["query"])
+        found.append(
+            {"query": query.kind}
+            | {"numbers_up": _WORD * query.bound.length, "numbers_down": query.payload_bytes}
+            | {f"{size}_up": max(map(weigh, received)) for size, weigh in _WEIGH.items()}
+            | {f"{size}_down": max(map(weigh, sent)) for size, weigh in _WEIGH.items()}
+        )
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Flower tells of each of its rounds; here they are many, and none is news."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+class _Scales(InProcessGrid):
+    """Keeps the messages of each round's question."""
+
+    def __init__(self, app: ClientApp, clients: int) -> None:
+        super().__init__(app, range(_FIRST_NODE, _FIRST_NODE + clients))
+        self.rounds: list[tuple[list[Message], list[Message]]] = []
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """As the grid does; questions and answers are kept."""
+        sent = list(messages)
+        received = list(super().send_and_receive(sent, timeout=timeout))
+        if sent and sent[0].metadata.message_type == ANSWER:
+            self.rounds.append((sent, received))
+        return received
+
+
+def _record(message: Message) -> int:
+    return int(recorddict_to_proto(message.content).ByteSize())
+
+
+def _objects(message: Message) -> int:
+    parts: dict[str, int] = {}
+    waiting: list[Any] = [message]
+    while waiting:
+        part = waiting.pop()
+        parts[part.object_id] = len(part.deflate())
+        waiting += (part.children or {}).values()
+    return sum(parts.values())
+
+
+_WEIGH: dict[str, Callable[[Message], int]] = {"record": _record, "objects": _objects}
+
+
+def _in_table_6(title: str, classes: int, query: str) -> bool:
+    """Its FedBBQ sends a table for each class, and the paper takes class counts to be free."""
+    return classes == 10 and title != "fedbbq" and query != "class_counts"
+
+
+@lru_cache(maxsize=2)
+def _shards(classes: int, clients: int) -> Shards:
+    data = datasets.load(NETWORKS[classes]).split(0)
+    return partition.deal(data, "dirichlet:0.1", clients, 0)

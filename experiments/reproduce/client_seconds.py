@@ -1,0 +1,296 @@
+"""What a round costs a client in seconds, and what answering many clients at once saves.
+
+Maddock et al. time a client of each method (Table 7). Here the same question is answered for the
+same clients by the vectorised function, by that function client by client, and through Flower's
+messages; FedTemp's local optimum also the plain way, by SciPy's scalar minimiser with at most 50
+iterations, as the paper has it.
+
+Seconds are those of this thread on a core (`time.thread_time`): on an idle machine they are what
+a clock shows, and on a busy one they leave out what others took, but not that others displace
+our data from the cache. The ways take turns within one run; each is repeated, and medians count.
+*Warm* means that what is computed once a run (`Shards.derived`: softmax, histogram cells) is
+there already, *cold* that it is not; both are given for both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from clients.answers import answer
+from clients.client_app import client_app, site_of
+from experiments.benchmarks.timing import SLOW
+from experiments.engines.flower import InProcessGrid
+from experiments.engines.inline import BLOCK_NUMBERS
+from experiments.reproduce.bytes_sent import job_for
+from fedcal import datasets
+from fedcal.errors import FedcalError
+from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
+from fedcal.partition import owners
+from fedcal.query import Query
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+from strategies.base import ANSWER
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+DATA = "resnet110-cifar10"
+POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))
+"""(clients, rows of each on average). The paper's clients have some 70 rows."""
+
+PAPER = {
+    "fedbin": (0.005, 0.003, 0.008),
+    "fedbbq": (0.032, 0.030, 0.036),
+    "fedtemp": (0.111, 0.099, 0.124),
+    "fedopvector": (0.017, 0.013, 0.026),
+    "fedcal": (0.008, 0.006, 0.015),
+}
+"""Table 7: mean, least and most seconds of a client in a round, CIFAR-10 (ResNet18)."""
+
+SAMPLE = 50
+"""Clients that are answered one by one."""
+
+IN_CACHE = 1 << 16
+"""Logits in a block that stays in a core's cache with what is computed from them (512 KiB)."""
+
+_ITERATIONS = 50
+_REPEATS = 5
+_LONGEST = 30.0  # expected seconds of one round of a whole population
+
+Way = Callable[[], Sequence[float]]
+"""Does the work once; seconds of each of its pieces."""
+
+
+def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
+    """One row for each method and population, unless a round of it takes minutes.
+
+    Parameters
+    ----------
+    quick : 8 clients of 5 rows, once
+    progress : called after each row
+
+    Returns
+    -------
+    list of dict
+        method, clients, rows (a client's, on average), numbers (of its answer), and CPU seconds
+        per client of one round at epsilon = 1:
+        `vectorised`, `vectorised_cold` in the inline engine's blocks; `vectorised_small` in
+        blocks of at most `IN_CACHE` logits (warm); `loop`, `loop_min`, `loop_max`, `loop_cold`
+        client by client; `flower` through messages (warm); `scipy` (FedTemp, else None);
+        `ratio` = loop / vectorised, `ratio_cold`, `ratio_small`, `ratio_flower`,
+        `ratio_scipy` likewise; `ratio_least` of the fastest repetitions instead of medians (what
+        disturbs a clock only ever adds to it); `paper`, `paper_min`, `paper_max`: Table 7 or None.
+    """
+    populations = ((8, 5),) if quick else POPULATIONS
+    done: list[Row] = []
+    passed = 0
+    seconds_of_a_row = dict.fromkeys(STRATEGIES, 0.0)
+    for clients, mean_rows in populations:
+        shards = population(clients, mean_rows)
+        for method in STRATEGIES:
+            passed += 1
+            if seconds_of_a_row[method] * clients * mean_rows < _LONGEST:
+                found = row(method, shards, 1 if quick else _REPEATS)
+                seconds_of_a_row[method] = found["vectorised"] / mean_rows
+                done.append(found)
+            if progress is not None:
+                progress(passed, len(populations) * len(STRATEGIES))
+    return done
+
+
+def population(clients: int, mean_rows: int, seed: int = 0) -> Shards:
+    """Rows of the CIFAR-10 network, with replacement, dealt by Dirichlet(0.1)."""
+    data = datasets.load(DATA)
+    rng = np.random.default_rng(seed)
+    pick = rng.integers(0, len(data.labels), clients * mean_rows)
+    owner = owners.dirichlet(data.labels[pick], clients, 0.1, rng)
+    return Shards.from_owner(data.logits[pick], data.labels[pick], owner, clients)
+
+
+def row(method: str, shards: Shards, repeats: int) -> Row:
+    """Time one method on one population; see `rows`.
+
+    Raises
+    ------
+    FedcalError
+        If a client alone computes other bits than among others: then there is nothing to
+        compare.
+    """
+    strategy = job_for(method, {}, shards, epsilon=1.0).strategy()
+    asked = strategy.open_round(1)
+    if asked is None:
+        raise FedcalError(f"{method} asks nothing")
+    query = asked.query
+    rng = np.random.default_rng(0)
+    some = np.sort(rng.choice(shards.clients, min(SAMPLE, shards.clients), replace=False))
+    single = [shards.block(k, k + 1) for k in some.tolist()]
+    alone = np.concatenate([answer(s, query) for s in single])
+    if not np.array_equal(alone, answer(shards.take(some), query)):
+        raise FedcalError(f"{method}: a client alone computes other bits than among others")
+    size = max(1, BLOCK_NUMBERS // query.bound.length)
+    mean_logits = max(1.0, shards.logits.size / shards.clients)
+    small = min(size, max(1, int(IN_CACHE / mean_logits)))
+    ways: dict[str, Way] = {
+        "vectorised": partial(_blocks, _kept(shards, size), query),
+        "vectorised_small": partial(_blocks, _kept(shards, small), query),
+        "vectorised_cold": partial(_cold_blocks, shards, size, query),
+        "loop": partial(_one_by_one, single, query),
+        "loop_cold": partial(_cold_one_by_one, shards, some, query),
+        "flower": _through_messages(single, query),
+    }
+    if method == "fedtemp":
+        ways["scipy"] = partial(_scipy, single)
+    taken = _in_turns(ways, repeats)
+    answered = {n: shards.clients if n.startswith("vectorised") else len(some) for n in ways}
+    seconds = {n: float(np.median(t.sum(axis=1))) / answered[n] for n, t in taken.items()}
+    least = {n: float(t.sum(axis=1).min()) / answered[n] for n, t in taken.items()}
+    each = np.median(taken["loop"], axis=0)
+    paper = PAPER.get(method, (None, None, None))
+    base = {
+        "method": method,
+        "clients": shards.clients,
+        "rows": len(shards.labels) / shards.clients,
+        "numbers": query.bound.length,
+    }
+    return (
+        base
+        | {"scipy": None}
+        | seconds
+        | {"loop_min": float(each.min()), "loop_max": float(each.max())}
+        | _ratios(seconds)
+        | {"ratio_least": least["loop"] / least["vectorised"]}
+        | dict(zip(("paper", "paper_min", "paper_max"), paper, strict=True))
+    )
+
+
+def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
+    """Are many clients at once 50 times as fast as one at a time? For each population, warm."""
+    sizes = dict.fromkeys((r["clients"], r["rows"]) for r in table)
+    found = []
+    for clients, mean_rows in sizes:
+        part = [r for r in table if (r["clients"], r["rows"]) == (clients, mean_rows)]
+        who = f"{clients:,} clients of {mean_rows:.3g} rows: many at once are 50 times as fast as "
+        for key, what in (
+            ("ratio_flower", "one client at a time through Flower's loop"),
+            ("ratio", "calls of the same function for one client at a time"),
+        ):
+            slow = [f"{r['method']} {r[key]:.3g}" for r in part if r[key] < 50]
+            said = f"not for {', '.join(slow)}" if slow else "for every method"
+            found.append((who + what, not slow, said))
+    return found
+
+
+def _ratios(seconds: Mapping[str, float]) -> Row:
+    pairs = {
+        "ratio": ("loop", "vectorised"),
+        "ratio_cold": ("loop_cold", "vectorised_cold"),
+        "ratio_small": ("loop", "vectorised_small"),
+        "ratio_flower": ("flower", "vectorised"),
+        "ratio_scipy": ("scipy", "vectorised"),
+    }
+    return {
+        name: seconds[slow] / seconds[fast] if slow in seconds else None
+        for name, (slow, fast) in pairs.items()
+    }
+
+
+def _in_turns(ways: Mapping[str, Way], repeats: int) -> dict[str, NDArray[np.float64]]:
+    """Seconds of each piece in each repetition, (repeats, pieces).
+
+    The first turn warms up and does not count, unless it was slow: then one more is enough.
+    """
+    taken = {name: [way()] for name, way in ways.items()}
+    slow = {name for name, (first,) in taken.items() if sum(first) > SLOW}
+    for number in range(repeats):
+        for name, way in ways.items():
+            if name not in slow or number == 0:
+                taken[name].append(way())
+    return {name: np.array(t if name in slow else t[1:]) for name, t in taken.items()}
+
+
+def _clock(work: Callable[[], object]) -> float:
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+# -- the ways ------------------------------------------------------------------------------------
+
+
+def _kept(shards: Shards, size: int) -> list[Shards]:
+    fresh = _fresh(shards)
+    return [part for _, part in fresh.blocks(np.arange(fresh.clients), size)]
+
+
+def _fresh(shards: Shards) -> Shards:
+    """The same rows with nothing derived yet."""
+    return Shards(shards.logits, shards.labels, shards.offsets)
+
+
+def _blocks(parts: Sequence[Shards], query: Query) -> list[float]:
+    return [_clock(partial(_answer_all, parts, query))]
+
+
+def _answer_all(parts: Sequence[Shards] | Iterator[Shards], query: Query) -> None:
+    for part in parts:
+        answer(part, query)
+
+
+def _cold_blocks(shards: Shards, size: int, query: Query) -> list[float]:
+    fresh = _fresh(shards)
+    everybody = np.arange(fresh.clients)
+    return [_clock(lambda: _answer_all((p for _, p in fresh.blocks(everybody, size)), query))]
+
+
+def _one_by_one(single: Sequence[Shards], query: Query) -> list[float]:
+    return [_clock(partial(answer, shard, query)) for shard in single]
+
+
+def _cold_one_by_one(shards: Shards, some: NDArray[np.int64], query: Query) -> list[float]:
+    fresh = _fresh(shards)
+    return [_clock(lambda k=k: answer(fresh.block(k, k + 1), query)) for k in some.tolist()]  # type: ignore[misc]
+
+
+def _through_messages(single: Sequence[Shards], query: Query) -> Way:
+    app = client_app(lambda context: single[site_of(context)])
+    nodes = range(1, len(single) + 1)
+    grid = InProcessGrid(app, nodes)
+
+    def ask(node: int) -> None:
+        record = RecordDict({"query": ConfigRecord(query.to_fields())})
+        message = Message(record, dst_node_id=node, message_type=ANSWER, group_id="1")
+        reply = next(iter(grid.send_and_receive([message])))
+        reply.content.array_records["answer"]["words"].numpy()
+
+    return lambda: [_clock(partial(ask, node)) for node in nodes]
+
+
+def _scipy(single: Sequence[Shards]) -> list[float]:
+    return [_clock(partial(scipy_log_a, shard)) for shard in single]
+
+
+def scipy_log_a(shard: Shards) -> float:
+    """One client's best log(1/T) by a bounded scalar search over its mean log-likelihood."""
+    if not len(shard.labels):
+        return 0.0
+    z, labels = shifted(shard.logits), shard.labels
+
+    def loss(log_a: float) -> float:
+        scaled = z * np.exp(log_a)
+        return float(np.mean(np.log(row_sum(np.exp(scaled))) - label_entries(scaled, labels)))
+
+    found = minimize_scalar(
+        loss,
+        bounds=(-LOG_A_LIMIT, LOG_A_LIMIT),
+        method="bounded",
+        options={"maxiter": _ITERATIONS},
+    )
+    return float(found.x)

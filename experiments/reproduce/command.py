@@ -1,0 +1,136 @@
+"""`fedcal reproduce`: run, show, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.measure import Measurement
+
+from experiments.commands import Stopped
+from experiments.comparison.run import Interrupted
+from experiments.files import to_json
+from experiments.reproduce.expected import deviations, read_expected
+from experiments.reproduce.layout import as_table
+from experiments.reproduce.registry import EXPERIMENTS, experiment
+from experiments.reproduce.result import Reproduction
+from experiments.reproduce.run import reproduce
+from experiments.terminal import progress_bar
+from fedcal.errors import FedcalError, InputError
+
+_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
+
+
+def run_reproduce(
+    name: str | None,
+    data: str | None,
+    seeds: int | None,
+    jobs: int | None,
+    out: Path | None,
+    *,
+    resume: bool,
+    check: bool,
+    listed: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal reproduce`.
+
+    Raises
+    ------
+    InputError
+        An unknown name, an option that does not fit; nothing ran.
+    FedcalError
+        A run failed, or results are not what `check` expects.
+    """
+    if name is None or listed:
+        _refuse_with_list(name, data, seeds, jobs, out, resume=resume, check=check)
+        _list(quiet=quiet, as_json=as_json)
+        return
+    files = _files(data)
+    experiment(name)
+    expected = read_expected(name) if check else None
+    with progress_bar() as bar:
+        task = bar.add_task(name, total=None, visible=not quiet)
+
+        def moved(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            result = reproduce(
+                name,
+                data=files,
+                seeds=seeds,
+                jobs=jobs,
+                out=out,
+                resume=resume,
+                progress=moved,
+            )
+        except Interrupted as e:
+            raise Stopped(str(e)) from None
+    if as_json:
+        print(to_json(result.to_json()), end="")
+    elif not quiet:
+        _show(result, out)
+    if failures := result.failures:
+        raise FedcalError(f"{len(failures)} runs failed, the first with: {failures[0]}")
+    if expected is not None:
+        _check(result, deviations(result, expected), quiet=quiet or as_json)
+
+
+def _refuse_with_list(name: str | None, *options: object, resume: bool, check: bool) -> None:
+    if name is not None or resume or check or any(o is not None for o in options):
+        allowed = ", ".join(EXPERIMENTS)
+        if name is None:
+            raise InputError(f"reproduce needs a NAME; allowed: {allowed}")
+        raise InputError("--list takes no NAME and no other option")
+
+
+def _files(data: str | None) -> list[str]:
+    files = [] if data is None else [text.strip() for text in data.split(",")]
+    if not all(files):
+        raise InputError(f"--data: an entry of the list {data!r} is empty")
+    return files
+
+
+def _list(*, quiet: bool, as_json: bool) -> None:
+    found = [experiment(name) for name in EXPERIMENTS]
+    if as_json:
+        print(
+            to_json([{"name": e.name, "title": e.title, "about": e.about} for e in found]), end=""
+        )
+    elif not quiet:
+        console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+        wide = max(map(len, EXPERIMENTS))
+        for e in found:
+            console.print(f"{e.name:{wide}}  {e.about}")
+
+
+def _show(result: Reproduction, out: Path | None) -> None:
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    for block in result.blocks:
+        table = as_table(block)
+        lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
+        console.width = max(console.width, lines.maximum)
+        console.print(table)
+    if result.legend:
+        console.print(result.legend.replace("Bold", "*"))
+    for v in result.verdicts:
+        own = f"; in the paper's own numbers {v.printed}" if v.printed else ""
+        console.print(f"- {v.word}: {v.text} ({v.said}{own})")
+    for line in result.experiment.notes:
+        console.print(f"- {line}")
+    if out is not None:
+        console.print(f"written to {out}; the page is {out / result.experiment.name}.html")
+
+
+def _check(result: Reproduction, found: list[str], *, quiet: bool) -> None:
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    for line in found:
+        errors.print(f"fedcal: deviation: {line}")
+    if found:
+        raise FedcalError(
+            f"{result.experiment.name}: {len(found)} deviations from what is expected"
+        )
+    if not quiet:
+        print("all results are as expected")

@@ -1,0 +1,76 @@
+"""The Flower client of a training: local SGD on its rows, and a look at the global model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from clients.client_app import site_of
+from fedcal.streams import Purpose, stream
+
+if TYPE_CHECKING:
+    from experiments.training.local import Bench
+
+WEIGHT = "num-examples"
+"""The key that Flower's FedAvg weights replies by."""
+
+
+def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
+    """A ClientApp that works on the bench that `bench_of` gives.
+
+    It answers `query.who` (its site), `train` (weights after local SGD and the mean loss on the
+    way) and `evaluate` (loss and accuracy of the global model on its test rows).
+    """
+    app = ClientApp()
+
+    @app.query("who")
+    def who(message: Message, context: Context) -> Message:
+        record = ConfigRecord({"site": site_of(context)})
+        return Message(RecordDict({"who": record}), reply_to=message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        from experiments.training.local import descend
+
+        bench, site = bench_of(context), site_of(context)
+        _load(bench, message)
+        asked = message.content.config_records["config"]
+        x, y = bench.rows("train", site)
+        loss = descend(
+            bench.model,
+            x,
+            y,
+            epochs=int(asked["local-epochs"]),  # type: ignore[arg-type]
+            batch_size=int(asked["batch-size"]),  # type: ignore[arg-type]
+            lr=float(asked["lr"]),  # type: ignore[arg-type]
+            rng=stream(
+                int(asked["seed"]),  # type: ignore[arg-type]
+                Purpose.SAMPLING,
+                int(asked["round"]),  # type: ignore[arg-type]
+                f"batches of {site}",
+            ),
+        )
+        metrics = MetricRecord({"loss": loss, WEIGHT: len(y)})
+        arrays = ArrayRecord(bench.model.state_dict())
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        from experiments.training.local import judge
+
+        bench, site = bench_of(context), site_of(context)
+        _load(bench, message)
+        x, y = bench.rows("test", site)
+        loss, accuracy = judge(bench.model, x, y)
+        metrics = MetricRecord({"loss": loss, "accuracy": accuracy, WEIGHT: len(y)})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def _load(bench: Bench, message: Message) -> None:
+    arrays = message.content.array_records["arrays"]
+    bench.model.load_state_dict(arrays.to_torch_state_dict())

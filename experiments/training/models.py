@@ -1,0 +1,146 @@
+"""The base models, in PyTorch. Imported only by who trains: it needs torch at once.
+
+All of them take rows as they lie in the data and scale or embed them themselves, so that
+`model.pt` needs nothing beside it. None has state beyond its parameters: averaging the state
+dict averages the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedcal.errors import InputError
+from fedcal.streams import Purpose, stream
+
+GROUPS = 2
+"""Groups of each GroupNorm, as Reddi et al. (2021) have it for federated ResNets."""
+
+
+def build(model: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """A model with initial weights drawn by `seed`.
+
+    Parameters
+    ----------
+    model : cnn | resnet18 | lstm
+    shape : of one row: (h, w) or (h, w, channels) of an image, (context,) of a text
+    classes : outputs
+
+    Raises
+    ------
+    InputError
+        If images are too small for the model.
+    """
+    with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change
+        torch.manual_seed(int(stream(seed, Purpose.SAMPLING, 0, "weights").integers(2**62)))
+        if model == "lstm":
+            return CharacterLSTM(classes)
+        height, width, channels = (*shape, 1)[:3]
+        least = 4 if model == "cnn" else 8
+        if min(height, width) < least:
+            raise InputError(
+                f"images of {height} x {width} are too small for the model {model}: "
+                f"at least {least} x {least}"
+            )
+        if model == "cnn":
+            return SmallCNN(height, width, channels, classes)
+        return ResNet18(channels, classes)
+
+
+def as_input(x: np.ndarray[Any, Any]) -> Tensor:
+    """Rows as a model takes them: images (n, h, w[, channels]) become (n, channels, h, w)."""
+    rows = torch.from_numpy(x)
+    if rows.ndim == 3:
+        return rows.unsqueeze(1)
+    return rows.permute(0, 3, 1, 2).contiguous() if rows.ndim == 4 else rows
+
+
+def _scaled(x: Tensor) -> Tensor:
+    """Pixels of 0..255 to [-1, 1]; floats as they are."""
+    return x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
+
+
+class SmallCNN(nn.Module):
+    """Two convolutions and two dense layers, after McMahan et al. (2017) with fewer channels.
+
+    conv 5x5 (16) - pool - conv 5x5 (32) - pool - dense (128) - dense (classes): 215,370
+    parameters for 28 x 28 grey images of 10 classes.
+    """
+
+    def __init__(self, height: int, width: int, channels: int, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 16, 5, padding=2)
+        self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
+        self.dense1 = nn.Linear(32 * (height // 4) * (width // 4), 128)
+        self.dense2 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, channels, h, w) -> (n, classes) logits."""
+        x = nn.functional.max_pool2d(self.conv1(_scaled(x)).relu(), 2)
+        x = nn.functional.max_pool2d(self.conv2(x).relu(), 2)
+        logits: Tensor = self.dense2(self.dense1(x.flatten(1)).relu())
+        return logits
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 for small images: a 3x3 stem without pooling (He et al. 2016, 4.2).
+
+    With GroupNorm, not BatchNorm: a client's batches have its own few labels, so that batch
+    statistics differ between clients and their average fits nobody (Hsieh et al. 2020).
+    """
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.stem = _convolution(channels, 64, 3, 1)
+        blocks, width = [], 64
+        for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            blocks += [_Residual(width, out, stride), _Residual(out, out, 1)]
+            width = out
+        self.blocks = nn.Sequential(*blocks)
+        self.dense = nn.Linear(512, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, channels, h, w) -> (n, classes) logits."""
+        x = self.blocks(self.stem(_scaled(x)).relu())
+        logits: Tensor = self.dense(x.mean(dim=(2, 3)))
+        return logits
+
+
+class _Residual(nn.Module):
+    """Two 3x3 convolutions beside a shortcut; at first the shortcut alone (Goyal et al. 2017)."""
+
+    def __init__(self, width: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.first = _convolution(width, out, 3, stride)
+        self.second = _convolution(out, out, 3, 1)
+        nn.init.zeros_(self.second.get_parameter("1.weight"))
+        same = stride == 1 and width == out
+        self.shortcut = nn.Identity() if same else _convolution(width, out, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.second(self.first(x).relu()) + self.shortcut(x)
+        return y.relu()
+
+
+def _convolution(width: int, out: int, size: int, stride: int) -> nn.Sequential:
+    convolution = nn.Conv2d(width, out, size, stride, padding=size // 2, bias=False)
+    return nn.Sequential(convolution, nn.GroupNorm(GROUPS, out))
+
+
+class CharacterLSTM(nn.Module):
+    """Next character from the ones before it: embedding (8), two LSTM layers (256), as in LEAF."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, 8)
+        self.lstm = nn.LSTM(8, 256, num_layers=2, batch_first=True)
+        self.dense = nn.Linear(256, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, context) character codes -> (n, classes) logits of the character that follows."""
+        hidden, _ = self.lstm(self.embedding(x.long()))
+        logits: Tensor = self.dense(hidden[:, -1])
+        return logits

@@ -1,0 +1,135 @@
+"""`--check`: what counts as a deviation, and that the shipped files describe this code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.reproduce import expected
+from experiments.reproduce.expected import (
+    can_be_checked,
+    deviations,
+    expected_of,
+    read_expected,
+    write_expected,
+)
+from experiments.reproduce.registry import EXPERIMENTS
+from experiments.reproduce.result import Reproduction
+from experiments.reproduce.run import reproduce
+from fedcal.errors import InputError
+
+
+@pytest.fixture
+def result(small: str, network: str) -> Reproduction:
+    return reproduce(small, networks=[network], jobs=1)
+
+
+def with_first(result: Reproduction, **changed: object) -> Reproduction:
+    """With another first cell of a private or fitted method."""
+    k = next(k for k, c in enumerate(result.cells) if not c.baseline)
+    cells = [*result.cells]
+    cells[k] = replace(cells[k], **changed)  # type: ignore[arg-type]
+    return replace(result, cells=cells)
+
+
+def test_a_result_is_as_itself_whatever_the_number_of_seeds(
+    small: str, network: str, result: Reproduction
+) -> None:
+    then = json.loads(json.dumps(expected_of(result)))
+    assert deviations(result, then) == []
+    assert deviations(reproduce(small, networks=[network], seeds=1, jobs=1), then) == []
+    assert deviations(reproduce(small, networks=[network], seeds=3, jobs=1), then) == []
+
+
+def test_a_number_outside_its_tolerance_is_a_line(result: Reproduction) -> None:
+    then = expected_of(result)
+    cell = next(c for c in result.cells if not c.baseline)
+    allowed = next(e for e in then["cells"] if e["key"] == list(cell.key))["tolerance"]
+    for by, count in ((0.9, 0), (1.1, 1)):
+        moved = tuple(v + by * allowed["classwise_ece"] for v in cell.classwise_ece)
+        found = deviations(with_first(result, classwise_ece=moved), then)
+        assert len(found) == count
+    assert found[0].startswith("net.npz, paper, FedBBQ")
+    assert "classwise ECE" in found[0]
+    assert "expected" in found[0]
+    fallen = tuple(a - 0.02 for a in cell.accuracy)
+    (line,) = deviations(with_first(result, accuracy=fallen), then)
+    assert "accuracy" in line
+
+
+def test_tolerances_are_far_below_the_spread(result: Reproduction) -> None:
+    for entry in expected_of(result)["cells"]:
+        mean = sum(entry["classwise_ece"]) / len(entry["classwise_ece"])
+        assert 0 < entry["tolerance"]["classwise_ece"] < 0.2 * mean
+
+
+def test_missing_and_unknown_cells_are_lines(result: Reproduction) -> None:
+    then = expected_of(result)
+    fewer = replace(result, cells=result.cells[:-1])
+    (line,) = deviations(fewer, then)
+    assert line.endswith("no result")
+    (line,) = deviations(result, {**then, "cells": then["cells"][:-1]})
+    assert line.endswith("not among the expected results")
+
+
+def test_networks_of_the_user_are_not_checked(
+    small: str, network: str, data_file: Callable[..., str], result: Reproduction
+) -> None:
+    then = expected_of(result)
+    more = reproduce(small, networks=[network], data=[data_file("mine.npz", n=300)], jobs=1)
+    assert deviations(more, then) == []
+    alone = reproduce(small, networks=[data_file("other.npz", n=300)], jobs=1)
+    assert deviations(alone, then) == []
+
+
+def test_writing_and_reading(
+    result: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
+    with pytest.raises(InputError, match="no expected results of small"):
+        read_expected("small")
+    write_expected(result, tmp_path / "small.json")
+    assert read_expected("small") == expected_of(result)
+
+
+def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
+    with pytest.raises(InputError, match="nobody"):
+        expected_of(with_first(result, failures=("nobody answered",)))
+
+
+# --- the shipped files --------------------------------------------------------------------------
+
+
+FILES = sorted(path.stem for path in expected.FOLDER.glob("*.json"))
+
+
+def test_the_paper_s_tables_have_files() -> None:
+    assert {"maddock-table2", "maddock-table3"} <= set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_of_an_experiment_and_says_something(name: str) -> None:
+    assert name in EXPERIMENTS
+    assert can_be_checked(name)
+    found = read_expected(name)
+    assert (found["schema"], found["name"]) == (1, name)
+    assert found.get("cells") or found.get("rows")
+
+
+@pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
+def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
+    found = reproduce(name, networks=["imdb-binary"], seeds=1, jobs=1)
+    assert deviations(found, read_expected(name)) == []
+    assert len(found.cells) > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
+def test_the_paper_s_tables_are_as_expected(name: str) -> None:
+    found = reproduce(name)
+    assert found.failures == []
+    assert deviations(found, read_expected(name)) == []

@@ -1,0 +1,113 @@
+"""Figures: every curve of every network, places on the axes, and files that publishers take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.figures.panel import Level, Line
+from experiments.reproduce.cells import Cell
+from experiments.reproduce.figures import save, sheet_of
+from experiments.reproduce.spec import Column, GridExperiment, Part, Plot
+
+COLUMNS = (Column("fedtemp", "FedTemp"), Column("fedbbq", "FedBBQ"), Column("none", "Base"))
+CELL = Cell(
+    network="net",
+    part="p",
+    block="",
+    row="",
+    title="FedTemp",
+    method="fedtemp",
+    baseline=False,
+    epsilon=None,
+    rounds=12,
+    sampling_rate=0.1,
+    clients=100,
+    partition="dirichlet:0.1",
+    classwise_ece=(0.01, 0.03),
+    accuracy=(0.9, 0.9),
+    accuracy_before=0.9,
+)
+
+
+def experiment(*plots: Plot) -> GridExperiment:
+    part = Part("p", COLUMNS, {})
+    return GridExperiment("f", "F", "", ("net",), 2, (part,), plots=plots)
+
+
+def cells(**varied: list[Any]) -> list[Cell]:
+    ((key, values),) = varied.items()
+    titles = ("FedTemp", "FedBBQ")
+    return [replace(CELL, title=t, **{key: v}) for t in titles for v in values]
+
+
+@pytest.mark.parametrize(
+    ("x", "key", "values", "ticks"),
+    [
+        ("rounds", "rounds", [1, 12, 60], ["1", "12", "60"]),
+        ("epsilon", "epsilon", [0.1, 1.0, None], ["0.1", "1", "∞"]),
+        (
+            "partition",
+            "partition",
+            ["dirichlet:0.1", "dirichlet:0.8", "iid"],
+            ["0.1", "0.8", "iid"],
+        ),
+    ],
+)
+def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: list[str]) -> None:
+    made = sheet_of(experiment(Plot("T", "p", x, "classwise_ece")), cells(**{key: values})[::-1])
+    assert made is not None
+    (panel,) = made.panels
+    assert [text for _, text in panel.x.ticks] == ticks
+    for line in (m for m in panel.marks if isinstance(m, Line)):
+        assert list(line.x) == sorted(line.x)
+        assert list(line.y) == [2.0] * 3  # per cent
+        for place, (tick, _) in zip(line.x, panel.x.ticks, strict=True):
+            assert abs(place - tick) < 0.05 * (panel.x.high - panel.x.low)
+    assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
+
+
+def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
+    mine = [replace(c, epsilon=e) for c in cells(rounds=[1, 12]) for e in (1.0, 3.0)]
+    made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), mine)
+    assert made is not None
+    names = [text for _, text in made.legend]
+    assert len(names) == len(set(names)) == 4
+    assert "FedTemp, ε = 1" in names
+    assert len({style for style, _ in made.legend}) == 4
+
+
+def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
+    base = replace(CELL, title="Base", baseline=True, rounds=None, partition=None)
+    mine = [*cells(rounds=[1, 12]), base]
+    other = [replace(c, network="other", classwise_ece=(0.5,)) for c in mine]
+    plots = (Plot("a", "p", "rounds", "classwise_ece"), Plot("b", "p", "rounds", "accuracy"))
+    made = sheet_of(experiment(*plots), [*mine, *other])
+    assert made is not None
+    assert [p.note for p in made.panels] == ["net", "net", "other", "other"]
+    levels = [[m.y for m in p.marks if isinstance(m, Level)] for p in made.panels]
+    assert levels == [[2.0], [90.0], [50.0], [90.0]]
+    assert made.columns == 2
+    assert all(math.isfinite(v) for p in made.panels for v, _ in p.y.ticks)
+
+
+def test_a_table_has_no_figure_and_failed_cells_are_not_drawn() -> None:
+    assert sheet_of(experiment(), cells(rounds=[1, 12])) is None
+    failed = [replace(c, failures=("no",)) for c in cells(rounds=[1, 12])]
+    assert sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), failed) is None
+
+
+def test_files_are_whole_and_the_same_each_time(tmp_path: Path) -> None:
+    made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12]))
+    assert made is not None
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        assert set(save(made, folder, "f")) == {p.name for p in folder.iterdir()}
+    for suffix, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")):
+        first, second = ((tmp_path / f / f"f.{suffix}").read_bytes() for f in "ab")
+        assert first.startswith(magic)
+        assert first == second

@@ -1,0 +1,102 @@
+"""The table of experiments: every file says what it must, and only known things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.config import METHODS
+from experiments.reproduce.claims import CLAIMS
+from experiments.reproduce.registry import EXPERIMENTS, experiment
+from experiments.reproduce.spec import (
+    CONFIGS,
+    GridExperiment,
+    RowsExperiment,
+    printed,
+    read_experiment,
+)
+from fedcal.datasets import catalogue
+from fedcal.errors import InputError
+
+GRIDS = [name for name in EXPERIMENTS if isinstance(read_experiment(name), GridExperiment)]
+FUNCTIONS = [name for name in EXPERIMENTS if name not in GRIDS]
+
+
+def grid(name: str) -> GridExperiment:
+    found = read_experiment(name)
+    assert isinstance(found, GridExperiment)
+    return found
+
+
+def test_the_table_and_the_folder_agree() -> None:
+    assert {p.stem for p in CONFIGS.glob("*.toml")} == set(EXPERIMENTS)
+
+
+def test_an_unknown_name_is_refused_with_the_list() -> None:
+    with pytest.raises(InputError) as refused:
+        experiment("maddock-table9")
+    assert all(name in str(refused.value) for name in EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_has_its_line_of_the_list(name: str) -> None:
+    found = read_experiment(name)
+    assert found.title
+    assert "\n" not in found.about
+    assert len(found.about) < 140
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_grid_names_only_what_there_is(name: str) -> None:
+    found = grid(name)
+    assert set(found.networks) <= {entry.name for entry in catalogue()}
+    assert set(found.claims) <= set(CLAIMS)
+    parts = {part.name: part for part in found.parts}
+    assert len(parts) == len(found.parts)
+    for part in found.parts:
+        titles = [c.title for c in part.columns]
+        assert len(set(titles)) == len(titles)
+        assert {c.variant.method for c in part.columns} <= set(METHODS)
+    for plot in found.plots:
+        assert plot.part in parts
+        assert plot.x in ("rounds", "epsilon", "partition")
+        assert plot.y in ("classwise_ece", "accuracy")
+    titles = {c.title for part in found.parts for c in part.columns}
+    assert not found.reference or found.reference in titles
+
+
+@pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
+def test_a_table_has_the_paper_s_columns(name: str) -> None:
+    found = grid(name)
+    titles = [c.title for part in found.parts for c in part.columns]
+    assert set(printed(found.paper).columns) <= set(titles)
+    paper = found.parts[0].settings
+    assert (paper["rounds"], paper["sampling_rate"], found.seeds) == (12, 0.1, 5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_can_be_called_without_options(name: str) -> None:
+    found = read_experiment(name)
+    assert isinstance(found, RowsExperiment)
+    assert callable(found.rows)
+    assert found.tables
+
+
+@pytest.mark.parametrize("table", ["table2", "table3", "table6", "table7"])
+def test_the_paper_s_tables_are_whole(table: str) -> None:
+    found = printed(table)
+    assert found.rows
+    for values in found.rows.values():
+        assert len(values) == len(found.columns)
+        assert all(len(v) in (1, 2) and v[0] >= 0 for v in values)
+
+
+def test_a_setting_that_compare_lacks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'title="t"\nabout="a"\nseeds=1\n[[parts]]\nname="p"\nround=3\nmethods=[]\n'
+    (tmp_path / "x.toml").write_text(text)
+    monkeypatch.setattr("experiments.reproduce.spec.CONFIGS", tmp_path)
+    with pytest.raises(InputError, match="'round'"):
+        read_experiment("x")

@@ -1,0 +1,100 @@
+"""The base models: shapes, determinism, and that they learn what they are for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.training.models import as_input, build
+from experiments.training.run import train
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [("cnn", (28, 28)), ("cnn", (9, 12, 3)), ("resnet18", (8, 8)), ("resnet18", (8, 9, 3))],
+)
+def test_image_models_take_images_as_they_lie(model: str, shape: tuple[int, ...]) -> None:
+    rows = np.random.default_rng(0).integers(0, 256, (2, *shape), dtype=np.uint8)
+    net = build(model, shape, 5, seed=0).eval()
+    with torch.no_grad():
+        logits = net(as_input(rows))
+        scaled = net(as_input((rows / 127.5 - 1).astype(np.float32)))
+    assert logits.shape == (2, 5)
+    torch.testing.assert_close(logits, scaled, atol=1e-4, rtol=1e-4)
+
+
+def test_the_lstm_reads_in_order() -> None:
+    net = build("lstm", (80,), 80, seed=0).eval()
+    rows = np.random.default_rng(0).integers(0, 80, (1, 80), dtype=np.uint8)
+    with torch.no_grad():
+        one, other = net(as_input(rows)), net(as_input(rows[:, ::-1].copy()))
+    assert one.shape == (1, 80)
+    assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "parameters"),
+    [("cnn", (28, 28), 215_370), ("resnet18", (8, 8, 3), 11_173_962), ("lstm", (80,), 801_370)],
+)
+def test_sizes(model: str, shape: tuple[int, ...], parameters: int) -> None:
+    net = build(model, shape, 10, seed=0)
+    assert sum(p.numel() for p in net.parameters()) == parameters
+
+
+def test_weights_follow_from_the_seed_and_are_all_that_is_averaged() -> None:
+    for model, shape in (("cnn", (8, 8)), ("resnet18", (8, 8)), ("lstm", (80,))):
+        a, again, other = (build(model, shape, 3, seed) for seed in (1, 1, 2))
+        assert list(a.state_dict()) == [name for name, _ in a.named_parameters()]
+        assert all(torch.equal(v, again.state_dict()[k]) for k, v in a.state_dict().items())
+        assert any(not torch.equal(v, other.state_dict()[k]) for k, v in a.state_dict().items())
+
+
+def test_a_row_s_logits_do_not_depend_on_the_others() -> None:
+    # GroupNorm, not BatchNorm: nothing of a batch leaks into a row
+    net = build("resnet18", (8, 8), 3, seed=0).train()
+    rows = torch.rand(4, 1, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(net(rows)[:1], net(rows[:1]), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_resnet18_learns_under_label_skew(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 160)
+    x = rng.integers(0, 120, (160, 8, 8, 3))
+    for row, label in enumerate(y):
+        x[row, 2 * label : 2 * label + 2, :, label] += 120
+    data = tmp_path / "images.npz"
+    np.savez(data, x=x.astype(np.uint8), y=y)
+    training = train(
+        data=str(data),
+        model="resnet18",
+        clients=2,
+        partition="dirichlet:1",
+        rounds=6,
+        sampling_rate=1.0,
+        batch_size=8,
+        lr=0.01,
+    )
+    assert training.metrics["accuracy"] > 0.7  # three classes
+
+
+@pytest.mark.slow
+def test_the_lstm_learns_what_follows(tmp_path: Path) -> None:
+    lines = ["role\tline"]
+    lines += [f"{role}\t{'abcd' * 60}" for role in ("HAMLET", "GHOST")]
+    data = tmp_path / "play.tsv"
+    data.write_text("\n".join(lines))
+    training = train(
+        data=str(data),
+        model="lstm",
+        rounds=10,
+        sampling_rate=1.0,
+        batch_size=8,
+        lr=0.5,
+        evaluate_every=2,
+    )
+    assert training.metrics["accuracy"] > 0.6  # four characters, equally frequent

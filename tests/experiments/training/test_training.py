@@ -1,0 +1,303 @@
+"""Training by FedAvg: what is learnt, what is written, what is the same after an interrupt."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from experiments import cli, simulate
+from experiments.training import checkpoint
+from experiments.training.config import TrainConfig, merged
+from experiments.training.run import Interrupted, Training, train
+from fedcal.datasets import load
+from fedcal.errors import InputError, RoundFailed
+
+
+def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
+    """Images whose class is where a bright stripe lies, under noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, rows)
+    x = rng.integers(0, 120, (rows, size, size))
+    for row, label in enumerate(y):
+        x[row, :, label * 2 : label * 2 + 2] += 100
+    return {"x": x.astype(np.uint8), "y": y.astype(np.uint8)}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("images") / "stripes.npz"
+    np.savez(path, **stripes(300))  # type: ignore[arg-type]
+    return path
+
+
+def small(images: Path, **changed: Any) -> TrainConfig:
+    values = {
+        "data": str(images),
+        "clients": 6,
+        "partition": "iid",
+        "rounds": 3,
+        "sampling_rate": 0.5,
+        "batch_size": 8,
+        "lr": 0.1,
+        "evaluate_every": 2,
+    }
+    return merged(values, changed)
+
+
+def same(a: Training, b: Training) -> bool:
+    weights = all(torch.equal(a.weights[k], b.weights[k]) for k in a.weights)
+    return weights and np.array_equal(a.test_logits, b.test_logits) and a.history == b.history
+
+
+def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    training = train(small(images, rounds=8), out=out)
+    assert training.metrics["accuracy"] > 0.8  # three classes: chance is a third
+    assert sorted(p.name for p in out.iterdir()) == [
+        *("config.toml", "logits.npz", "model.pt", "training.json")
+    ]
+    data = load(out / "logits.npz")
+    assert data.classes == 3
+    assert data.client_names == tuple("012345")
+    assert data.test_scores is not None
+    assert len(data.scores) == len(data.test_scores) == 30
+    told = json.loads((out / "training.json").read_text())
+    assert told["rows"] == {"train": 240, "calibration": 30, "test": 30}
+    assert told["test"]["accuracy"] == training.metrics["accuracy"]
+    result = simulate(str(out / "logits.npz"), partition="natural", method="fedtemp")
+    assert result.before["accuracy"] == training.metrics["accuracy"]
+    assert result.config.clients == 6
+
+
+def test_each_round_is_told(images: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    training = train(
+        small(images, rounds=5), progress=lambda done, total, record: seen.append((done, total))
+    )
+    assert seen == [(k, 5) for k in range(1, 6)]
+    assert [record["round"] for record in training.history] == [1, 2, 3, 4, 5]
+    assert [record["clients"] for record in training.history] == [3] * 5
+    judged = [record["round"] for record in training.history if "test_accuracy" in record]
+    assert judged == [2, 4, 5]  # every second, and the last
+    # the clients' own accuracies, weighted by rows, are the accuracy over all test rows
+    assert training.history[-1]["test_accuracy"] == pytest.approx(training.metrics["accuracy"])
+    assert training.history[-1]["test_loss"] == pytest.approx(training.metrics["nll"], rel=1e-5)
+
+
+def test_the_seed_decides_everything(images: Path) -> None:
+    a, again, other = (train(small(images, seed=seed)) for seed in (1, 1, 2))
+    assert same(a, again)
+    assert not same(a, other)
+
+
+def test_training_leaves_the_global_generators_alone(images: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(small(images, rounds=1))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_configuration_written_gives_the_same_model(images: Path, tmp_path: Path) -> None:
+    first = train(small(images), out=tmp_path / "out")
+    written = merged(tomllib.loads((tmp_path / "out" / "config.toml").read_text()))
+    assert same(first, train(written))
+
+
+def test_the_model_file_holds_weights_only(images: Path, tmp_path: Path) -> None:
+    from experiments.training.models import as_input, build
+
+    training = train(small(images), out=tmp_path / "out")
+    model = build("cnn", (8, 8), 3, seed=99)
+    model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))
+    with torch.no_grad():
+        logits = model(as_input(training.federation.test[0].x)).numpy()
+    np.testing.assert_allclose(logits, training.test_logits[: len(logits)], atol=1e-5)
+
+
+# --- interrupting and resuming --------------------------------------------------------------
+
+
+def interrupted(config: TrainConfig, out: Path, after: int, kind: type[BaseException]) -> None:
+    def stop(done: int, total: int, record: dict[str, Any]) -> None:
+        if done == after:
+            raise kind
+
+    train(config, out=out, progress=stop)
+
+
+@pytest.mark.parametrize("server_lr", [1.0, 0.5])
+def test_an_interrupted_training_goes_on_as_if_nothing_was(
+    images: Path, tmp_path: Path, server_lr: float
+) -> None:
+    config = small(images, rounds=4, server_lr=server_lr)
+    whole, out = train(config), tmp_path / "out"
+    with pytest.raises(Interrupted) as stopped:
+        interrupted(config, out, 2, KeyboardInterrupt)
+    assert stopped.value.round == 2
+    assert [p.name for p in out.iterdir()] == [checkpoint.FILE]
+    assert same(whole, train(out=out, resume=True))
+    assert not (out / checkpoint.FILE).exists()
+    assert load(out / "logits.npz").classes == 3
+
+
+def test_a_killed_training_goes_on_from_its_last_checkpoint(images: Path, tmp_path: Path) -> None:
+    config, out = small(images, rounds=5, checkpoint_every=2), tmp_path / "out"
+    with pytest.raises(SystemExit):  # dies without a word, after round 3
+        interrupted(config, out, 3, SystemExit)
+    state, _, _ = checkpoint.read(out)
+    assert state.round == 2
+    assert same(train(config), train(out=out, resume=True))
+
+
+def test_more_rounds_may_be_asked_for(images: Path, tmp_path: Path) -> None:
+    config, out = small(images, rounds=3, evaluate_every=1), tmp_path / "out"
+    with pytest.raises(Interrupted):
+        interrupted(config, out, 2, KeyboardInterrupt)
+    longer = train(out=out, resume=True, rounds=4)
+    assert same(longer, train(small(images, rounds=4, evaluate_every=1)))
+
+
+def test_what_cannot_be_resumed(images: Path, tmp_path: Path) -> None:
+    config, out = small(images), tmp_path / "out"
+    with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
+        train(out=out, resume=True)
+    with pytest.raises(InputError, match="--resume needs --out"):
+        train(resume=True)
+    with pytest.raises(Interrupted):
+        interrupted(config, out, 2, KeyboardInterrupt)
+    with pytest.raises(InputError, match="holds an unfinished training: go on with --resume"):
+        train(config, out=out)
+    with pytest.raises(InputError, match=r"goes on with lr = 0.1, but 0.2 is given"):
+        train(out=out, resume=True, lr=0.2)
+    with pytest.raises(InputError, match="2 rounds are done already, but rounds = 1"):
+        train(out=out, resume=True, rounds=1)
+    np.savez(images.with_name("other.npz"), **stripes(300, seed=1))  # type: ignore[arg-type]
+    images.with_name("other.npz").replace(images)
+    with pytest.raises(InputError, match="other rows than when the training began"):
+        train(out=out, resume=True)
+    np.savez(images, **stripes(300))  # type: ignore[arg-type]
+    train(out=out, resume=True)
+    with pytest.raises(InputError, match="the training there is finished"):
+        train(out=out, resume=True)
+    (out / checkpoint.FILE).write_bytes(b"PK but no more")
+    with pytest.raises(InputError, match="is not an intact checkpoint"):
+        train(out=out, resume=True)
+
+
+def test_an_interrupt_without_a_folder_keeps_nothing(images: Path) -> None:
+    def stop(done: int, total: int, record: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as stopped:
+        train(small(images), progress=stop)
+    assert stopped.value.round == 0
+
+
+# --- what goes wrong ------------------------------------------------------------------------
+
+
+def test_a_training_that_diverges_says_so_and_writes_nothing(images: Path, tmp_path: Path) -> None:
+    with pytest.raises(RoundFailed, match=r"diverged.*lower --lr"):
+        train(small(images, lr=1e12), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "vgg"}, "unknown model 'vgg'; allowed: cnn, resnet18, lstm"),
+        ({"model": "lstm"}, "holds images, which the model lstm does not read"),
+        ({"data": None}, "say what to train on"),
+        ({"data": "missing.npz"}, "'missing.npz': cannot be read: No such file"),
+        ({"partition": "natural"}, "names no clients of its own"),
+        ({"clients": 200}, "too few rows, none is left for calibration"),
+        ({"min_rows": 1000}, "too few rows: no client has 1000"),
+        ({"rounds": 0}, "rounds must be a whole number >= 1"),
+        ({"sampling_rate": 0.0}, "sampling"),
+        ({"lr": -1.0}, "lr must be a finite number > 0"),
+        ({"engine": "grpc"}, "unknown engine 'grpc'"),
+        ({"engine": "ray"}, "no engine 'ray' yet; use --engine inline"),
+    ],
+)
+def test_what_is_not_allowed_is_one_line(
+    images: Path, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    given = {**small(images).to_dict(), **options}
+    with pytest.raises(InputError, match=said) as refused:
+        train(out=tmp_path / "out", **given)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+def fedcal(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main([*arguments])
+    return int(left.value.code or 0)
+
+
+def test_the_command(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    options = ("--clients", "6", "--partition", "iid", "--rounds", "2", "--lr", "0.1")
+    assert fedcal("train", "--data", str(images), *options, "--out", str(out)) == 0
+    said = capsys.readouterr()
+    assert "fedcal simulate --data" in said.out
+    assert said.err == ""
+    assert fedcal("train", "--data", str(images), *options, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    written = json.loads((out / "training.json").read_text())
+    assert told["rounds"] == written["rounds"]
+    config = str(out / "config.toml")
+    assert fedcal("train", "--config", config, "--seed", "7", "--quiet") == 0
+    assert capsys.readouterr().out == ""
+    assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
+    assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
+
+
+def test_ctrl_c_says_how_to_go_on(
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from experiments.training import local
+
+    descend, seen = local.descend, []
+
+    def stopping(*arguments: Any, **named: Any) -> float:
+        seen.append(1)
+        if len(seen) == 5:  # in the second round
+            raise KeyboardInterrupt
+        return descend(*arguments, **named)
+
+    monkeypatch.setattr(local, "descend", stopping)
+    options = [*("train", "--data", str(images), "--clients", "6", "--partition", "iid")]
+    options += [*("--sampling-rate", "0.5", "--rounds", "3")]
+    out = tmp_path / "out"
+    assert fedcal(*options, "--out", str(out)) == 130
+    said = capsys.readouterr().err
+    assert said == (
+        f"fedcal: interrupted: 1 rounds are kept; go on: fedcal train --out {out} --resume\n"
+    )
+    seen += [1] * 5
+    assert fedcal("train", "--out", str(out), "--resume", "--quiet") == 0
+    whole = train(data=str(images), clients=6, partition="iid", sampling_rate=0.5, rounds=3)
+    assert json.loads((out / "training.json").read_text())["rounds"] == list(whole.history)
+    seen.clear()
+    assert fedcal(*options) == 130
+    assert capsys.readouterr().err == "fedcal: interrupted; nothing was written\n"
+
+
+def test_help_names_the_models() -> None:
+    said = CliRunner().invoke(cli.app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    assert "cnn | resnet18 | lstm" in said

@@ -1,0 +1,310 @@
+"""What can be trained on, how it is cut, and one line for each kind of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.training.config import TrainConfig
+from experiments.training.images import read_pool
+from experiments.training.splits import PARTS, Federation, load
+from experiments.training.text import CHARACTERS, CONTEXT, encode, read_text
+from fedcal.errors import InputError
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
+Y = np.arange(200) % 4
+
+
+def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
+    path = folder / name
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def dealt(data: str, **options: Any) -> Federation:
+    return load(TrainConfig(data, **options))[0]
+
+
+def rows(federation: Federation) -> list[tuple[bytes, int]]:
+    """All rows of a federation, in any order."""
+    parts = [rows for name in PARTS for rows in federation.part(name)]
+    return sorted(
+        (x.tobytes(), int(y)) for part in parts for x, y in zip(part.x, part.y, strict=True)
+    )
+
+
+# --- how rows are cut -------------------------------------------------------------------------
+
+
+def test_every_row_is_in_one_part_of_one_client(tmp_path: Path) -> None:
+    federation = dealt(npz(tmp_path, x=X, y=Y), clients=7, partition="dirichlet:0.5")
+    assert federation.clients == 7
+    assert rows(federation) == sorted((x.tobytes(), int(y)) for x, y in zip(X, Y, strict=True))
+    tenths = [federation.sizes(name) for name in ("calibration", "test")]
+    of = sum(federation.sizes(name) for name in PARTS)
+    for tenth in tenths:
+        assert (np.abs(tenth - of / 10) <= 0.5).all()
+
+
+def test_the_split_follows_from_the_seed(tmp_path: Path) -> None:
+    data = npz(tmp_path, x=X, y=Y)
+    a, again, other = (dealt(data, clients=5, partition="iid", seed=s) for s in (1, 1, 2))
+    assert a.fingerprint() == again.fingerprint()
+    assert np.array_equal(a.test[0].x, again.test[0].x)
+    assert a.fingerprint() != other.fingerprint()
+
+
+def test_natural_clients_keep_their_rows(tmp_path: Path) -> None:
+    client = np.array(["b", "a"])[np.arange(200) // 150]
+    federation = dealt(npz(tmp_path, x=X, y=Y, client=client))
+    assert federation.names == ("a", "b")
+    assert [federation.sizes(name).tolist() for name in PARTS] == [[40, 120], [5, 15], [5, 15]]
+
+
+def test_small_clients_are_left_out_and_large_ones_cut(tmp_path: Path) -> None:
+    data = npz(tmp_path, x=X, y=Y, client=np.arange(200) // 150)
+    assert dealt(data, min_rows=51).names == ("0",)
+    federation = dealt(data, max_rows=100)
+    assert sum(federation.sizes(name) for name in PARTS).tolist() == [100, 50]
+    assert dealt(data, clients=1, seed=3).clients == 1
+    with pytest.raises(InputError, match=r"2 natural clients .* but clients = 3"):
+        dealt(data, clients=3)
+
+
+def test_the_test_set_is_merged_in(tmp_path: Path) -> None:
+    both = npz(tmp_path, x=X, y=Y)
+    apart = npz(tmp_path, "apart.npz", x=X[:150], y=Y[:150], test_x=X[150:], test_y=Y[150:])
+    one, two = (
+        npz(tmp_path, f"{k}.npz", x=X[part], y=Y[part])
+        for k, part in enumerate((slice(150), slice(150, None)))
+    )
+    found = [dealt(data, partition="iid", clients=4) for data in (both, apart, f"{one},{two}")]
+    assert len({federation.fingerprint() for federation in found}) == 1
+
+
+# --- images -----------------------------------------------------------------------------------
+
+
+def image_folder(folder: Path, mode: str = "RGB") -> Path:
+    image = pytest.importorskip("PIL.Image")
+    for name, value in (("cat", 10), ("dog", 200)):
+        (folder / name).mkdir(parents=True)
+        for k in range(20):
+            image.new(mode, (5, 4), value if mode == "L" else (value, k, 0)).save(
+                folder / name / f"{k:02}.png"
+            )
+    return folder
+
+
+def test_folders_of_images(tmp_path: Path) -> None:
+    pool = read_pool(str(image_folder(tmp_path / "images")))
+    assert (pool.x.shape, pool.x.dtype, pool.classes) == ((40, 4, 5, 3), np.uint8, 2)
+    assert pool.y.tolist() == [0] * 20 + [1] * 20
+    assert pool.x[23, 0, 0].tolist() == [200, 3, 0]
+    grey = read_pool(str(image_folder(tmp_path / "grey", "L")))
+    assert grey.x.shape == (40, 4, 5)
+    both = read_pool(f"{tmp_path / 'images'},{tmp_path / 'images'}")
+    assert len(both.y) == 80
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "images")
+    with pytest.raises(InputError, match="holds no images"):
+        read_pool(str(folder / "cat"))
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (9, 9)).save(folder / "dog" / "99.png")
+    with pytest.raises(InputError, match=r"dog/99.png is 9 x 9, the first image 5 x 4"):
+        read_pool(str(folder))
+    (folder / "dog" / "99.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"dog/99.png is no readable image"):
+        read_pool(str(folder))
+    whole = (folder / "dog" / "00.png").read_bytes()
+    (folder / "dog" / "99.png").write_bytes(whole[:-30])
+    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
+        read_pool(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": X}, "the array 'y' is missing"),
+        ({"x": X, "y": Y, "z": Y}, "unknown key 'z'"),
+        ({"x": X[0], "y": Y}, r"x: must have shape \(rows, height, width\)"),
+        ({"x": X[:0], "y": Y[:0]}, "x: must have shape"),
+        ({"x": X.astype(int), "y": Y}, "x: must be uint8 .* got int64"),
+        ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
+        ({"x": X, "y": Y[1:]}, r"y: must have shape \(200,\)"),
+        ({"x": X, "y": Y - 1}, "y: -1 at row 0; must be a class"),
+        ({"x": X, "y": Y + 0.5}, r"y: 0.5 at row 0; must be a class"),
+        ({"x": X, "y": np.where(Y == 1, np.nan, 0)}, "y: nan at row 1"),
+        ({"x": X, "y": Y.astype(str)}, "y: must hold whole numbers"),
+        ({"x": X, "y": 0 * Y}, "there is one class"),
+        ({"x": X, "y": Y, "client": Y[1:]}, "client: must have shape"),
+        ({"x": X, "y": Y, "client": Y / 2}, "client: must hold whole numbers or strings"),
+        ({"x": X, "y": Y, "test_x": X}, "the array 'test_y' is missing"),
+        ({"x": X, "y": Y, "test_x": X[:, 1:], "test_y": Y}, "test_x: 5 x 6"),
+        ({"x": X, "y": Y, "client": Y, "test_x": X, "test_y": Y}, "both or none of them"),
+    ],
+)
+def test_bad_arrays(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+    path = npz(tmp_path, **arrays)
+    with pytest.raises(InputError, match=said) as refused:
+        read_pool(path)
+    assert str(refused.value).startswith(repr(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_other_files_and_pairs(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,b\n")
+    with pytest.raises(InputError, match="unknown kind of data"):
+        read_pool(str(tmp_path / "data.csv"))
+    (tmp_path / "data.npz").write_bytes(b"no zip")
+    with pytest.raises(InputError, match=r"not an intact \.npz"):
+        read_pool(str(tmp_path / "data.npz"))
+    one, two = npz(tmp_path, "1.npz", x=X, y=Y), npz(tmp_path, "2.npz", x=X[:, 1:], y=Y)
+    with pytest.raises(InputError, match=r"5 x 6 .* and of 6 x 6 .* do not go together"):
+        read_pool(f"{one},{two}")
+
+
+def test_images_can_be_too_small(tmp_path: Path) -> None:
+    from experiments.training.models import build
+
+    with pytest.raises(InputError, match="6 x 6 are too small for the model resnet18"):
+        build("resnet18", (6, 6), 4, 0)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+LINES = ["To be, or not to be: that is the question.", "Whether 'tis nobler in the mind"]
+
+
+def table(folder: Path, roles: dict[str, int], suffix: str = ".tsv") -> str:
+    """A table of two columns; each role says the two lines so many times."""
+    said = [f"{role}\t{line}" for role, times in roles.items() for line in LINES * times]
+    text = "\n".join(["role\tline", *said, ""]).encode()
+    path = folder / f"play{suffix}"
+    path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    return str(path)
+
+
+def test_characters_are_numbered_as_in_leaf() -> None:
+    assert len(CHARACTERS) == 80 == len(set(CHARACTERS))
+    assert [CHARACTERS[k] for k in encode("Ay, é \U0001f600!")] == list("Ay,    !")
+
+
+def test_roles_are_clients_and_small_ones_are_left_out(tmp_path: Path) -> None:
+    data = table(tmp_path, {"HAMLET": 8, "GHOST": 1, "OPHELIA": 4}, ".tsv.gz")
+    federation, config = load(TrainConfig(data, model="lstm"))
+    assert federation.names == ("HAMLET", "OPHELIA")
+    assert (config.partition, config.min_rows) == ("natural", 100)
+    length = len("\n".join(LINES * 8)) - CONTEXT
+    assert sum(federation.sizes(name)[0] for name in PARTS) == length
+    assert (federation.classes, federation.shape) == (80, (CONTEXT,))
+
+
+def test_each_character_is_predicted_once_from_those_before(tmp_path: Path) -> None:
+    federation = dealt(table(tmp_path, {"HAMLET": 8}), model="lstm")
+    spoken = encode("\n".join(LINES * 8))
+    predicted = [federation.part(name)[0] for name in PARTS]
+    assert np.array_equal(np.concatenate([part.y for part in predicted]), spoken[CONTEXT:])
+    row = 0
+    for part in predicted:
+        for x in part.x:
+            assert np.array_equal(x, spoken[row : row + CONTEXT])
+            row += 1
+
+
+def test_plain_text_has_no_clients(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES * 30))
+    federation, config = load(TrainConfig(str(path), model="lstm", clients=4))
+    assert (federation.clients, config.partition) == (4, "iid")
+    with pytest.raises(InputError, match="names no clients of its own; use --partition iid"):
+        dealt(str(path), model="lstm", partition="natural")
+    with pytest.raises(InputError, match=r"natural.*or in equal pieces.*not by 'dirichlet:0.1'"):
+        dealt(str(path), model="lstm", partition="dirichlet:0.1")
+    with pytest.raises(InputError, match="holds texts, which the model cnn does not read"):
+        dealt(str(path))
+    path.write_text("short")
+    with pytest.raises(InputError, match="too few rows: no client has 100"):
+        dealt(str(path), model="lstm", clients=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.tsv", b"line\nTo be\n", "needs a column that names the client"),
+        ("a.tsv", b"role\tline\nHAMLET\n", "line 2 has 1 columns, not 2"),
+        ("a.tsv", b"role\tline\n", "has no lines"),
+        ("a.tsv", b"role\tline\n\xff\t\n", "is not UTF-8"),
+        ("a.tsv.gz", b"no gzip", "not an intact gzip file"),
+        ("a.txt", None, "No such file"),
+    ],
+)
+def test_bad_texts(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=said) as refused:
+        read_text(str(path))
+    assert "\n" not in str(refused.value)
+
+
+# --- LEAF ---------------------------------------------------------------------------------------
+
+
+def leaf(folder: Path, **parts: dict[str, Any]) -> str:
+    for part, users in parts.items():
+        (folder / part).mkdir(parents=True)
+        content = {"users": [*users], "num_samples": [], "user_data": users}
+        (folder / part / "all_data.json").write_text(json.dumps(content))
+    return str(folder)
+
+
+def test_leaf_images_keep_their_own_cut(tmp_path: Path) -> None:
+    def user(rows: int, value: float) -> dict[str, Any]:
+        return {"x": [[value] * 16] * rows, "y": [k % 3 for k in range(rows)]}
+
+    data = leaf(
+        tmp_path,
+        train={"f01": user(20, 0.25), "f02": user(30, 0.5)},
+        test={"f01": user(4, 0.75), "f02": user(5, 1)},
+    )
+    federation, config = load(TrainConfig(data))
+    assert config.partition == "natural"
+    assert federation.names == ("f01", "f02")
+    assert [federation.sizes(name).tolist() for name in PARTS] == [[20, 30], [2, 2], [2, 3]]
+    assert federation.shape == (4, 4)
+    assert {float(v) for v in federation.train[0].x.ravel()} == {0.25}
+    assert {float(v) for v in federation.test[1].x.ravel()} == {1.0}
+
+
+def test_leaf_texts(tmp_path: Path) -> None:
+    windows = {"x": ["a" * 79 + "b", "b" * 80], "y": ["c", "d"]}
+    data = leaf(tmp_path, train={"HAMLET": windows}, test={"HAMLET": windows})
+    federation, _ = load(TrainConfig(data, model="lstm", min_rows=1))
+    assert [CHARACTERS[k] for k in federation.labels("train")] == ["c", "d"]
+    assert CHARACTERS[federation.test[0].x[0, -1]] == "b"
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"x": [[0.0] * 16] * 2, "y": [1]}, "user 'f01' has 2 x and 1 y"),
+        ({"x": [[0.0] * 15], "y": [1]}, "square images"),
+        ({"x": [[0.0], [0.0, 1.0]], "y": [1, 0]}, "images of one size"),
+        ({"x": [[0.0] * 16], "y": [-1]}, "whole numbers >= 0"),
+        ({"x": ["short"], "y": ["a"]}, "each x must be 80 characters"),
+        ({"x": []}, "is not JSON as LEAF writes it"),
+        ({"x": [], "y": []}, "no rows"),
+    ],
+)
+def test_bad_leaf_folders(tmp_path: Path, user: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_pool(leaf(tmp_path, train={"f01": user}))
