@@ -2,8 +2,9 @@
 
 A client alone and the same client inside a block of thousands must compute the same numbers to
 the last bit (that is how the engines agree). So every reduction here runs along one row only,
-in an order that depends on the number of classes and on nothing else; a matrix product over
-rows does not have that property and is not used.
+in an order that depends on the number of classes and on nothing else. A matrix product over the
+rows of several clients does not have that property and is not used; one over a client's own rows
+has it, up to `INNER` rows at a time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ LARGEST_LOGIT = 1e100
 LOG_A_LIMIT = math.log(20.0)
 """|log T| of a fitted temperature stays within this: rows without errors have their optimum at
 T = 0."""
+
+INNER = 64
+"""Terms that a matrix product may add up at once: with more, BLAS may split the sum over threads,
+and its bits depend on how many there are."""
 
 _FEW = 32  # up to so many columns, adding column by column is faster than numpy's row reduction
 

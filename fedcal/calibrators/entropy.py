@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
+from fedcal.calibrators.curvature import product_triangle
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.numerics import LOG_A_LIMIT, row_sum, shifted
 from fedcal.types import Floats
@@ -78,11 +78,10 @@ class EntropyTemperature(ParametricScaling):
         )
 
     @classmethod
-    def triangle(cls, features: Floats, w: Floats, probs: Floats) -> Iterator[Floats]:
-        """Var_p(a z) times (1, h - 0.1), then times ((h - 0.1)^2,)."""
-        inside, variance = cls._inside(features, w), cls._variance(features, w, probs)
-        yield inside * (inside[:, 0] * variance)[:, None]
-        yield (inside[:, 1] ** 2 * variance)[:, None]
+    def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
+        """Var_p(a z) times (1, h - 0.1, (h - 0.1)^2)."""
+        inside = cls._inside(features, w)
+        return product_triangle(inside * cls._variance(features, w, probs)[:, None], inside, rows)
 
     @classmethod
     def _variance(cls, features: Floats, w: Floats, probs: Floats) -> Floats:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from fedcal.calibrators.curvature import class_triangle
@@ -43,10 +41,10 @@ class VectorScaling(ParametricScaling):
         return cls.pull_back(features * features, w, probs * (1 - probs))
 
     @classmethod
-    def triangle(cls, features: Floats, w: Floats, probs: Floats) -> Iterator[Floats]:
+    def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
         """The Hessian itself: scores are linear in w."""
         factors = np.concatenate([features, np.ones_like(features)], axis=1)
-        return class_triangle(probs, factors)
+        return class_triangle(probs, factors, rows)
 
 
 class MatrixScaling(ParametricScaling):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.lbfgs import MEMORY, dot_rows, minimize
-from fedcal.numerics import row_max, row_sum
+from fedcal.numerics import INNER, row_max, row_sum, softmax
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
@@ -75,8 +76,8 @@ def rows_of(form: type[ParametricScaling], shards: Shards) -> tuple[Floats, Inte
     )
 
 
-def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats, Floats]:
-    """Loss of each row, its gradient in the scores, and the probabilities.
+def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
+    """Loss of each row and its gradient in the scores.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats, Floats
 
     Returns
     -------
-    (n,) -log p[label], (n, c) p - onehot, (n, c) p
+    (n,) -log p[label], (n, c) p - onehot
     """
     at = (np.arange(len(columns)), columns)
     p = scores - row_max(scores)[:, None]
@@ -93,9 +94,8 @@ def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats, Floats
     np.exp(p, out=p)
     total = row_sum(p)
     p /= total[:, None]
-    residual = p.copy()
-    residual[at] -= 1
-    return np.log(total) - of_label, residual, p
+    p[at] -= 1
+    return np.log(total) - of_label, p
 
 
 class LocalLosses:
@@ -146,7 +146,7 @@ class LocalLosses:
         gradient = self.proximal * away
         for k, stop, a, b in self._pieces:
             x, own = self.features[a:b], self._own(w, k, stop, a, b)
-            loss, residual, _ = residuals(self.form.scores(x, own), self.columns[a:b])
+            loss, residual = residuals(self.form.scores(x, own), self.columns[a:b])
             value[k:stop] += np.bincount(self._owner[a:b] - k, loss, stop - k)
             if stop == k + 1:
                 gradient[k] += self.form.gradient(x, own, residual)
@@ -163,7 +163,7 @@ class LocalLosses:
             for a in range(first, last, most):
                 b = min(a + most, last)
                 x, own = self.features[a:b], self._own(w, k, stop, a, b)
-                p = residuals(self.form.scores(x, own), self.columns[a:b])[2]
+                p = softmax(self.form.scores(x, own))
                 out[k:stop] += self._sum(self.form.diagonal(x, own, p), k, stop, a, b)
         return out
 
@@ -174,15 +174,31 @@ class LocalLosses:
         """
         size = w.shape[1]
         out = np.zeros((len(w), size * (size + 1) // 2))
-        for k, stop, a, b in self._pieces:
-            x, own = self.features[a:b], self._own(w, k, stop, a, b)
-            p = residuals(self.form.scores(x, own), self.columns[a:b])[2]
-            at = 0
-            for of_rows in self.form.triangle(x, own, p):
-                end = at + of_rows.shape[1]
-                out[k:stop, at:end] += self._sum(of_rows, k, stop, a, b)
-                at = end
+        for ids, rows in self._blocks(size):
+            x, n = self.features[rows.ravel()], rows.shape[1]
+            own = w[ids[0]] if len(ids) == 1 else np.repeat(w[ids], n, axis=0)
+            p = softmax(self.form.scores(x, own))
+            for k, total in zip(ids, self.form.triangle(x, own, p, n), strict=True):
+                out[k] += total  # a client may have a number of blocks
         return out
+
+    def _blocks(self, size: int) -> Iterator[tuple[Integers, Integers]]:
+        """Clients, (m,), and rows, (m, n), of blocks of n rows of one client each.
+
+        A client's rows are cut into blocks of 64 and a rest; those of equal length come
+        together, the longest first, so that each client sees its rows in their order.
+        """
+        count, ends = -(-self.rows // INNER), np.cumsum(self.rows)
+        ids = np.repeat(np.arange(len(count)), count)
+        nth = np.arange(len(ids)) - np.repeat(np.cumsum(count) - count, count)
+        first = (ends - self.rows)[ids] + INNER * nth
+        lengths = np.minimum(ends[ids] - first, INNER)
+        for n in np.unique(lengths)[::-1].tolist():
+            equal = np.flatnonzero(lengths == n)
+            most = 1 if self.form.wide else max(1, _CACHED // (size * max(size, n)))
+            for i in range(0, len(equal), most):
+                at = equal[i : i + most]
+                yield ids[at], first[at, None] + np.arange(n)
 
     def _own(self, w: Floats, k: int, stop: int, a: int, b: int) -> Floats:
         """One client's w, or that of each row."""

@@ -21,7 +21,6 @@ method is a choice of m. Decisions that the papers leave open:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -176,9 +175,9 @@ class OrderPreservingVector(OrderPreserving):
         return np.tile(rank_variances(probs), 2) * cls._factors(features, w) ** 2
 
     @classmethod
-    def triangle(cls, features: Floats, w: Floats, probs: Floats) -> Iterator[Floats]:
+    def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
         """Without the curvature of softplus: positive, though the loss is not convex."""
-        return rank_triangle(probs, cls._factors(features, w))
+        return rank_triangle(probs, cls._factors(features, w), rows)
 
     @classmethod
     def _factors(cls, y: Floats, w: Floats) -> Floats:

@@ -18,7 +18,7 @@ from fedcal.calibrators.order_preserving import (
     seen,
     slopes_gradient,
 )
-from fedcal.numerics import FLOOR, label_entries, row_sum, softmax
+from fedcal.numerics import FLOOR, INNER, label_entries, row_sum, softmax
 from fedcal.types import Floats, Integers
 
 HIDDEN = 64
@@ -29,7 +29,6 @@ EPOCHS, BATCH, LR, LARGEST_GRADIENT = 3, 64, 0.03, 5.0
 
 _LARGEST_WEIGHT = 1e12  # one beyond counts as this: products of three layers must not overflow
 _ROWS = 256  # a block of rows whose hidden layers stay in the processor's cache
-_INNER = 64  # terms that BLAS adds up at once: with more, its sum depends on its threads
 _START = 64064  # key of the public stream that the hidden layers start from
 _POOLED_EPOCHS, _POOLED_ROWS, _POOLED_LR, _POOLED_SEED = 10, 50_000, 0.1, 0
 
@@ -73,7 +72,7 @@ class OrderPreservingMLP(OrderPreserving):
         """The public hidden layers, W3 = 0, b3 = log(e - 1)."""
         rng = np.random.Generator(np.random.Philox(key=_START))
         w = np.zeros(cls.size(classes))
-        w1, _, w2, _, _, b3 = _layers(w, classes)
+        w1, _, w2, _, _, b3 = layers(w, classes)
         w1[:] = rng.standard_normal(w1.shape) * math.sqrt(2.0 / classes)
         w2[:] = rng.standard_normal(w2.shape) * math.sqrt(2.0 / HIDDEN)
         b3[:] = UNIT
@@ -82,7 +81,7 @@ class OrderPreservingMLP(OrderPreserving):
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
         """f of sorted log-probabilities; w is (size,)."""
-        m, w = np.empty_like(features), _moderate(w)
+        m, w = np.empty_like(features), moderate(w)
         for i in range(0, len(m), _ROWS):
             rows = slice(i, i + _ROWS)
             m[rows] = _forward(_inputs(features[rows]), w, _by_columns)[2]
@@ -94,7 +93,7 @@ class OrderPreservingMLP(OrderPreserving):
 
         Training uses `batch_gradient`, which adds up a batch before anything has that size.
         """
-        x, w = _inputs(features)[:, None], _moderate(w)
+        x, w = _inputs(features)[:, None], moderate(w)
         h1, h2, m = _forward(x, w, _by_columns)
         slope = slopes_gradient(features, m[:, 0], residual)[:, None]
         out = np.empty((len(x), len(w)))
@@ -194,7 +193,7 @@ def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Flo
     (Over the rows of several clients it would not.)
     """
     c = y.shape[-1]
-    x, w = _inputs(y), _moderate(w)
+    x, w = _inputs(y), moderate(w)
     h1, h2, m = _forward(x, w, _by_blas)
     flat_y, flat_m = y.reshape(-1, c), m.reshape(-1, c)
     residual = softmax(scores_from_slopes(flat_y, flat_m))
@@ -215,7 +214,7 @@ def _shapes(classes: int) -> tuple[tuple[int, int], ...]:
     return (*inner, (HIDDEN, classes), (1, classes))
 
 
-def _layers(w: Floats, classes: int) -> list[Floats]:
+def layers(w: Floats, classes: int) -> list[Floats]:
     """W1, b1, W2, b2, W3, b3 as views of w."""
     views, start = [], 0
     for rows, columns in _shapes(classes):
@@ -225,7 +224,8 @@ def _layers(w: Floats, classes: int) -> list[Floats]:
     return views
 
 
-def _moderate(w: Floats) -> Floats:
+def moderate(w: Floats) -> Floats:
+    """Weights cut to +-1e12, shape kept."""
     return np.clip(w, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
@@ -235,7 +235,7 @@ def _inputs(y: Floats) -> Floats:
 
 def _forward(x: Floats, w: Floats, product: Product) -> tuple[Floats, Floats, Floats]:
     """Both hidden layers and m."""
-    w1, b1, w2, b2, w3, b3 = _layers(w, x.shape[-1])
+    w1, b1, w2, b2, w3, b3 = layers(w, x.shape[-1])
     h1 = product(x, w1)
     h1 += b1
     np.maximum(h1, 0.0, out=h1)
@@ -251,13 +251,13 @@ def _backward(
     inputs: tuple[Floats, Floats, Floats], slope: Floats, w: Floats, out: Floats, product: Product
 ) -> None:
     """Gradient in w, into `out`, from that in m; `inputs` of the three layers."""
-    into, at = _layers(out, slope.shape[-1]), _layers(w, slope.shape[-1])
+    into, at = layers(out, slope.shape[-1]), layers(w, slope.shape[-1])
     for layer in (2, 1, 0):
         x = inputs[layer]
         sums = into[2 * layer]
-        np.matmul(x[..., :_INNER, :].swapaxes(-1, -2), slope[..., :_INNER, :], out=sums)
-        for i in range(_INNER, x.shape[-2], _INNER):
-            part = (..., slice(i, i + _INNER), slice(None))
+        np.matmul(x[..., :INNER, :].swapaxes(-1, -2), slope[..., :INNER, :], out=sums)
+        for i in range(INNER, x.shape[-2], INNER):
+            part = (..., slice(i, i + INNER), slice(None))
             sums += np.matmul(x[part].swapaxes(-1, -2), slope[part])
         slope.sum(axis=-2, keepdims=True, out=into[2 * layer + 1])
         if layer:
@@ -267,9 +267,9 @@ def _backward(
 
 def _by_blas(x: Floats, w: Floats) -> Floats:
     """x @ w, added up over at most 64 inputs at a time."""
-    out = np.matmul(x[..., :_INNER], w[..., :_INNER, :])
-    for i in range(_INNER, x.shape[-1], _INNER):
-        out += np.matmul(x[..., i : i + _INNER], w[..., i : i + _INNER, :])
+    out = np.matmul(x[..., :INNER], w[..., :INNER, :])
+    for i in range(INNER, x.shape[-1], INNER):
+        out += np.matmul(x[..., i : i + INNER], w[..., i : i + INNER, :])
     return np.asarray(out)
 
 

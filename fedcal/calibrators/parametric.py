@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedcal.numerics import LARGEST_LOGIT, softmax
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
-_POOLED_STEPS = 2000
+_POOLED_LOGITS, _POOLED_STEPS = 200_000_000, (300, 2000)
 
 
 class ParametricScaling(Calibrator):
@@ -93,8 +93,11 @@ class ParametricScaling(Calibrator):
         raise InputError(f"{cls.kind} scaling has no curvature: it is trained by gradient steps")
 
     @classmethod
-    def triangle(cls, features: Floats, w: Floats, probs: Floats) -> Iterator[Floats]:
-        """All of that curvature: row j of the upper triangle, (n, size - j), for each j."""
+    def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
+        """All of that curvature, summed over each `rows` rows that follow one another.
+
+        Upper triangle row by row, (n / rows, size (size + 1) / 2).
+        """
         raise InputError(f"{cls.kind} scaling has no full curvature")
 
     # -- the calibrator -------------------------------------------------------------------
@@ -104,12 +107,18 @@ class ParametricScaling(Calibrator):
 
         Each within 20 of the identity. Where the loss is not convex (order-preserving kinds): a
         minimum downhill from the identity.
+
+        At most as many evaluations of the loss as see 2e8 logits, from 300 to 2000. Up to 10
+        classes most fits converge before. With 100 classes and 5000 rows these are 400: the
+        order-preserving vector form ends 2e-5 nats a row above where 2000 lead, and matrix
+        scaling, whose optimum without any error is at infinity, goes part of the way.
         """
         z, y = check_rows(logits, labels)
         shards = Shards(z, y, np.array([0, len(y)]))
         self.classes = shards.classes
         start = self.identity(self.classes)
-        self.w = local_fits(type(self), shards, start, steps=_POOLED_STEPS)[0]
+        steps = int(np.clip(_POOLED_LOGITS // z.size, *_POOLED_STEPS))
+        self.w = local_fits(type(self), shards, start, steps=steps)[0]
         return self
 
     def _predict(self, logits: Floats) -> Floats:

@@ -14,7 +14,7 @@ from fedcal.calibrators import (
     VectorScaling,
 )
 from fedcal.calibrators.order_preserving import LOWEST
-from fedcal.calibrators.order_preserving_mlp import _layers, _moderate
+from fedcal.calibrators.order_preserving_mlp import layers, moderate
 
 if TYPE_CHECKING:
     from fedcal.export.onnx_graph import Graph
@@ -44,10 +44,10 @@ def order_preserving_vector(g: Graph, z: str, calibrator: OrderPreservingVector)
 
 def order_preserving_mlp(g: Graph, z: str, calibrator: OrderPreservingMLP) -> str:
     """m by a network with two hidden layers of sorted log-probabilities."""
-    first, *others = _layers(_moderate(calibrator.w), calibrator.classes)
+    first, *others = layers(moderate(calibrator.w), calibrator.classes)
     # y's unit is in w1: ONNX Runtime takes a factor beside a matrix product in single precision
-    layers = (g.constant(x, np.float64) for x in (first / -LOWEST, *others))
-    w1, b1, w2, b2, w3, b3 = layers
+    constants = (g.constant(x, np.float64) for x in (first / -LOWEST, *others))
+    w1, b1, w2, b2, w3, b3 = constants
 
     def slopes(y: str) -> str:
         x = g.op("Relu", g.op("Add", g.op("MatMul", y, w1), b1))

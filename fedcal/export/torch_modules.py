@@ -30,7 +30,7 @@ from fedcal.calibrators import (
 )
 from fedcal.calibrators.entropy import MIDDLE
 from fedcal.calibrators.order_preserving import LOWEST
-from fedcal.calibrators.order_preserving_mlp import _layers, _moderate
+from fedcal.calibrators.order_preserving_mlp import layers, moderate
 from fedcal.errors import InputError
 from fedcal.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.types import Floats
@@ -258,7 +258,7 @@ MODULES: dict[type[Calibrator], Callable[[Any], CalibrationModule]] = {
     MatrixScaling: lambda c: Linear(c.w, c.classes),
     OrderPreservingVector: lambda c: OrderPreservingLine(c.w, c.classes),
     OrderPreservingMLP: lambda c: OrderPreservingNetwork(
-        _layers(_moderate(c.w), c.classes), c.classes
+        layers(moderate(c.w), c.classes), c.classes
     ),
     HistogramBinning: lambda c: Binning(c.table, c.classes),
     BBQ: lambda c: Binning(c.table, c.classes),

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
 
-from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
+from fedcal.calibrators import (
+    EntropyTemperature,
+    MatrixScaling,
+    OrderPreservingVector,
+    VectorScaling,
+)
 from fedcal.calibrators.local_fit import LIMIT, LocalLosses, local_fits, rows_of
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.numerics import softmax
@@ -137,6 +142,27 @@ def test_clients_with_more_rows_than_a_piece_add_up_the_same(form: Form) -> None
         p[np.arange(len(columns)), columns] -= 1
         want = form.pull_back(x, w[k], p).sum(axis=0)
         assert gradient[k] == pytest.approx(want, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("form", [VectorScaling, OrderPreservingVector, EntropyTemperature])
+@pytest.mark.parametrize("c", [2, 9, 40])
+def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form: Form, c: int) -> None:
+    """Each client at a w of its own, with 1, 64, 65, 130 and 640 rows."""
+    rows = np.array([1, 64, 65, 130, 640])
+    owner = np.repeat(np.arange(len(rows)), rows)
+    rng = np.random.default_rng(6)
+    logits, labels = rng.normal(0, 3, (len(owner), c)), rng.integers(0, c, len(owner))
+    x, columns = form.features(logits, labels)
+    w = form.identity(c) + rng.normal(0, 0.2, (len(rows), form.size(c)))
+    got = LocalLosses(form, x, columns, rows, w[0]).triangle(w)
+    for k in range(len(rows)):
+        own, at = owner == k, w[k : k + 1]
+        alone = LocalLosses(form, x[own], columns[own], rows[k : k + 1], w[0]).triangle(at)
+        assert alone.tobytes() == got[k].tobytes()
+        of_rows = form.triangle(x[own], w[k], softmax(form.scores(x[own], w[k])), 1)
+        assert of_rows.shape == (rows[k], form.size(c) * (form.size(c) + 1) // 2)
+        want = of_rows.sum(axis=0)
+        assert got[k] == pytest.approx(want, rel=1e-11, abs=1e-13 * np.abs(want).max())
 
 
 @forms
