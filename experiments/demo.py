@@ -26,8 +26,8 @@ SEEDS = 5
 BUDGETS = (math.inf, 1.0)
 BASELINES = ("none", "pooled-temperature", "pooled-bbq")
 METHODS = (
-    *("fedtemp", "fednewton", "fedoneshot", "fedbin"),
-    *("fedbbq[weighting=none]", "fedbbq[weighting=all]", "fedbbq[weighting=changed]"),
+    *("fedtemp", "fedopvector", "fedcal", "fednewton", "fednewton-entropy", "fedoneshot"),
+    *("fedbin", "fedbbq[weighting=none]", "fedbbq[weighting=all]", "fedbbq[weighting=changed]"),
 )
 ONE_RUN = "fednewton-epsilon-1"
 """Folder of the one run that is written with all its files."""

@@ -155,7 +155,11 @@ class _Binning(CalibrationStrategy):
 
 
 class FedBin(_Binning):
-    """Federated histogram binning; by default the paper's naive baseline, without weighting."""
+    """Federated histogram binning; by default the paper's naive baseline, without weighting.
+
+    Privacy: user-level, zero-out, central; the blocks of a client are clipped as `tables` and
+    `clipping` say. Public: the federation and all parameters.
+    """
 
     name = "fedbin"
     calibrator = HistogramBinning
@@ -163,6 +167,9 @@ class FedBin(_Binning):
 
 class FedBBQ(_Binning):
     """Federated BBQ; by default weighted in all rows, the paper's final protocol.
+
+    Privacy: user-level, zero-out, central; the blocks of a client are clipped as `tables` and
+    `clipping` say. Public: the federation and all parameters.
 
     Where nothing is said, a private run takes what measured best, or nearly so, at epsilon = 1
     with 100 to 1000 clients: pooled tables and one joint clip. Classwise ECE over that of the
@@ -177,9 +184,12 @@ class FedBBQ(_Binning):
     densenet-cifar100   0.78 / 0.83 / 0.83                1.02 / 2.12 / 2.07
     ==================  ================================  ================================
 
-    Three seeds; with 100 clients single runs scatter widely and some end above 1. All figures
-    are from `python -m experiments.reproduce.binning_pays`, which also says from how many clients
-    on any of this is better than one temperature.
+    All figures are means of three seeds from `python -m experiments.reproduce.binning_pays`, which
+    also says from how many clients on any of this is better than one temperature. Three are few:
+    twenty seeds on resnet110-cifar10 with 100, 300, 1000 clients gave a classwise ECE of 0.81,
+    0.61, 0.53 % pooled and cut, 0.92, 0.84, 0.75 % merged, 0.85, 0.79, 0.77 % per class (joint);
+    uncalibrated 0.98. With 100 clients pooled tables scatter four times as widely (std 0.40), and
+    single runs end above the uncalibrated model.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -22,27 +21,21 @@ from fedcal.query import Ask, Param
 from fedcal.release import Release
 from fedcal.types import Floats
 from strategies.base import CalibrationStrategy
-
-_RADIUS = 0.7  # of the first step, in units of the parameters
-_DAMPING = 1e-9  # of the largest curvature: directions that no row sees stay where they are
+from strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
 
 
 class _Newton(CalibrationStrategy):
-    """Damped Newton steps on the federation's gradient G and curvature H at w.
+    """Newton steps on the federation's gradient G and curvature H at w.
 
-    Sums over clients are sums over rows: without privacy every partition of the same rows takes
-    the same way to the pooled optimum. No line search, which would cost a round for each look,
-    but a trust region: an early step may make the loss higher; the next one sees it and goes
-    back.
+    Sums over clients are sums over rows: without privacy, and if everybody is asked, every
+    partition of the same rows takes the same way to the pooled optimum. (With a sampling rate
+    below 1 each round heads for the optimum of its own sample.) Steps are those of a
+    `TrustRegion` without privacy and of a `KalmanFilter` with it, which is post-processing of
+    releases.
 
-    With privacy the sums are noisy by a known amount, and a step is that of a Kalman filter: the
-    optimum has a prior around the identity, each release G = H (w - optimum) + noise is a
-    measurement of it, and later rounds average with what earlier ones found instead of starting
-    over. Where noise drowns the curvature, a parameter stays near where the prior put it. All
-    of this is post-processing of releases.
-
-    Privacy: user-level, zero-out, central; G and H of a client are clipped together to L2 norm
-    1 in units of the bound, which comes from `rows_per_client`, a *public nominal* number.
+    Privacy: user-level, zero-out, central; G and H of a client are clipped together to L2 norm 1
+    in units of the bound. Public: the federation, all parameters, and the bound, which follows
+    from them; `rows_per_client` is a *nominal* number, not a maximum and not a count.
 
     Parameters
     ----------
@@ -59,8 +52,7 @@ class _Newton(CalibrationStrategy):
     ) -> None:
         self.classes = federation.classes
         self.w = self.form.identity(self.classes)
-        self._prior = np.diag(self.prior() ** 2)
-        self._trust = _TrustRegion()
+        self._trust, self._filter = TrustRegion(), KalmanFilter(self.prior())
         rounds = federation.rounds or self.rounds[federation.private]
         bound = self.bound(_clip(self.name, federation, rounds, rows_per_client))
         super().__init__(make_plan(federation, rounds=rounds, bound=bound), **base)
@@ -88,24 +80,11 @@ class _Newton(CalibrationStrategy):
         size = len(self.w)
         g, h = release.values[:size], release.values[size:]
         if self.plan.private:
-            step = self._filtered(g, h, release.std[:size], release.std[size:])
+            step = self._filter.step(g, h, release.std[:size], release.std[size:])
         else:
             step = self._trust.step(g, symmetric(h, size))
         identity = self.form.identity(self.classes)
         self.w = np.clip(self.w + step, identity - LIMIT, identity + LIMIT)
-
-    def _filtered(self, g: Floats, h: Floats, g_std: Floats, h_std: Floats) -> Floats:
-        """The step of a Kalman filter; updates what is known of the optimum."""
-        h = _lifted(h, h_std, len(g))
-        gain = self._prior @ h @ np.linalg.inv(h @ self._prior @ h + np.diag(g_std**2))
-        wanted = -gain @ g
-        step = wanted * min(1.0, _RADIUS / max(np.abs(wanted).max(), 1e-300))
-        left = self._prior - gain @ h @ self._prior
-        # what the linear model and the noise in h may have got wrong about so long a step
-        curved, blurred = np.abs(step).max() ** 2 / 2, step * h_std[: len(g)] / np.diag(h)
-        wrong = curved**2 + blurred**2
-        self._prior = (left + left.T) / 2 + np.diag(wrong) + np.outer(wanted - step, wanted - step)
-        return np.asarray(step)
 
     def result(self) -> ParametricScaling:
         """The form with the current parameters."""
@@ -115,9 +94,11 @@ class _Newton(CalibrationStrategy):
 class FedNewtonEntropy(_Newton):
     """A temperature that depends on the entropy of the row: two parameters (ours).
 
-    The calibrator is `EntropyTemperature`; no prediction changes. With privacy the slope's prior
-    (std 0.35) shrinks it to 0, that is to temperature scaling, where the data do not tell more
-    than the noise.
+    The calibrator is `EntropyTemperature`; no prediction changes. With privacy the slope has a
+    prior around 0 (std 0.35), that is around temperature scaling.
+
+    Privacy: user-level, zero-out, central. Public: the federation and all parameters, with them
+    the norms that the five numbers are clipped to, jointly.
 
     Parameters
     ----------
@@ -161,6 +142,10 @@ class FedNewtonVector(_ByForm):
     partition. With privacy 2c parameters are too many: classwise ECE on resnet110-cifar10 with
     100 clients 1.06 % at epsilon = 1 and 0.85 % at 8; the model has 0.98 %, temperature 0.44 %.
 
+    Privacy: user-level, zero-out, central. Public: the federation and all parameters. G's slopes
+    and offsets are clipped to 5 c_g and c_g, the curvature's diagonal to 15 c_g and c_g, jointly;
+    c_g as FedNewtonEntropy's.
+
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
@@ -178,6 +163,10 @@ class FedNewtonOPVector(_ByForm):
     optimum and goes on slowly. With privacy it is behind FedNewtonEntropy (classwise ECE on
     resnet110-cifar10 with 100 clients 0.46 % at epsilon = 1, with a spread of 0.07).
 
+    Privacy: user-level, zero-out, central. Public: the federation and all parameters. G's slopes
+    and offsets are clipped to 3 c_g and c_g, the curvature's diagonal to 9 c_g and 3 c_g, jointly;
+    c_g as FedNewtonEntropy's.
+
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
@@ -188,88 +177,11 @@ class FedNewtonOPVector(_ByForm):
     stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
 
 
-class _TrustRegion:
-    """How far Newton's steps may go, from gradients alone.
-
-    Along a step the loss falls with slope `promised` at its start, and with `now`, below 0 where
-    it rises again, at its end. Where it rises as steeply as it fell, the end is no lower than
-    the start, and the next step begins at the start again. The radius shrinks where the loss
-    rises at all steeply, and grows where `now` is what the curvature foretold.
-    """
-
-    def __init__(self) -> None:
-        self.radius = _RADIUS
-        self._before: tuple[Floats, Floats, Floats] | None = None  # g, h, step
-
-    def step(self, g: Floats, h: Floats) -> Floats:
-        """From where the gradient is g (size,) and the curvature h (size, size)."""
-        back = np.zeros_like(g)
-        if self._before is not None:
-            old_g, old_h, last = self._before
-            promised, now = float(-old_g @ last), float(-g @ last)
-            expected = promised - float(last @ old_h @ last)
-            longest = float(np.abs(last).max())
-            if now <= -promised:
-                self.radius = longest / 4
-                g, h, back = old_g, old_h, -last
-            elif 2 * now < -promised:
-                self.radius = longest / 2
-            elif longest > 0.99 * self.radius and abs(now - expected) < promised / 8:
-                self.radius *= 2
-        step = _bounded_step(g, h, self.radius)
-        self._before = (g, h, step)
-        return back + step
-
-
-def _bounded_step(g: Floats, h: Floats, radius: float) -> Floats:
-    """-(H + lambda I)^-1 g with the least lambda that keeps each entry within the radius.
-
-    (Levenberg-Marquardt.) Directions that the rows say much about go nearly the whole way, also
-    beside others that hardly any row sees; a step that is only shortened would not.
-    """
-    values, vectors = np.linalg.eigh(h)
-    top = float(values[-1])
-    if not top > 0:
-        return np.zeros_like(g)  # no rows
-    values, along = np.maximum(values, 0.0), vectors.T @ g
-
-    def step(damping: float) -> Floats:
-        return np.asarray(-vectors @ (along / (values + damping)))
-
-    least = _DAMPING * top
-    if np.abs(step(least)).max() <= radius:
-        return step(least)
-    low, high = math.log(least), math.log(least + float(np.linalg.norm(g)) / radius)
-    for _ in range(60):
-        middle = (low + high) / 2
-        short = np.abs(step(math.exp(middle))).max() <= radius
-        low, high = (low, middle) if short else (middle, high)
-    return step(math.exp(high))
-
-
-def symmetric(packed: Floats, size: int) -> Floats:
-    """(size, size) from its upper triangle, row by row."""
-    out = np.zeros((size, size))
-    rows, columns = np.triu_indices(size)
-    out[rows, columns] = out[columns, rows] = packed
-    return out
-
-
-def _lifted(h: Floats, std: Floats, size: int) -> Floats:
-    """A noisy curvature as a matrix with no eigenvalue below its noise's std.
-
-    h : packed upper triangle, or the diagonal (size,)
-    """
-    if len(h) == size:
-        return np.diag(np.maximum(h, std))
-    values, vectors = np.linalg.eigh(symmetric(h, size))
-    return np.asarray((vectors * np.maximum(values, std.max())) @ vectors.T)
-
-
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:
     """Bound of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
 
-    As FedNewton's, but at least 6, not 3, where many clients make the noise small enough.
+    As FedNewton's, but up to 6, not 3, where many clients make the noise small enough for it. All
+    that it depends on is public.
     """
     if not federation.private:
         return 1.0  # not used

@@ -33,8 +33,8 @@ METRICS = {
     ),
     "accuracy": (
         "accuracy, %",
-        "Share of rows whose most probable class is right. Scaling by a temperature cannot change "
-        "it. Higher is better.",
+        "Share of rows whose most probable class is right. Temperatures and order-preserving "
+        "calibrators cannot change it. Higher is better.",
     ),
     "mce": (
         "MCE, %",

@@ -18,7 +18,10 @@ Found: TypeAlias = bool | None
 Cells: TypeAlias = Sequence[Cell]
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
-KEEPING = (*SCALING, "FedTemp (mean of T)", "FedNewton", "FedOneShot")
+KEEPING = (
+    *(*SCALING, "FedTemp (mean of T)", "FedOPVector (proximal)"),
+    *("FedNewton", "FedOneShot", "FedNewton entropy", "FedNewton OPVector"),
+)
 BINNING = ("FedBBQ", "FedBBQ all weight")
 
 

@@ -321,7 +321,8 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
     ----------
     positive_total : (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
         the weight of pure noise about 1/2
-    std : (tables,) of the accumulated noise in one bin
+    std : (tables,) of the accumulated noise in one bin; 0 before anything is released: weight 0
     """
-    weight: Floats = np.clip(positive_total / (math.sqrt(2 / math.pi) * std * bins), 0.0, 1.0)
-    return weight
+    noise = math.sqrt(2 / math.pi) * std * bins
+    share = np.divide(positive_total, noise, out=np.zeros_like(noise), where=noise > 0)
+    return np.asarray(np.clip(share, 0.0, 1.0))

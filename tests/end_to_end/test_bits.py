@@ -29,31 +29,47 @@ from strategies import (
     CalibrationStrategy,
     FedBBQ,
     FedBin,
+    FedCal,
+    FedMatrix,
     FedNewton,
+    FedNewtonEntropy,
+    FedNewtonOPVector,
+    FedNewtonVector,
     FedOneShot,
+    FedOPVector,
     FedTemp,
+    FedVector,
 )
 from strategies.base import ANSWER
 from strategies.job import dropouts
 
 METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
     "fedtemp": FedTemp,
-    "fedtemp-temperature": lambda f, **o: FedTemp(f, average="temperature", **o),
+    "fedtemp: temperature": lambda f, **o: FedTemp(f, average="temperature", **o),
     "fednewton": lambda f, **o: FedNewton(f, rows_per_client=12, **o),
     "fedoneshot": lambda f, **o: FedOneShot(f, rows_per_client=12, points=33, **o),
     "fedbin": lambda f, **o: FedBin(f, bins_exponent=4, **o),
-    "fedbbq-none": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="none", **o),
-    "fedbbq-all": lambda f, **o: FedBBQ(f, bins_exponent=4, **o),
-    "fedbbq-changed": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="changed", **o),
-    "fedbbq-joint": lambda f, **o: FedBBQ(f, bins_exponent=4, clipping="joint", **o),
+    "fedbin: pooled": lambda f, **o: FedBin(f, bins_exponent=4, tables="pooled", **o),
+    "fedbbq": lambda f, **o: FedBBQ(f, bins_exponent=4, **o),
+    "fedbbq: none": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="none", **o),
+    "fedbbq: changed": lambda f, **o: FedBBQ(f, bins_exponent=4, weighting="changed", **o),
+    "fedbbq: per class": lambda f, **o: FedBBQ(f, bins_exponent=4, tables="per_class", **o),
+    "fedvector": FedVector,
+    "fedmatrix": FedMatrix,
+    "fedopvector": FedOPVector,
+    "fedcal": lambda f, **o: FedCal(f, epochs=1, batch=8, **o),
+    "fednewton-entropy": lambda f, **o: FedNewtonEntropy(f, rows_per_client=12, **o),
+    "fednewton-vector": lambda f, **o: FedNewtonVector(f, rows_per_client=12, **o),
+    "fednewton-opvector": lambda f, **o: FedNewtonOPVector(f, rows_per_client=12, **o),
 }
+"""Methods, and after a colon what is not their default."""
 
 CLIENTS, CLASSES, ROWS = 20, 4, 250
 EMPTY = (0, 9, CLIENTS - 1)
 
 methods = pytest.mark.parametrize("method", METHODS)
 few_methods = pytest.mark.parametrize(
-    "method", ["fedtemp", "fednewton", "fedoneshot", "fedbbq-all"]
+    "method", ["fedtemp", "fednewton", "fedoneshot", "fedbbq", "fedopvector", "fednewton-vector"]
 )
 budgets = pytest.mark.parametrize("epsilon", [math.inf, 1.0], ids=["inf", "1"])
 
@@ -121,7 +137,7 @@ def told(strategy: CalibrationStrategy, run: Callable[..., object], *args: Any, 
 
 
 def test_every_strategy_is_in_the_table() -> None:
-    assert {name.partition("-")[0] for name in METHODS} == set(STRATEGIES)
+    assert {name.partition(":")[0] for name in METHODS} == set(STRATEGIES)
 
 
 @methods
@@ -277,7 +293,7 @@ def test_a_hundred_real_clients(masks: str) -> None:
     real = Shards.from_owner(data.logits, data.labels, owner, 100)
     public: dict[str, Any] = {"clients": 100, "classes": 10, "rounds": 1}
     unavailable = partial(dropouts, 3, 100, 0.05)
-    for method in ("fednewton", "fedbbq-all"):
+    for method in ("fednewton", "fedbbq"):
         want = told(make(method, 1.0, **public), by_hand, real, unavailable)
         for run in (run_inline, run_in_process):
             got = make(method, 1.0, masks=masks, **public)

@@ -74,7 +74,16 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None
 
     modules = {str(p.relative_to(ROOT)) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
     data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
-    assert len(data) == 5
+    assert len(data) == 6
+    # what code reads at run time: templates, experiments and their expected results
+    read = {
+        str(p.relative_to(ROOT))
+        for suffix in ("j2", "toml", "json")
+        for p in (ROOT / "experiments").rglob(f"*.{suffix}")
+    }
+    for kind in ("configs/", "report/templates/", "reproduce/expected/", "reproduce/templates/"):
+        assert [n for n in read if n.startswith(f"experiments/{kind}")] != []
+    assert read <= set(names)
     for package in PACKAGES:
         assert f"{package}/py.typed" in names
     assert {n for n in names if n.endswith(".py")} == modules
@@ -132,7 +141,12 @@ def test_simulate_and_apply_from_the_wheel(installed: Path, empty: Path) -> None
 
 
 def test_datasets_from_the_wheel(installed: Path, empty: Path) -> None:
-    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 4
+    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 5
+
+
+def test_the_list_of_reproductions_from_the_wheel(installed: Path, empty: Path) -> None:
+    assert "maddock-table3" in fedcal_command(installed, empty, "reproduce", "--list")
+    assert os.listdir(empty) == []
 
 
 def test_the_installed_command_starts(installed: Path, empty: Path) -> None:

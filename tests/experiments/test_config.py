@@ -23,6 +23,11 @@ from experiments.config import (
 from fedcal.errors import InputError, NotBuiltYet
 from strategies import STRATEGIES
 
+BINNING = {
+    *("bins_exponent", "weighting", "tables", "negatives"),
+    *("clipping", "clip_positive", "clip_negative"),
+}
+
 
 def test_the_defaults_are_the_contract_s() -> None:
     c = Config()
@@ -34,6 +39,7 @@ def test_the_defaults_are_the_contract_s() -> None:
 def test_every_method_of_the_contract_is_known() -> None:
     contract = {
         *("fedtemp", "fednewton", "fedoneshot", "fedvector", "fedmatrix", "fedopvector", "fedcal"),
+        *("fednewton-entropy", "fednewton-vector", "fednewton-opvector"),
         *("fedbin", "fedbbq", "acct", "nllt", "ecet", "dp-histogram", "one-source", "none"),
         *("pooled-temperature", "pooled-bbq", "auto"),
     }
@@ -48,18 +54,25 @@ def test_later_methods_are_not_built_yet(method: str) -> None:
         Config(method=method)
 
 
-@pytest.mark.parametrize(
-    ("method", "names"),
-    [
-        ("fedtemp", {"clip", "server_lr", "average"}),
-        ("fednewton", {"rows_per_client"}),
-        ("fedoneshot", {"rows_per_client", "points", "low", "high"}),
-        ("fedbin", {"bins_exponent", "weighting", "clipping", "clip_positive", "clip_negative"}),
-        ("fedbbq", {"bins_exponent", "weighting", "clipping", "clip_positive", "clip_negative"}),
-        *((name, set[str]()) for name in POOLED),
-    ],
-)
-def test_a_method_s_own_parameters(method: str, names: set[str]) -> None:
+AVERAGED = {"clip", "server_lr", "proximal", "steps"}
+PARAMETERS: dict[str, set[str]] = {
+    "fedtemp": {"clip", "server_lr", "average"},
+    "fednewton": {"rows_per_client"},
+    "fedoneshot": {"rows_per_client", "points", "low", "high"},
+    "fedbin": BINNING,
+    "fedbbq": BINNING,
+    "fedvector": AVERAGED,
+    "fedmatrix": AVERAGED,
+    "fedopvector": AVERAGED,
+    "fedcal": {"clip", "server_lr", "epochs", "batch", "lr"},
+    **{f"fednewton-{form}": {"rows_per_client"} for form in ("entropy", "vector", "opvector")},
+    **{method: set() for method in POOLED},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_s_own_parameters(method: str) -> None:
+    names = PARAMETERS[method]
     assert set(settings_of(method)) == names
     check_settings(method, dict.fromkeys(names, 1))
     with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
@@ -71,6 +84,10 @@ def test_the_contract_s_default_values_of_parameters() -> None:
     assert defaults["fedtemp"] == {"clip": 0.5, "server_lr": 1.0, "average": "inverse"}
     assert defaults["fedbbq"]["bins_exponent"] == 7
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
+    assert defaults["fedbin"]["tables"] == "per_class"
+    assert defaults["fedbbq"]["tables"] is None  # pooled with privacy, per class without
+    scaling = {"clip": 0.5, "server_lr": 1.0, "proximal": 10.0, "steps": 50}
+    assert all(defaults[m] == scaling for m in ("fedvector", "fedmatrix", "fedopvector"))
     assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
 
 

@@ -130,7 +130,8 @@ def test_the_whole_demo_is_the_issue_s() -> None:
     assert list(demo.BUDGETS) == [math.inf, 1.0]
     assert demo.DATA == "resnet110-cifar10"
     assert (
-        *("fedtemp", "fednewton", "fedoneshot", "fedbin"),
+        *("fedtemp", "fedopvector", "fedcal", "fednewton", "fednewton-entropy", "fedoneshot"),
+        "fedbin",
         *(f"fedbbq[weighting={w}]" for w in ("none", "all", "changed")),
     ) == demo.METHODS
     assert demo.BASELINES == ("none", "pooled-temperature", "pooled-bbq")

@@ -200,7 +200,7 @@ def test_same_bits_as_inline_and_nothing_stays() -> None:
 @slow
 @linux
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
-@pytest.mark.parametrize("method", ["fednewton", "fedbbq"])
+@pytest.mark.parametrize("method", ["fednewton", "fedbbq", "fedopvector"])
 def test_methods_by_name(method: str, epsilon: float) -> None:
     options: dict[str, Any] = {"method": method, "epsilon": epsilon, "clients": 10, "seed": 1}
     witness = Witness()

@@ -11,6 +11,7 @@ import pytest
 from clients.answers import STATISTICS, answer
 from experiments.engines.inline import run_inline
 from fedcal.calibrators import WeightedBinning
+from fedcal.numerics import softmax
 from fedcal.privacy.bounding import bounded
 from fedcal.privacy.plan import Federation
 from fedcal.privacy.zcdp import zcdp_rho
@@ -197,6 +198,15 @@ def test_weights_of_pure_noise_are_small(shape: str) -> None:
         found += result.weights.tolist()
     assert np.mean(found) < 0.1
     assert np.max(found) < 4.5 / (math.sqrt(2 / math.pi) * math.sqrt(128))
+
+
+@every_shape
+def test_before_anything_is_released_the_weighted_result_is_the_model_itself(shape: str) -> None:
+    result = method(shape).result()
+    assert isinstance(result, WeightedBinning)
+    assert not result.weights.any()
+    logits = shards().logits
+    np.testing.assert_allclose(result.predict_proba(logits), softmax(logits), rtol=1e-12)
 
 
 @every_shape

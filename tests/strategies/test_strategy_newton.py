@@ -20,7 +20,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
 from strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
-from strategies.newton import symmetric
+from strategies.newton_steps import symmetric
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector)
@@ -122,6 +122,15 @@ def test_a_step_that_went_too_far_is_halved_or_taken_back() -> None:
     assert too_far.w[0] == pytest.approx(-0.7 / 4)
 
 
+def test_a_round_in_which_nobody_was_asked_does_not_stop_the_way() -> None:
+    strategy = FedNewtonEntropy(federation(sampling_rate=0.1))
+    assert not updated(strategy, [0.0, 0.0], [0.0, 0.0, 0.0]).any()
+    step = updated(strategy, [0.2, 0.0], [2.0, 0.0, 1.0])
+    assert step == pytest.approx([-0.1, 0.0], rel=1e-6)
+    assert not updated(strategy, [0.0, 0.0], [0.0, 0.0, 0.0]).any()
+    assert updated(strategy, [0.2, 0.0], [2.0, 0.0, 1.0]) == pytest.approx(step, rel=1e-6)
+
+
 @every_method
 def test_nobody_with_rows_leaves_the_identity(method: Any) -> None:
     nobody = Shards.from_owner(np.zeros((0, 3)), np.zeros(0, int), np.zeros(0, int), CLIENTS)
@@ -216,6 +225,28 @@ def test_later_rounds_average_what_was_measured() -> None:
         errors.append(strategy.w[0] + 0.3)
     assert np.std(errors) < 0.75 * 0.3
     assert abs(np.mean(errors)) < 0.06
+
+
+@every_method
+@pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e9])
+def test_what_is_known_stays_a_covariance_whatever_clients_send(
+    method: Any, epsilon: float
+) -> None:
+    """All of 20,000 clients at the bound: G all the way in one direction, H anything."""
+    own = federation(clients=20_000, epsilon=epsilon, rounds=8)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        strategy = method(own, rows_per_client=5)
+        plan, size = strategy.plan, len(strategy.w)
+        std = plan.bound.scale * plan.multiplier
+        for number in range(1, 9):
+            sums = 20_000 * plan.bound.scale / math.sqrt(2 * size)
+            sums[size:] *= rng.uniform(0, seed % 2, len(sums) - size)
+            noisy = sums + rng.normal(0, std)
+            strategy.update(Release(number, "any", noisy, std))
+            known = np.linalg.eigvalsh(strategy._filter.covariance)
+            assert known[0] > -1e-9 * known[-1]
+            assert np.isfinite(strategy.w).all()
 
 
 @every_method
