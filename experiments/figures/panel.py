@@ -61,6 +61,10 @@ STYLES = {
     "m9": Style(*RED, dash=(2, 1), marker="s", filled=False),
     "m10": Style(*GREEN, dash=(5, 1), marker="^", filled=False),
     "m11": Style(*INK, dash=(1, 1), marker="D", filled=False),
+    "m12": Style(*PURPLE, dash=(3, 1), marker="v", filled=False),
+    "m13": Style(*OLIVE, dash=(7, 1, 1, 1), marker="P", filled=False),
+    "m14": Style(*SKY, dash=(10, 2), marker="X"),
+    "m15": Style(*ORANGE, dash=(5, 2, 2, 2), marker="*", filled=False),
     # baselines of a comparison
     "b0": Style(*GREY, dash=(2, 2)),
     "b1": Style(*INK, dash=(8, 3)),
