@@ -158,7 +158,7 @@ def printed_cells(table: Printed) -> list[Cell]:
             title=title,
             method="",
             baseline=False,
-            epsilon=None,
+            epsilon=None if title == "Base" else table.epsilon,
             rounds=None,
             sampling_rate=None,
             clients=None,

@@ -240,7 +240,7 @@ CLAIMS: Mapping[str, Claim] = {
     "weighted-beats-scaling": Claim(
         "Without privacy, weighted FedBBQ has a lower classwise ECE than every scaling method "
         "(FedCal, FedOPVector, FedTemp).",
-        "RQ4",
+        "conclusion",
         lambda cells: _below(cells, "FedBBQ all weight", SCALING),
     ),
     "binning-beats-scaling": Claim(
@@ -270,7 +270,7 @@ CLAIMS: Mapping[str, Claim] = {
         lambda cells: _below(cells, "FedTemp", ("FedCal", "FedOPVector")),
     ),
     "fedcal-worst": Claim(
-        "FedCal has the highest classwise ECE of the scaling methods.",
+        "FedCal often has the highest classwise ECE of the scaling methods.",
         "RQ1",
         lambda cells: _worst(cells, "FedCal", ("FedOPVector", "FedTemp")),
     ),

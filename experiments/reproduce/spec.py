@@ -240,14 +240,16 @@ class Printed:
     caption : with its number
     columns : headings
     rows : name -> for each column, (value,) or (mean, std)
+    epsilon : of its methods; None = without privacy
     """
 
     caption: str
     columns: tuple[str, ...]
     rows: Mapping[str, Sequence[Sequence[float]]] = field(repr=False)
+    epsilon: float | None = None
 
 
 def printed(table: str) -> Printed:
     """The table of Maddock et al. of that name: table2, table3, table6, table7."""
     raw = read_toml(Path(__file__).with_name("maddock.toml"))[table]
-    return Printed(raw["caption"], tuple(raw["columns"]), raw["rows"])
+    return Printed(raw["caption"], tuple(raw["columns"]), raw["rows"], raw.get("epsilon"))

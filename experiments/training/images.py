@@ -61,6 +61,10 @@ def read_pool(paths: str) -> Pool:
     from experiments.training.leaf import is_leaf, read_leaf
 
     sources = [part.strip() for part in paths.split(",")]
+    if not all(sources):
+        raise InputError(f"--data: an entry of the list {paths!r} is empty")
+    if len({Path(source).expanduser().resolve() for source in sources}) < len(sources):
+        raise InputError(f"{paths!r}: one source is there twice; its rows would train and test")
     if len(sources) == 1 and is_leaf(Path(sources[0])):
         return read_leaf(Path(sources[0]))
     found = []
@@ -199,14 +203,14 @@ def _folder(path: Path) -> _Part:
         raise InputError(
             f"holds no images: it must have one folder per class, with {', '.join(SUFFIXES)} files"
         )
-    opened = need("PIL.Image", "train", "reading images").open
-    with _image(opened, files[0][1]) as image:
+    pillow = need("PIL.Image", "train", "reading images")
+    with _image(pillow, files[0][1]) as image:
         mode = "L" if image.mode in ("1", "L") else "RGB"
         size = image.size
     channels = () if mode == "L" else (3,)
     x = np.empty((len(files), size[1], size[0], *channels), np.uint8)
     for row, (_, file) in enumerate(files):
-        with _image(opened, file) as image:
+        with _image(pillow, file) as image:
             if image.size != size:
                 raise InputError(
                     f"{file.parent.name}/{file.name} is {image.size[0]} x {image.size[1]}, the "
@@ -217,11 +221,15 @@ def _folder(path: Path) -> _Part:
     return _Part(x, y, classes=tuple(folder.name for folder in folders))
 
 
-def _image(opened: Any, file: Path) -> Any:
+def _image(pillow: Any, file: Path) -> Any:
     try:
-        return opened(file)
-    except (OSError, ValueError) as error:
+        image = pillow.open(file)
+    except (OSError, ValueError, pillow.DecompressionBombError) as error:
         raise InputError(f"{file.parent.name}/{file.name} is no readable image") from error
+    if image.mode.startswith(("I", "F")):  # more than 8 bits: Pillow would cut at 255
+        image.close()
+        raise InputError(f"{file.parent.name}/{file.name} has more than 8 bits per channel")
+    return image
 
 
 def _pixels(image: Any, mode: str, file: Path) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.training.images import MOST_CLASSES, Pool
-from experiments.training.text import CONTEXT, encode
+from experiments.training.text import CHARACTERS, CONTEXT, encode
 from fedcal.errors import InputError
 
 
@@ -52,7 +52,7 @@ def read_leaf(folder: Path) -> Pool:
                 raise InputError(f"{str(file)!r}: {error.strerror}") from None
             except InputError:
                 raise
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise InputError(f"{str(file)!r}: is not JSON as LEAF writes it") from None
     if not x:
         raise InputError(f"{str(folder)!r}: no rows")
@@ -66,8 +66,6 @@ def read_leaf(folder: Path) -> Pool:
 
 
 def _windows(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> Pool:
-    from experiments.training.text import CHARACTERS
-
     fit = all(isinstance(t, str) and len(t) == CONTEXT for t in x)
     if not fit or not all(isinstance(c, str) and len(c) == 1 for c in y):
         raise InputError(f"{str(folder)!r}: each x must be {CONTEXT} characters, each y one")
@@ -78,7 +76,8 @@ def _windows(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) ->
 
 def _images(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> Pool:
     try:
-        pixels, labels = np.array(x, np.float32), np.array(y)
+        with np.errstate(over="ignore"):  # not finite then, which is refused below
+            pixels, labels = np.array(x, np.float32), np.array(y)
     except (ValueError, TypeError):
         raise InputError(f"{str(folder)!r}: x must hold images of one size") from None
     size = math.isqrt(pixels.shape[1]) if pixels.ndim == 2 else 0
@@ -86,5 +85,7 @@ def _images(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> 
         raise InputError(f"{str(folder)!r}: x must hold square images, as lists of finite numbers")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= MOST_CLASSES:
         raise InputError(f"{str(folder)!r}: y must hold classes, whole numbers >= 0")
+    if labels.max() < 1:
+        raise InputError(f"{str(folder)!r}: there is one class; at least 2 are needed")
     images = pixels.reshape(-1, size, size)
     return Pool(images, labels.astype(np.int64), int(labels.max()) + 1, **known)

@@ -182,15 +182,15 @@ def train(
         app = training_app(lambda context: bench)
         nodes = [uuid.uuid4().int >> 66 for _ in range(federation.clients)]
         federate(InProcessGrid(app, nodes), config, federation, state, after_round)
+        training = _finished(config, federation, bench, state)
+        if folder is not None:
+            training.save(folder)
     except KeyboardInterrupt:
         kept_rounds = 0
         if folder is not None and state.round:
             checkpoint.save(folder, state, config.to_dict(), fingerprint)
             kept_rounds = state.round
         raise Interrupted(kept_rounds) from None
-    training = _finished(config, federation, bench, state)
-    if folder is not None:
-        training.save(folder)
     return training
 
 

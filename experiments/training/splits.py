@@ -87,7 +87,7 @@ def split(pool: Pool | Text, config: TrainConfig) -> Federation:
 
     Parameters
     ----------
-    pool : as `read_images` or `read_text` gives it
+    pool : as `read_pool` or `read_text` gives it
     config : resolved; what it says of clients, partition, seed and rows is used
 
     Raises
@@ -149,13 +149,15 @@ def _dealt_rows(pool: Pool, config: TrainConfig) -> tuple[list[int | str], list[
         rng = stream(config.seed, Purpose.SPLIT, 0, f"client {k}")
         if not pool.ordered:
             rows = rng.permutation(rows)
-        rows = rows[: config.max_rows]
+        kept = min(len(rows), config.max_rows or len(rows))
         if pool.training is None:
-            ends = [len(rows) - 2 * _tenth(len(rows)), len(rows) - _tenth(len(rows))]
-        else:  # the source's own cut: half of its test rows are for calibration
-            mine = pool.training[rows]
-            rows = np.concatenate([rows[mine], rows[~mine]])
-            ends = [int(mine.sum()), (int(mine.sum()) + len(rows)) // 2]
+            rows = rows[:kept]
+            ends = [kept - 2 * _tenth(kept), kept - _tenth(kept)]
+        else:  # the source's own cut, in its proportion: half of the test rows are for calibration
+            mine, others = rows[pool.training[rows]], rows[~pool.training[rows]]
+            first = round(len(mine) * kept / max(1, len(rows)))
+            rows = np.concatenate([mine[:first], others[: kept - first]])
+            ends = [first, (first + kept) // 2]
         cut.append([Rows(pool.x[part], pool.y[part]) for part in np.split(rows, ends)])
     return names, cut
 

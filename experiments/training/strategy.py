@@ -100,27 +100,36 @@ class SeededFedAvg(FedAvgM):
         found = self._sorted(replies, self.record["clients"])
         arrays, metrics = super().aggregate_train(server_round, found)
         loss = math.nan if metrics is None else float(metrics["loss"])  # type: ignore[arg-type]
-        if not math.isfinite(loss):
-            raise RoundFailed(
-                f"round {self.record['round']}: the training diverged (the loss is {loss}); "
-                f"lower --lr (it is {self.config.lr})"
-            )
-        self.record["train_loss"] = loss
+        self.record["train_loss"] = self._finite(loss)
         return arrays, metrics
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Means over all test rows: clients' means, weighted by their rows."""
+        """Means over all test rows: clients' means, weighted by their rows.
+
+        Raises
+        ------
+        RoundFailed
+            If a site raised an error, or the training diverged.
+        """
         found = self._sorted(replies, 0)
         metrics = super().aggregate_evaluate(server_round, found)
         if metrics is not None:
-            self.record["test_loss"] = float(metrics["loss"])  # type: ignore[arg-type]
+            self.record["test_loss"] = self._finite(float(metrics["loss"]))  # type: ignore[arg-type]
             self.record["test_accuracy"] = float(metrics["accuracy"])  # type: ignore[arg-type]
         return metrics
 
     def summary(self) -> None:
         """Nothing beyond Flower's own lines."""
+
+    def _finite(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            raise RoundFailed(
+                f"round {self.record['round']}: the training diverged (the loss is {loss}); "
+                f"lower --lr (it is {self.config.lr})"
+            )
+        return loss
 
     def _messages(
         self, kind: str, sites: list[int], arrays: ArrayRecord, config: ConfigRecord

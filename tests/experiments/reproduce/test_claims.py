@@ -64,6 +64,12 @@ def test_what_the_paper_marks_but_does_not_print_is_not_told(claim: str) -> None
     assert judge(CLAIMS[claim], [], printed_cells(printed("table3"))).printed == ""
 
 
+def test_what_the_paper_prints_with_privacy_is_told() -> None:
+    claim = CLAIMS["fedcal-unsuitable"]  # 1.0 > .94 on CIFAR100 is the narrowest
+    assert judge(claim, [], printed_cells(printed("table3"))).printed == "on 7 of 7"
+    assert judge(claim, [], printed_cells(printed("table2"))).printed == ""  # without privacy
+
+
 # --- ours ---------------------------------------------------------------------------------------
 
 

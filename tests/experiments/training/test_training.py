@@ -157,6 +157,22 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images: Path, tmp_pa
     assert same(train(config), train(out=out, resume=True))
 
 
+def test_an_interrupt_while_the_files_are_written_loses_no_round(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Training, folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    config, out = small(images), tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "_write", stop)
+        with pytest.raises(Interrupted) as stopped:
+            train(config, out=out)
+    assert stopped.value.round == 3
+    assert same(train(config), train(out=out, resume=True))
+    assert not (out / checkpoint.FILE).exists()
+
+
 def test_more_rounds_may_be_asked_for(images: Path, tmp_path: Path) -> None:
     config, out = small(images, rounds=3, evaluate_every=1), tmp_path / "out"
     with pytest.raises(Interrupted):
@@ -207,6 +223,16 @@ def test_an_interrupt_without_a_folder_keeps_nothing(images: Path) -> None:
 def test_a_training_that_diverges_says_so_and_writes_nothing(images: Path, tmp_path: Path) -> None:
     with pytest.raises(RoundFailed, match=r"diverged.*lower --lr"):
         train(small(images, lr=1e12), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_diverged_in_a_judged_round_is_no_checkpoint(
+    images: Path, tmp_path: Path
+) -> None:
+    # one batch a client: the loss on the way is still that of the weights before
+    options = {"batch_size": 1000, "lr": 1e30, "evaluate_every": 1, "checkpoint_every": 1}
+    with pytest.raises(RoundFailed, match=r"round 1: the training diverged.*lower --lr"):
+        train(small(images, **options), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

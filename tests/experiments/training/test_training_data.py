@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,16 @@ def test_folders_of_images(tmp_path: Path) -> None:
     assert pool.x[23, 0, 0].tolist() == [200, 3, 0]
     grey = read_pool(str(image_folder(tmp_path / "grey", "L")))
     assert grey.x.shape == (40, 4, 5)
-    both = read_pool(f"{tmp_path / 'images'},{tmp_path / 'images'}")
-    assert len(both.y) == 80
+    more = image_folder(tmp_path / "more")
+    assert len(read_pool(f"{tmp_path / 'images'},{more}").y) == 80
+    with pytest.raises(InputError, match="there twice"):
+        read_pool(f"{more},{more / 'cat' / '..'}")
+
+
+def declared(png: bytes, size: int) -> bytes:
+    """The file with another width and height in its header."""
+    header = b"IHDR" + struct.pack(">II", size, size) + png[24:29]
+    return png[:12] + header + struct.pack(">I", zlib.crc32(header)) + png[33:]
 
 
 def test_bad_folders(tmp_path: Path) -> None:
@@ -125,6 +135,12 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"dog/99.png is no readable image"):
         read_pool(str(folder))
     whole = (folder / "dog" / "00.png").read_bytes()
+    (folder / "dog" / "99.png").write_bytes(declared(whole, 60_000))
+    with pytest.raises(InputError, match=r"dog/99.png is no readable image"):
+        read_pool(str(folder))
+    image.fromarray(np.full((4, 5), 40_000, np.uint16)).save(folder / "dog" / "99.png")
+    with pytest.raises(InputError, match=r"dog/99.png has more than 8 bits"):
+        read_pool(str(folder))
     (folder / "dog" / "99.png").write_bytes(whole[:-30])
     with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
         read_pool(str(folder))
@@ -170,6 +186,8 @@ def test_other_files_and_pairs(tmp_path: Path) -> None:
     one, two = npz(tmp_path, "1.npz", x=X, y=Y), npz(tmp_path, "2.npz", x=X[:, 1:], y=Y)
     with pytest.raises(InputError, match=r"5 x 6 .* and of 6 x 6 .* do not go together"):
         read_pool(f"{one},{two}")
+    with pytest.raises(InputError, match=r"an entry of the list .* is empty"):
+        read_pool(f"{one},")
 
 
 def test_images_can_be_too_small(tmp_path: Path) -> None:
@@ -293,6 +311,15 @@ def test_leaf_texts(tmp_path: Path) -> None:
     assert CHARACTERS[federation.test[0].x[0, -1]] == "b"
 
 
+def test_leaf_clients_are_cut_in_their_own_proportion(tmp_path: Path) -> None:
+    def user(rows: int) -> dict[str, Any]:
+        return {"x": ["ab" * 40] * rows, "y": ["c"] * rows}
+
+    data = leaf(tmp_path, train={"HAMLET": user(80)}, test={"HAMLET": user(20)})
+    federation = dealt(data, model="lstm", min_rows=1, max_rows=40)
+    assert [federation.sizes(name).tolist() for name in PARTS] == [[32], [4], [4]]
+
+
 @pytest.mark.parametrize(
     ("user", "said"),
     [
@@ -303,8 +330,18 @@ def test_leaf_texts(tmp_path: Path) -> None:
         ({"x": ["short"], "y": ["a"]}, "each x must be 80 characters"),
         ({"x": []}, "is not JSON as LEAF writes it"),
         ({"x": [], "y": []}, "no rows"),
+        ({"x": [[0.0] * 16] * 2, "y": [0, 0]}, "there is one class"),
+        ({"x": [[1e39] * 16] * 2, "y": [0, 1]}, "finite numbers"),
     ],
 )
 def test_bad_leaf_folders(tmp_path: Path, user: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_pool(leaf(tmp_path, train={"f01": user}))
+
+
+@pytest.mark.parametrize("content", ["{", "[" * 200_000, "[]", '{"users": []}'])
+def test_leaf_files_that_are_not_leaf_s(tmp_path: Path, content: str) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "all_data.json").write_text(content)
+    with pytest.raises(InputError, match=r"all_data\.json': is not JSON as LEAF writes it"):
+        read_pool(str(tmp_path))
