@@ -183,13 +183,13 @@ def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float
     As FedNewton's, but up to 6, not 3, where many clients make the noise small enough for it. All
     that it depends on is public.
     """
-    if not federation.private:
-        return 1.0  # not used
-    if rows_per_client is None:
+    if rows_per_client is None and federation.private:
         raise InputError(
             f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
         )
-    rows = positive("rows_per_client", rows_per_client)
+    rows = 1.0 if rows_per_client is None else positive("rows_per_client", rows_per_client)
+    if not federation.private:
+        return 1.0  # not used
     noise = gaussian_multiplier(
         federation.epsilon, federation.delta, rounds, federation.sampling_rate
     )

@@ -118,7 +118,7 @@ class _LocalFits(_Averaged):
         self, federation: Federation, *, proximal: float = 10.0, steps: int = 50, **options: Any
     ) -> None:
         if isinstance(proximal, bool) or proximal != 0:
-            positive("proximal (or 0)", proximal)
+            positive("proximal, unless it is 0,", proximal)
         self.proximal = float(proximal)
         self.steps = whole("steps", steps, 2)
         super().__init__(federation, **options)

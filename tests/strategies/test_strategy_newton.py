@@ -281,3 +281,10 @@ def test_privacy_needs_the_nominal_rows(method: Any, rows_per_client: Any) -> No
     with pytest.raises(InputError, match="rows_per_client") as caught:
         method(federation(epsilon=1.0), rows_per_client=rows_per_client)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rows_per_client", [0.0, -1, math.inf, "many"])
+@every_method
+def test_nominal_rows_are_checked_without_privacy_too(method: Any, rows_per_client: Any) -> None:
+    with pytest.raises(InputError, match="rows_per_client"):
+        method(federation(), rows_per_client=rows_per_client)
