@@ -44,7 +44,7 @@ Row = dict[str, Any]
 Progress = Callable[[int, int], None]
 """(parts done, parts in all)."""
 
-DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100")
+DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100", "mnist-cnn")
 CLIENTS = (100, 300, 1000, 3000, 10000)
 EPSILONS = (0.5, 1.0, 3.0, 8.0, math.inf)
 SEEDS = 3
@@ -198,6 +198,24 @@ def crossover(found: Iterable[Row]) -> list[Row]:
     return out
 
 
+def claims(found: Iterable[Row]) -> list[tuple[str, bool, str]]:
+    """Where binning pays, as what is claimed, whether it holds, and what was found."""
+    said = []
+    for row in crossover(found):
+        epsilon = "no privacy" if row["epsilon"] is None else f"epsilon = {row['epsilon']:g}"
+        what = (
+            f"{row['data']}, {epsilon}: binning beats one temperature from some number of users on"
+        )
+        said.append((what, row["clients"] is not None, _says(row)))
+    return said
+
+
+def _says(row: Row) -> str:
+    if row["clients"] is None:
+        return f"not up to {row['most_clients']:,} clients"
+    return f"from {row['clients']:,} clients on, by {row['method']}"
+
+
 def to_text(found: Iterable[Row]) -> str:
     """Strict JSON, one row a line."""
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in found)
@@ -280,11 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             file.write(to_text(found).encode())
     for row in crossover(found):
         epsilon = "inf" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        if row["clients"] is None:
-            says = f"not up to {row['most_clients']} clients"
-        else:
-            says = f"from {row['clients']} clients on: {row['method']}"
-        print(f"{row['data']:18} epsilon {epsilon:>4}  {says}")
+        print(f"{row['data']:18} epsilon {epsilon:>4}  {_says(row)}")
 
 
 if __name__ == "__main__":
