@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.calibrators.local_fit import rows_of
 from fedcal.calibrators.order_preserving_mlp import (
     OrderPreservingMLP,
     batch_shape,
@@ -39,7 +40,7 @@ def mlp_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
     w = np.asarray(params["w"], np.float64)
     epochs, batch, lr = int(params["epochs"]), int(params["batch"]), float(params["lr"])
     out = np.zeros((shards.clients, len(w) + bool(params["count"])))
-    y, rank = OrderPreservingMLP.features(shards.logits, shards.labels)
+    y, rank = rows_of(OrderPreservingMLP, shards)
     orders = {
         n: batches(n, epochs, batch, int(params["seed"]))
         for n in np.unique(shards.rows).tolist()
