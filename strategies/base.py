@@ -112,6 +112,15 @@ class CalibrationStrategy(Strategy):
             self.on_release(release)
         return release
 
+    def divisor(self, release: Release) -> float:
+        """What makes a mean of a released sum: with privacy the public q K.
+
+        Without it, how many clients with rows are in the sum: the release's last number.
+        """
+        if self.plan.private:
+            return self.plan.sampling_rate * self.plan.clients
+        return float(release.values[-1])
+
     def abandon(self) -> None:
         """The run failed: what was reserved for it and never released is given back."""
         self._curator.abandon()

@@ -12,8 +12,6 @@ from fedcal.calibrators.linear import VectorScaling
 from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.checks import positive
-from fedcal.errors import InputError
 from fedcal.privacy.accounting import gaussian_multiplier
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
@@ -22,6 +20,7 @@ from fedcal.release import Release
 from fedcal.types import Floats
 from strategies.base import CalibrationStrategy
 from strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
+from strategies.temperature import gradient_clip
 
 
 class _Newton(CalibrationStrategy):
@@ -178,20 +177,15 @@ class FedNewtonOPVector(_ByForm):
 
 
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:
-    """Bound of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
+    """FedNewton's bound of a gradient, but up to 6 nats, not 3, where the noise is small for it.
 
-    As FedNewton's, but up to 6, not 3, where many clients make the noise small enough for it. All
-    that it depends on is public.
+    All that it depends on is public.
     """
-    if rows_per_client is None and federation.private:
-        raise InputError(
-            f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
-        )
-    rows = 1.0 if rows_per_client is None else positive("rows_per_client", rows_per_client)
-    if not federation.private:
-        return 1.0  # not used
+    clip = gradient_clip(name, federation, rows_per_client)
+    if rows_per_client is None or not federation.private:
+        return clip
     noise = gaussian_multiplier(
         federation.epsilon, federation.delta, rounds, federation.sampling_rate
     )
-    affordable = 0.008 * federation.sampling_rate * federation.clients * rows / noise
-    return max(0.2 * rows, 3.0, min(6.0, affordable))
+    affordable = 0.008 * federation.sampling_rate * federation.clients * rows_per_client / noise
+    return max(clip, min(6.0, affordable))

@@ -68,10 +68,7 @@ class _Averaged(CalibrationStrategy):
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
         size = len(self.w)
-        if self.plan.private:
-            divisor = self.plan.sampling_rate * self.plan.clients
-        else:
-            divisor = float(release.values[size])
+        divisor = self.divisor(release)
         if not divisor:
             return  # nobody with rows was asked
         w = self.w - self.server_lr * release.values[:size] / divisor

@@ -80,10 +80,7 @@ class FedTemp(_Temperature):
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
-        if self.plan.private:
-            divisor = self.plan.sampling_rate * self.plan.clients
-        else:
-            divisor = release.values[1]
+        divisor = self.divisor(release)
         if not divisor:
             return  # nobody with rows was asked
         limit = math.exp(LOG_A_LIMIT)
@@ -115,7 +112,7 @@ class FedNewton(_Temperature):
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
     ) -> None:
         self.classes = federation.classes
-        c_g = _clip(self.name, federation, rows_per_client)
+        c_g = gradient_clip(self.name, federation, rows_per_client)
         bound = Bound((1, 1), (c_g, 3.0 * c_g))
         rounds = federation.rounds or (4 if federation.private else 8)
         super().__init__(make_plan(federation, rounds=rounds, bound=bound), **base)
@@ -171,7 +168,7 @@ class FedOneShot(_Temperature):
             raise InputError(f"low must be below high, got {low!r} and {high!r}")
         self._log_t = log_grid(low, high, points)
         self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": points}
-        clip = _clip(self.name, federation, rows_per_client)
+        clip = gradient_clip(self.name, federation, rows_per_client)
         bound = Bound((points,), (clip,), "per_value")
         plan = make_plan(federation, rounds=1, bound=bound, mechanism="exponential")
         super().__init__(plan, **base)
@@ -191,7 +188,7 @@ class FedOneShot(_Temperature):
             self.log_a = -float(np.interp(0.0, -score, self._log_t))
 
 
-def _clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
+def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
     """Bound of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
 
     A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3 cuts

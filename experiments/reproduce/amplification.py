@@ -21,10 +21,9 @@ from experiments.config import Config
 from experiments.simulation import simulate
 from fedcal.privacy.accounting import check_rounds, gaussian_multiplier
 from fedcal.privacy.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zcdp_rho_simple
-from strategies.job import Setting
+from strategies.job import Progress, Setting
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
 """(parts done, parts in all)."""
 
 ROUNDS = (1, 2, 4, 8, 12, 30, 60)

@@ -21,7 +21,7 @@ import argparse
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -39,9 +39,9 @@ from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
 from strategies import FedBBQ, FedNewton
+from strategies.job import Progress
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
 """(parts done, parts in all)."""
 
 DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100", "mnist-cnn")

@@ -38,10 +38,9 @@ from fedcal.query import Query
 from fedcal.shards import Shards
 from strategies import STRATEGIES, CalibrationStrategy
 from strategies.base import ANSWER
-from strategies.job import Job, Setting
+from strategies.job import Job, Progress, Setting
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
 
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 """Classes -> shipped data."""

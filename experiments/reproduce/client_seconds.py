@@ -39,9 +39,9 @@ from fedcal.query import Query
 from fedcal.shards import Shards
 from strategies import STRATEGIES
 from strategies.base import ANSWER
+from strategies.job import Progress
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
 
 DATA = "resnet110-cifar10"
 POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))

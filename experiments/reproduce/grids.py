@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from experiments.reproduce.spec import GridExperiment, Part
 from experiments.simulation import load_any
 from fedcal.datasets import Dataset, catalogue
 from fedcal.errors import InputError
+from strategies.job import Progress
 
 DEALT = "dirichlet:0.1"
 CLIENTS = 100
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

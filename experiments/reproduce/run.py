@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from experiments.reproduce.result import Reproduction
 from experiments.reproduce.spec import RowsExperiment, printed
 from fedcal.checks import whole
 from fedcal.errors import InputError
-
-Progress = Callable[[int, int], None]
+from strategies.job import Progress
 
 
 def reproduce(
