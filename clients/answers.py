@@ -5,26 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from clients.histograms import class_counts, class_histograms, pooled_histograms
 from clients.mlp_training import mlp_update
 from clients.objectives import temperature_newton, temperature_scores
+from clients.outcomes import bin_outcomes, outcome_cell
 from clients.parametric import scaling_newton, scaling_update
 from clients.scalers import temperature_update
+from clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.checks import one_of
-from fedcal.privacy.bounding import encode_bounded
+from fedcal.privacy import mechanisms, samplers
+from fedcal.privacy.bounding import add_by_owner, check_room, encode_bounded
+from fedcal.privacy.mechanisms import Noise
 from fedcal.query import Query
 from fedcal.shards import Shards
-from fedcal.types import Floats, Words
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers, Words
+
+ROW_NUMBERS = 1 << 18
+"""Numbers that are clipped at once where the bound is per row."""
 
 Statistic = Callable[[Shards, Mapping[str, Any]], Floats]
 
 STATISTICS: dict[str, Statistic] = {
+    "accuracy_gap": accuracy_gap,
+    "bin_outcomes": bin_outcomes,
+    "calibration_gaps": calibration_gaps,
     "class_histograms": class_histograms,
     "class_counts": class_counts,
+    "clipped_nll": clipped_nll,
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,
     "pooled_histograms": pooled_histograms,
     "mlp_update": mlp_update,
+    "outcome_cell": outcome_cell,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
@@ -33,6 +48,9 @@ STATISTICS: dict[str, Statistic] = {
 
 def answer(shards: Shards, query: Query) -> Words:
     """Each client's contribution: computed, clipped to the query's bound, encoded.
+
+    Where the bound is per row, each row's own addend is clipped and encoded, and the client adds
+    these up as integers.
 
     Returns
     -------
@@ -44,4 +62,67 @@ def answer(shards: Shards, query: Query) -> Words:
         If the kind is unknown, or a contribution is not finite or leaves the ring.
     """
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
-    return encode_bounded(statistic(shards, query.params), query.bound, query.ring)
+    bound, ring = query.bound, query.ring
+    if bound.per == "client":
+        return encode_bounded(statistic(shards, query.params), bound, ring)
+    check_room(shards.rows, bound, ring)
+    total = np.zeros((shards.clients, bound.length), np.uint64)
+    rows, owner = shards.each_row(), shards.owner
+    step = max(1, ROW_NUMBERS // bound.length)
+    for a in range(0, rows.clients, step):
+        part = rows.block(a, min(a + step, rows.clients))
+        words = encode_bounded(statistic(part, query.params), bound, ring)
+        add_by_owner(words, owner[a : a + step], total)
+    return total
+
+
+def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool = True) -> Words:
+    """What each client sends, before masks: its answer, its own coin and its own noise.
+
+    Parameters
+    ----------
+    sites : (clients,) the number of each client's site, which keys its randomness
+    simulated : draw coins and noise from the query's seed; False = from the operating system,
+        whatever the query says
+
+    Returns
+    -------
+    (clients, length) uint64
+
+    Raises
+    ------
+    InputError
+        As `answer`.
+    """
+    words = answer(shards, query)
+    if query.noise is None and query.rate >= 1:
+        return words
+    for i, site in enumerate(sites.tolist()):
+        if query.rate < 1 and not _heads(query, site, simulated):
+            words[i] = 0  # its noise goes out all the same: nobody sees the coin
+        if query.noise is not None:
+            words[i] = _noised(words[i], query, query.noise, site, simulated)
+    return words
+
+
+def _noised(words: Words, query: Query, noise: Noise, site: int, simulated: bool) -> Words:
+    # Bound and noise are part of the key: the same noise at two scales would give both away.
+    what = f"site {site} {query.kind} {query.bound!r} {query.bound.order} {noise!r}"
+    source = _source(query, Purpose.SHARE, what, simulated)
+    if noise.mechanism == "unary":
+        return mechanisms.unary(words, query.ring, noise.scales[0], source)
+    return query.ring.add(words, noise.draw(source))
+
+
+def _heads(query: Query, site: int, simulated: bool) -> bool:
+    """The client's secret coin: whether its rows take part in the round."""
+    source = _source(query, Purpose.COIN, f"site {site}", simulated)
+    if source is not None:
+        return bool(source.random() < query.rate)
+    return bool(samplers.bernoulli(query.rate, 1, samplers.system_words)[0])
+
+
+def _source(query: Query, purpose: Purpose, what: str, simulated: bool) -> mechanisms.Source:
+    if simulated and query.seed is not None:
+        return stream(query.seed, purpose, query.round, what)
+    return None

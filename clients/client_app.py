@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from clients.answers import answer
+from clients.answers import contribute
 from clients.site import site_rows
 from fedcal.errors import ContributionRefused
 from fedcal.query import Query
@@ -23,8 +24,11 @@ def site_of(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
+def client_app(shard_of: Callable[[Context], Shards], *, simulated: bool = False) -> ClientApp:
     """A ClientApp whose rows come from `shard_of`, a `Shards` of one client.
+
+    Coins and noise come from the operating system; only a `simulated` client takes the seed that
+    a query names, which whoever sent it could subtract.
 
     It answers three messages: `query.who` (its site), `query.answer` (its contribution, masked
     if the server names a cohort) and `query.reveal` (the seeds of this round that it shares with
@@ -39,11 +43,12 @@ def client_app(shard_of: Callable[[Context], Shards]) -> ClientApp:
         return Message(RecordDict({"who": record}), reply_to=message)
 
     @app.query("answer")
-    def contribute(message: Message, context: Context) -> Message:
+    def reply_to(message: Message, context: Context) -> Message:
         records = message.content.config_records
         query = Query.from_fields(records["query"])
         try:
-            words = answer(shard_of(context), query)[0]
+            sites = np.array([site_of(context)])
+            words = contribute(shard_of(context), query, sites, simulated=simulated)[0]
         except ContributionRefused:
             raise  # its text tells of the bound, never of rows
         except Exception as e:
@@ -77,5 +82,5 @@ def _rows(context: Context) -> Shards:
     return site_rows(context.run_config, context.node_config)
 
 
-app = client_app(_rows)
+app = client_app(_rows, simulated=True)
 """What Flower runs on each node of a simulation: `clients.client_app:app`."""

@@ -16,7 +16,7 @@ from fedcal import partition
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.federation import QUORUM, Federation
 from fedcal.shards import Shards
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
@@ -25,7 +25,7 @@ from strategies.job import Job, Setting, check_settings, settings_of
 MOST_CLIENTS = 2**31 - 1
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
-LATER = ("acct", "nllt", "ecet", "dp-histogram", "one-source", "auto")
+LATER = ("one-source", "auto")
 METHODS = (*STRATEGIES, *POOLED)
 
 
@@ -44,7 +44,10 @@ class Config:
     unit: str = "user"
     trust: str | None = None
     engine: str = "inline"
-    secure_aggregation: str = "none"
+    secure_aggregation: str | None = None
+    mechanism: str = "auto"
+    quorum: float = QUORUM
+    noise_source: str = "seeded"
     dropout: float = 0.0
     seed: int = 0
     ray_address: str | None = None
@@ -55,7 +58,8 @@ class Config:
     def __post_init__(self) -> None:
         _built("method", self.method, METHODS, LATER)
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
-        _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
+        if self.secure_aggregation is not None:
+            _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         if self.clients is not None:
             whole("clients", self.clients, 1, MOST_CLIENTS)
         check_rate(self.sampling_rate)
@@ -142,9 +146,9 @@ def merge(*layers: Mapping[str, Any]) -> Config:
 
 _TEXT = (
     *("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation"),
-    *("ray_address", "ledger"),
+    *("mechanism", "noise_source", "ray_address", "ledger"),
 )
-_REAL = ("sampling_rate", "epsilon", "delta", "dropout", "cap")
+_REAL = ("sampling_rate", "epsilon", "delta", "quorum", "dropout", "cap")
 
 
 def typed(key: str, value: Any) -> Any:
@@ -199,6 +203,9 @@ def federation_of(config: Config, shards: Shards) -> Federation:
         unit=config.unit,
         trust=config.trust,
         seed=config.seed,
+        mechanism=config.mechanism,
+        quorum=config.quorum,
+        noise_source=config.noise_source,
     )
 
 
@@ -214,6 +221,8 @@ def job_of(config: Config, shards: Shards) -> Job:
         If the method or its privacy plan refuses a value.
     """
     federation = federation_of(config, shards)
+    # A share alone protects nobody: only their secure sum does.
+    masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
     settings = dict(config.set)
     if "rows_per_client" in settings_of(config.method) and federation.private:
         settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
@@ -221,7 +230,7 @@ def job_of(config: Config, shards: Shards) -> Job:
         method=config.method,
         federation=federation,
         settings=settings,
-        secure_aggregation=config.secure_aggregation,
+        secure_aggregation=masks,
         dropout=config.dropout,
         ledger=config.ledger,
         cap=config.cap,

@@ -136,7 +136,13 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         said = "All rows were pooled in one place: no federation and no privacy."
     privacy = without_privacy("secagg" if config.method == "none" else "pooled", config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
-    known = replace(config, clients=shards.clients, trust="secagg", rounds=None)
+    known = replace(
+        config,
+        clients=shards.clients,
+        trust="secagg",
+        rounds=None,
+        secure_aggregation=config.secure_aggregation or "none",
+    )
     return _Run(calibrator, known, seconds, privacy, communication, [])
 
 
@@ -163,13 +169,14 @@ def _fit_federated(
         clients=shards.clients,
         rounds=plan.rounds - plan.counting_rounds,
         trust=plan.trust,
+        secure_aggregation=job.secure_aggregation,
         ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
     privacy = of_plan(
         plan,
         len(outcome.records),
-        config.secure_aggregation,
+        job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]
     )
     sent = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound
+from fedcal.privacy.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
 from fedcal.types import Floats
 
@@ -44,6 +45,12 @@ class Query:
 
     Nothing that a client sends is believed about its own bound: the client clips to `bound`,
     and the mechanism takes its sensitivity from the same field of the plan.
+
+    Attributes
+    ----------
+    noise : what each client adds to its answer (trust `distributed`, `local`); None = nothing
+    rate : each client's rows take part with this probability, by its own coin (`distributed`)
+    seed : of a simulated client's noise and coin; a real site takes none from a message
     """
 
     kind: str
@@ -51,6 +58,9 @@ class Query:
     bound: Bound
     ring: Ring
     round: int
+    noise: Noise | None = None
+    rate: float = 1.0
+    seed: int | None = None
 
     def to_fields(self) -> dict[str, Field]:
         """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
@@ -64,6 +74,19 @@ class Query:
             "grid": self.ring.grid,
             "headroom": self.ring.headroom,
         }
+        if self.bound.order != 2:
+            fields["order"] = self.bound.order
+        if self.bound.per != "client":
+            fields["per"] = self.bound.per
+        if self.noise is not None:
+            fields["noise"] = self.noise.mechanism
+            fields["noise-lengths"] = list(self.noise.lengths)
+            fields["noise-scales"] = list(self.noise.scales)
+            fields["noise-shares"] = self.noise.shares
+        if self.rate < 1:
+            fields["rate"] = self.rate
+        if self.seed is not None:
+            fields["seed"] = self.seed
         for key, value in self.params.items():
             fields[f"param.{key}"] = value.tolist() if isinstance(value, np.ndarray) else value
         return fields
@@ -83,9 +106,14 @@ class Query:
                     tuple(int(n) for n in fields["lengths"]),
                     tuple(float(c) for c in fields["norms"]),
                     fields["rule"],
+                    fields.get("order", 2),
+                    fields.get("per", "client"),
                 ),
                 ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
                 round=int(fields["round"]),
+                noise=_noise(fields),
+                rate=float(fields.get("rate", 1.0)),
+                seed=int(fields["seed"]) if "seed" in fields else None,
             )
         except KeyError as missing:
             raise InputError(f"a query has no field {missing}") from None
@@ -97,6 +125,17 @@ class Query:
             len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
             for v in self.to_fields().values()
         )
+
+
+def _noise(fields: Mapping[str, Any]) -> Noise | None:
+    if "noise" not in fields:
+        return None
+    return Noise(
+        fields["noise"],
+        tuple(int(n) for n in fields["noise-lengths"]),
+        tuple(float(s) for s in fields["noise-scales"]),
+        int(fields["noise-shares"]),
+    )
 
 
 def _param(value: Any) -> Param:

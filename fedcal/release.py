@@ -2,15 +2,23 @@
 
 Formal guarantee
 ----------------
-Unit: user. Adjacency: zero-out; the number of enrolled clients, the method and its parameters
-are public. Trust: `central` (the server sees exact sums and is trusted to forget them; everyone
-else sees releases) or `secagg` (no noise, no differential privacy: the server sees exact sums).
-All releases of one `Curator` together are (plan.epsilon, plan.delta)-DP, because
+Unit, adjacency and trust are the plan's; the number of enrolled clients, the method and its
+parameters are public. All releases of one `Curator` together are (plan.epsilon, plan.delta)-DP,
+against
+
+* `central`: everyone but the server, which sees exact sums and is trusted to forget them;
+* `distributed`: everyone, the server too, if at least `plan.quorum` of those that answer are
+  honest (add their share and keep it to themselves) and the secure aggregation shows the server
+  nothing but the sum;
+* `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
+
+(`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 
 * each query carries the plan's own bound, to which every client clips (`bounding`);
-* the mechanism takes its sensitivity from that same bound, never from a message;
+* the noise takes its scale from that same bound, never from a message;
 * each round is released at most once, in order, and at most `plan.rounds` of them;
-* the ledger is charged before the noise is drawn, and a refusal stops the release.
+* the ledger is charged before a sum is released, and a refusal stops the release;
+* a distributed round with fewer answers than the quorum is not released at all.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
 in which clients were asked and nobody answered releases nothing.
@@ -19,7 +27,7 @@ in which clients were asked and nobody answered releases nothing.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,11 +102,39 @@ class Curator:
         else:
             bound = self.plan.bound
             self._reserve()
-        query = Query(ask.kind, dict(ask.params), bound, self.plan.ring, round_number)
+        query = self._query(ask, bound, round_number)
         everyone = np.arange(self.plan.clients)
         clients = everyone if ask.everyone else self.plan.sample(round_number)
         self._open = Asked(query, clients)
         return self._open
+
+    def _query(self, ask: Ask, bound: Bound, round_number: int) -> Query:
+        """The question; under trust `distributed` and `local` with the noise that clients add."""
+        plan = self.plan
+        query = Query(ask.kind, dict(ask.params), bound, plan.ring, round_number)
+        if plan.trust not in ("distributed", "local"):
+            return query
+        return replace(
+            query,
+            noise=plan.noise,
+            rate=plan.sampling_rate if plan.trust == "distributed" else 1.0,
+            seed=plan.client_seed if plan.noise_source == "seeded" else None,
+        )
+
+    def check_quorum(self, asked: Asked, repliers: int) -> None:
+        """Refuse a round whose answers hold less noise than promised.
+
+        Raises
+        ------
+        RoundFailed
+            If it has fewer repliers than the plan's quorum; the round is over.
+        """
+        if len(asked.clients) and repliers and repliers < self.plan.quorum:
+            self.abandon()
+            raise RoundFailed(
+                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, the "
+                f"noise was planned for at least {self.plan.quorum}; nothing was released"
+            )
 
     def close(self, asked: Asked, total: Words, repliers: int) -> Release:
         """Charge the ledger, then release the sum through the plan's mechanism.
@@ -110,6 +146,7 @@ class Curator:
         """
         if asked is not self._open:
             raise PrivacyError(f"round {asked.round} is not open: each round is released once")
+        self.check_quorum(asked, repliers)
         self._open = None
         if len(asked.clients) and not repliers:
             self.abandon()  # how many were asked stays secret: it is not in the message
@@ -119,31 +156,50 @@ class Curator:
         if self.plan.private and self._ledger is not None:
             self._ledger.charge(self._run, asked.round)
         self.releases += 1
-        return self._release(asked, total)
+        return self._release(asked, total, repliers)
 
     def abandon(self) -> None:
-        """Give a reservation back if nothing was released under it; otherwise it stays spent."""
+        """Give a reservation back if nothing was released under it; otherwise it stays spent.
+
+        Under trust `local` the first question spends it: what a client answers is out.
+        """
         self._open = None
+        if self.plan.trust == "local":
+            return
         if self._reserved and not self.releases and self._ledger is not None:
             self._ledger.cancel(self._run)
             self._reserved = False
 
-    def _release(self, asked: Asked, total: Words) -> Release:
+    def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
         query, plan = asked.query, self.plan
-        # The plan and the question are part of the key: two releases with the same noise and
-        # another scale or another sum would give both away.
-        what = f"{plan!r} {query.kind}"
-        rng = stream(plan.seed, Purpose.NOISE, asked.round, what)
         if plan.mechanism == "exponential":
             index = mechanisms.exponential(
-                query.ring.decode(total), plan.epsilon_per_release, query.bound.norms[0], rng
+                _scores(query.ring.decode(total), query.bound),
+                plan.epsilon_per_release,
+                max(query.bound.norms) * plan.diameter,
+                self._source(asked),
             )
             return Release(asked.round, query.kind, np.array([float(index)]), np.zeros(0))
-        std = np.zeros(query.bound.length)
-        if plan.mechanism == "gaussian":
-            std = mechanisms.gaussian_std(query.bound, plan.multiplier)
-            total = mechanisms.gaussian(total, query.ring, std, rng)
-        return Release(asked.round, query.kind, query.ring.decode(total), std)
+        noise = plan.noise
+        if noise is None:
+            return Release(asked.round, query.kind, query.ring.decode(total), np.zeros(len(total)))
+        if noise.mechanism == "unary":
+            counts = query.ring.decode(total)
+            return Release(
+                asked.round, query.kind, *mechanisms.unary_counts(counts, repliers, noise.scales[0])
+            )
+        if plan.trust == "central":
+            total = query.ring.add(total, noise.draw(self._source(asked)))
+        return Release(asked.round, query.kind, query.ring.decode(total), plan.std_of_sum(repliers))
+
+    def _source(self, asked: Asked) -> mechanisms.Source:
+        """The server's own randomness in a round."""
+        if self.plan.noise_source == "system":
+            return None
+        # The plan and the question are part of the key: two releases with the same noise and
+        # another scale or another sum would give both away.
+        what = f"{self.plan!r} {asked.query.kind}"
+        return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
 
     def _reserve(self) -> None:
         if self._reserved:
@@ -161,3 +217,14 @@ class Curator:
             event=self.plan.event,
         )
         self._reserved = True
+
+
+def _scores(sums: Floats, bound: Bound) -> Floats:
+    """The candidates' scores for the exponential mechanism: sums of absolute values.
+
+    Each number is a candidate of its own (rule "per_value"), or each block is (rule "per_block",
+    order 1).
+    """
+    if bound.rule == "per_value":
+        return np.abs(sums)
+    return np.asarray(np.abs(sums).reshape(len(bound.lengths), -1).sum(axis=1))

@@ -23,6 +23,8 @@ class Purpose(IntEnum):
     NOISE = 4
     DROPOUT = 5
     BOOTSTRAP = 6
+    SHARE = 7
+    COIN = 8
 
 
 def check_seed(seed: int) -> int:

@@ -8,17 +8,23 @@ require_neighbours("strategies")
 
 from strategies.base import CalibrationStrategy  # noqa: E402
 from strategies.binning import FedBBQ, FedBin  # noqa: E402
+from strategies.golden_section import ECET, NLLT, AccT  # noqa: E402
 from strategies.newton import (  # noqa: E402
     FedNewtonEntropy,
     FedNewtonOPVector,
     FedNewtonVector,
 )
+from strategies.query_binning import DPHistogram  # noqa: E402
 from strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector  # noqa: E402
 from strategies.temperature import FedNewton, FedOneShot, FedTemp  # noqa: E402
 
 __all__ = [
+    "ECET",
+    "NLLT",
     "STRATEGIES",
+    "AccT",
     "CalibrationStrategy",
+    "DPHistogram",
     "FedBBQ",
     "FedBin",
     "FedCal",
@@ -39,6 +45,7 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = {
         *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
         *(FedVector, FedMatrix, FedOPVector, FedCal),
         *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+        *(AccT, NLLT, ECET, DPHistogram),
     )
 }
 """Method name on the command line -> strategy."""

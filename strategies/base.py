@@ -98,10 +98,21 @@ class CalibrationStrategy(Strategy):
         if ask is None:
             return None
         asked = self._curator.open(round_number, ask)
-        share = 1.0 if ask.everyone else self.plan.sampling_rate
+        everybody = ask.everyone or self.plan.trust == "distributed"
+        share = 1.0 if everybody else self.plan.sampling_rate
         self.bytes_up += share * 8 * asked.query.bound.length
         self.bytes_down += share * asked.query.payload_bytes
         return asked
+
+    def check_quorum(self, asked: Asked, repliers: int) -> None:
+        """Stop a round with too few answers before their sum is unmasked.
+
+        Raises
+        ------
+        RoundFailed
+            If their noise would be less than promised; nothing is released.
+        """
+        self._curator.check_quorum(asked, repliers)
 
     def close_round(self, asked: Asked, total: Words, repliers: int) -> Release:
         """Release the sum of `repliers` encoded contributions and learn from it."""
@@ -216,6 +227,7 @@ class CalibrationStrategy(Strategy):
                 raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
             total += _contribution(reply, site, len(total))
             alive.add(site)
+        self.check_quorum(asked, len(alive))
         if self.secure_aggregation == "masks" and alive:
             total = self._unmasked(asked, total, alive)
         return total, len(alive)

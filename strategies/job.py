@@ -20,8 +20,9 @@ from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation, Plan
+from fedcal.privacy.plan import Plan
 from fedcal.release import Release
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
@@ -130,6 +131,9 @@ class Job:
             "unit": public.unit,
             "trust": public.trust or "",
             "seed": int(public.seed),
+            "mechanism": public.mechanism,
+            "quorum": float(public.quorum),
+            "noise-source": public.noise_source,
             "settings": json.dumps(dict(self.settings)),
             "secure-aggregation": self.secure_aggregation,
             "dropout": float(self.dropout),
@@ -164,6 +168,9 @@ class Job:
                 unit=_text(fields, "unit"),
                 trust=_text(fields, "trust") or None,
                 seed=_whole(fields, "seed"),
+                mechanism=_text(fields, "mechanism"),
+                quorum=_real(fields, "quorum"),
+                noise_source=_text(fields, "noise-source"),
             ),
             settings=settings,
             secure_aggregation=_text(fields, "secure-aggregation"),

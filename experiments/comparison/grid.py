@@ -73,7 +73,7 @@ class Grid:
     delta: tuple[float, ...] = (Config.delta,)
     unit: tuple[str, ...] = (Config.unit,)
     trust: tuple[str | None, ...] = (None,)
-    secure_aggregation: str = Config.secure_aggregation
+    secure_aggregation: str | None = Config.secure_aggregation
     dropout: float = Config.dropout
     seed: int = Config.seed
     seeds: int = 5

@@ -16,10 +16,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
-from experiments.comparison.grid import Grid, read_grid
+from experiments.comparison.grid import read_grid
 from experiments.comparison.row import Row, check_row, key_of
 from experiments.config import read_toml
 from experiments.figures import COMPARISON_NAMES
@@ -39,7 +40,40 @@ Digests = Mapping[str, str]
 """Name of a data set -> its `digest_of`."""
 
 
-def grid_in(folder: Path) -> Grid:
+class Plan(Protocol):
+    """What is to be run: a `Grid`, or the like."""
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """Names of its data sets."""
+
+    def to_toml(self) -> str:
+        """The file from which `Kind.read` makes it again."""
+
+    def what_differs(self, then: Any) -> list[str]:
+        """Why what was begun with `then` is not a part of this one; [] if it is."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    read : content of `config.toml` -> plan
+    check : a row that was read, or ValueError
+    done : the file that is there when all runs are finished
+    """
+
+    read: Callable[[Mapping[str, Any]], Any]
+    check: Callable[[Any], Row]
+    done: str
+
+
+COMPARISON = Kind(read_grid, check_row, DONE)
+
+
+def grid_in(folder: Path, kind: Kind = COMPARISON) -> Any:
     """The grid of the comparison that was last begun in a folder.
 
     Raises
@@ -50,7 +84,7 @@ def grid_in(folder: Path) -> Grid:
     begun = _begun(folder)
     if not (begun / CONFIG).is_file() or not (begun / ROWS).is_file():
         raise InputError(f"nothing to resume in {folder}; start without --resume")
-    return read_grid(read_toml(begun / CONFIG))
+    return kind.read(read_toml(begun / CONFIG))
 
 
 def _begun(folder: Path) -> Path:
@@ -67,10 +101,10 @@ def _check_names(folder: Path) -> None:
                 raise InputError(f"cannot write results to {folder}: {path.name} in it is a folder")
 
 
-def _check_new(folder: Path) -> None:
+def _check_new(folder: Path, done: str) -> None:
     """Refuse a folder whose rows a new comparison must not replace."""
     begun = _begun(folder)
-    if begun == folder and ((folder / DONE).exists() or not (folder / ROWS).exists()):
+    if begun == folder and ((folder / done).exists() or not (folder / ROWS).exists()):
         return
     if kept := len(_lines(begun / ROWS)):
         raise InputError(
@@ -82,11 +116,12 @@ def _check_new(folder: Path) -> None:
 @contextlib.contextmanager
 def journal(
     folder: Path,
-    grid: Grid,
+    grid: Plan,
     inputs: Digests,
     *,
     resume: bool,
     check: Callable[[Mapping[str, Row]], None],
+    kind: Kind = COMPARISON,
 ) -> Iterator[Journal]:
     """The open journal of a folder that no other comparison writes to meanwhile.
 
@@ -99,6 +134,7 @@ def journal(
     resume : whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
     check : gets them before anything is changed, and refuses those that do not belong here
+    kind : what the folder holds
 
     Raises
     ------
@@ -118,15 +154,15 @@ def journal(
         rows: dict[str, Row] = {}
         begun = _begun(folder)
         if not resume:
-            _check_new(folder)
-        elif differs := grid.what_differs(then := grid_in(folder)):
+            _check_new(folder, kind.done)
+        elif differs := grid.what_differs(then := grid_in(folder, kind)):
             raise InputError(f"{folder} was begun with another grid: {'; '.join(differs)}")
         else:
-            rows = _read(begun / ROWS)
+            rows = _read(begun / ROWS, kind)
             _check_inputs(begun / INPUTS, {name: inputs[name] for name in then.data})
             check(rows)
         rows = {key: row for key, row in rows.items() if "error" not in row}
-        kept = Journal(folder, begun if begun != folder else _place(folder), rows, inputs)
+        kept = Journal(folder, begun if begun != folder else _place(folder, kind), rows, inputs)
         kept.begin(grid)
         try:
             yield kept
@@ -134,9 +170,9 @@ def journal(
             kept.close()
 
 
-def _place(folder: Path) -> Path:
+def _place(folder: Path, kind: Kind) -> Path:
     """Where the files of the next comparison lie until it is saved."""
-    return folder / UNFINISHED if (folder / DONE).exists() else folder
+    return folder / UNFINISHED if (folder / kind.done).exists() else folder
 
 
 class Journal:
@@ -152,7 +188,7 @@ class Journal:
         self.folder, self.rows, self._inputs = folder, rows, inputs
         self._place, self._path = place, place / ROWS
 
-    def begin(self, grid: Grid) -> None:
+    def begin(self, grid: Plan) -> None:
         """Write all that is known before the first run; `rows.jsonl`, by which it is found, last.
 
         Raises
@@ -226,12 +262,12 @@ def _lines(path: Path) -> list[bytes]:
     return listed[:-1]
 
 
-def _read(path: Path) -> dict[str, Row]:
+def _read(path: Path, kind: Kind) -> dict[str, Row]:
     """The rows of a file by `key_of`."""
     rows: dict[str, Row] = {}
     for number, line in enumerate(_lines(path), 1):
         try:
-            row = check_row(json.loads(line, parse_constant=_refuse))
+            row = kind.check(json.loads(line, parse_constant=_refuse))
             key = key_of(row["run"])
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None

@@ -41,18 +41,28 @@ Sources = Mapping[str, Dataset]
 Pool = Callable[[Sequence[Run], Sources], Generator[Row]]
 """Requests to rows."""
 
+Work = Callable[[Run, Dataset], Row]
+"""One request and the data that it names to its row; a function of a module."""
 
-def here(runs: Sequence[Run], sources: Sources, *, jobs: int) -> Generator[Row]:
-    """On this machine: in `jobs` processes, or in this one if one is enough."""
+
+def here(
+    runs: Sequence[Run], sources: Sources, *, jobs: int, work: Work | None = None
+) -> Generator[Row]:
+    """On this machine: in `jobs` processes, or in this one if one is enough.
+
+    `work` is what is done with a request; None = `run_row`.
+    """
     jobs = min(jobs, len(runs))
     if jobs > 1:
-        yield from in_processes(runs, sources, jobs)
+        yield from in_processes(runs, sources, jobs, work)
     else:
         for run in runs:
-            yield run_row(run, sources[run["data"]])
+            yield (work or run_row)(run, sources[run["data"]])
 
 
-def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[Row]:
+def in_processes(
+    runs: Sequence[Run], sources: Sources, jobs: int, work: Work | None = None
+) -> Generator[Row]:
     """In `jobs` interpreters of their own, each on one thread.
 
     They are no children that `multiprocessing` makes: those import the caller's main module
@@ -71,7 +81,7 @@ def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[
         workers: list[_Worker] = []
         idle: SimpleQueue[_Worker] = SimpleQueue()
 
-        def work(run: Run) -> Row:
+        def ask(run: Run) -> Row:
             worker = idle.get()
             try:
                 return worker.ask(run)
@@ -81,9 +91,9 @@ def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[
         threads = ThreadPoolExecutor(jobs)
         try:
             for _ in range(jobs):
-                workers.append(_Worker(folder, list(sources)))
+                workers.append(_Worker(folder, list(sources), work or run_row))
                 idle.put(workers[-1])
-            for done in as_completed([threads.submit(work, run) for run in runs]):
+            for done in as_completed([threads.submit(ask, run) for run in runs]):
                 yield done.result()
         finally:
             for worker in workers:
@@ -96,9 +106,10 @@ def in_processes(runs: Sequence[Run], sources: Sources, jobs: int) -> Generator[
 class _Worker:
     """One interpreter that runs `experiments.comparison.worker`."""
 
-    def __init__(self, folder: str, names: list[str]) -> None:
+    def __init__(self, folder: str, names: list[str], work: Work) -> None:
+        place = f"{work.__module__}:{work.__name__}"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), folder, json.dumps(names)],
+            [sys.executable, "-c", _START, json.dumps(sys.path), folder, json.dumps(names), place],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict.fromkeys(_THREADS, "1"),
@@ -140,7 +151,7 @@ def _why(code: int) -> str:
 
 
 @contextmanager
-def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
+def on_ray(jobs: int | None, address: str | None, work: Work | None = None) -> Iterator[Pool]:
     """As tasks of one core each, on a Ray cluster or one that is started here.
 
     Parameters
@@ -149,6 +160,7 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     address : of a cluster that runs already (each node needs this version of fedcal); None or
         "local" = start one here and end it afterwards. A Ray that this process is connected to
         already is used as it is, and stays
+    work : what is done with a request; None = `run_row`
 
     Raises
     ------
@@ -160,16 +172,18 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     if ours:
         _connect(ray, jobs, address or "local")
     try:
-        yield partial(_tasks, ray, ours)
+        yield partial(_tasks, ray, ours, work or run_row)
     finally:
         if ours:
             ray.shutdown()
 
 
-def _tasks(ray: Any, ours: bool, runs: Sequence[Run], sources: Sources) -> Generator[Row]:
+def _tasks(
+    ray: Any, ours: bool, work: Work, runs: Sequence[Run], sources: Sources
+) -> Generator[Row]:
     waiting: list[Any] = []
     try:
-        task = ray.remote(num_cpus=1, max_retries=0)(run_row)
+        task = ray.remote(num_cpus=1, max_retries=0)(work)
         there = {name: ray.put(data) for name, data in sources.items()}
         room = _WAITING * max(1, int(ray.cluster_resources().get("CPU", 1)))
         for run in runs:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from experiments.comparison.grid import Grid, read_grid
 from experiments.comparison.journal import Journal, grid_in, journal
-from experiments.comparison.pools import Pool, here, on_ray
+from experiments.comparison.pools import Pool, Work, here, on_ray
 from experiments.comparison.resolve import resolve
 from experiments.comparison.result import Comparison
 from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
@@ -91,7 +91,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = _pool(jobs, engine, ray_address)
+    place = pool_of(jobs, engine, ray_address)
     folder = None if out is None else Path(out)
     begun: Mapping[str, Any] = {}
     if resume:
@@ -115,13 +115,13 @@ def compare(
 
         if folder is None:
             rows: dict[str, Row] = {}
-            _run(runs, rows, rows.__setitem__, rows_of, progress)
+            run_missing(runs, rows, rows.__setitem__, rows_of, progress)
             return Comparison.of(grid, cells, rows, held_out)
-        check = partial(_check_kept, runs=runs)
+        check = partial(check_kept, runs=runs)
         inputs = {name: digest_of(source) for name, source in sources.items()}
         opened = journal(folder, grid, inputs, resume=resume, check=check)
-        with opened as kept, _told(kept, len(runs)):
-            _run(runs, kept.rows, kept.append, rows_of, progress)
+        with opened as kept, told(kept, len(runs)):
+            run_missing(runs, kept.rows, kept.append, rows_of, progress)
             comparison = Comparison.of(grid, cells, kept.rows, held_out)
             kept.finish(comparison.save)
             return comparison
@@ -144,20 +144,21 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
     return replace(grid, data=tuple(paths))
 
 
-def _pool(
-    jobs: int | None, engine: str | None, ray_address: str | None
+def pool_of(
+    jobs: int | None, engine: str | None, ray_address: str | None, work: Work | None = None
 ) -> AbstractContextManager[Pool]:
+    """Where runs are computed; InputError for options that do not fit. `work`: see `pools`."""
     if jobs is not None:
         whole("jobs", jobs, 1)
     engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
     if engine == "ray":
-        return on_ray(jobs, ray_address)
+        return on_ray(jobs, ray_address, work)
     if ray_address:
         raise InputError("ray_address needs the engine ray: give --engine ray")
-    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+    return nullcontext(partial(here, jobs=jobs or usable_cores(), work=work))
 
 
-def _run(
+def run_missing(
     runs: Mapping[str, Run],
     rows: Mapping[str, Row],
     keep: Callable[[str, Row], None],
@@ -176,7 +177,7 @@ def _run(
 
 
 @contextmanager
-def _told(kept: Journal, runs: int) -> Iterator[None]:
+def told(kept: Journal, runs: int) -> Iterator[None]:
     """Whatever goes wrong, the message says what is kept and how to go on."""
     try:
         yield
@@ -187,7 +188,7 @@ def _told(kept: Journal, runs: int) -> Iterator[None]:
         raise Interrupted(said) from None
 
 
-def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
+def check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
     """Refuse to put rows into one table that are not of this grid, or not of the same code."""
     now = versions()
     for key, row in rows.items():

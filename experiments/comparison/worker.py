@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -9,12 +10,11 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from experiments.comparison.row import run_row
 from experiments.comparison.shared_data import read_data
 from fedcal.datasets import Dataset
 
 
-def serve(folder: str, names: str) -> None:
+def serve(folder: str, names: str, work: str = "experiments.comparison.row:run_row") -> None:
     """Answer requests until nobody sends them any more.
 
     Parameters
@@ -22,7 +22,10 @@ def serve(folder: str, names: str) -> None:
     folder : data set k is in its folder k, as `write_data` wrote it. Removed at the end: who
         sends no more, but has not ended us, was killed
     names : JSON, the list of data sets
+    work : "MODULE:NAME" of the function that makes a row of a request and its data
     """
+    module, _, function = work.partition(":")
+    row_of = getattr(importlib.import_module(module), function)
     places = {name: Path(folder, str(k)) for k, name in enumerate(json.loads(names))}
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a package prints is no answer
@@ -33,7 +36,7 @@ def serve(folder: str, names: str) -> None:
 
     for line in sys.stdin:
         run = json.loads(line)
-        row = json.dumps(run_row(run, source(run["data"])), allow_nan=False)
+        row = json.dumps(row_of(run, source(run["data"])), allow_nan=False)
         try:
             print(row, file=answers, flush=True)
         except BrokenPipeError:

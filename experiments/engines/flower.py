@@ -149,6 +149,6 @@ def run_in_process(
         return site in unavailable(int(message.metadata.group_id))
 
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
-    app = client_app(lambda context: single[site_of(context)])
+    app = client_app(lambda context: single[site_of(context)], simulated=True)
     strategy.start(InProcessGrid(app, ids, gone))
     return strategy.result()

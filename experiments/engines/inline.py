@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from clients.answers import answer
+from clients.answers import contribute
 from fedcal.calibrators import Calibrator
 from fedcal.checks import whole
 from fedcal.release import Asked
@@ -60,6 +60,7 @@ def run_inline(
             alive = asked.clients
             if unavailable is not None:
                 alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
+            strategy.check_quorum(asked, len(alive))
             total = _secure_sum(strategy, blocks, asked, alive, block)
             strategy.close_round(asked, total, len(alive))
     except BaseException:
@@ -96,7 +97,7 @@ def _secure_sum(
     masked = strategy.secure_aggregation == "masks"
     cohort, seed = asked.clients.tolist(), strategy.plan.mask_seed
     for ids, part in blocks.of(alive, block or max(1, BLOCK_NUMBERS // length)):
-        words = answer(part, asked.query)
+        words = contribute(part, asked.query, ids)
         if masked:
             words = words + masks(ids.tolist(), cohort, seed, asked.round, length)
         total += words.sum(axis=0, dtype=np.uint64)

@@ -11,6 +11,7 @@ from fedcal.calibrators.linear import MatrixScaling, VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling
+from fedcal.calibrators.top_label import TopLabelBinning
 
 __all__ = [
     "BBQ",
@@ -22,6 +23,7 @@ __all__ = [
     "OrderPreservingMLP",
     "OrderPreservingVector",
     "TemperatureScaling",
+    "TopLabelBinning",
     "VectorScaling",
     "WeightedBinning",
     "load",

@@ -21,6 +21,7 @@ from fedcal.calibrators import (
     OrderPreservingMLP,
     OrderPreservingVector,
     TemperatureScaling,
+    TopLabelBinning,
     VectorScaling,
     WeightedBinning,
 )
@@ -31,6 +32,7 @@ from fedcal.export.onnx_scaling import (
     order_preserving_vector,
     vector,
 )
+from fedcal.export.onnx_top_label import top_label
 from fedcal.numerics import FLOOR
 from fedcal.types import Floats
 
@@ -196,5 +198,6 @@ BUILDERS: dict[type[Calibrator], Callable[[Graph, str, Any], str]] = {
     HistogramBinning: binning,
     BBQ: binning,
     WeightedBinning: weighted,
+    TopLabelBinning: top_label,
 }
 """Class of calibrator -> what appends its operators: (graph, logits, calibrator) -> probs."""

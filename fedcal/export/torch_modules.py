@@ -25,12 +25,14 @@ from fedcal.calibrators import (
     OrderPreservingMLP,
     OrderPreservingVector,
     TemperatureScaling,
+    TopLabelBinning,
     VectorScaling,
     WeightedBinning,
 )
 from fedcal.calibrators.entropy import MIDDLE
 from fedcal.calibrators.order_preserving import LOWEST
 from fedcal.calibrators.order_preserving_mlp import layers, moderate
+from fedcal.calibrators.top_label import MARGIN, TINY, least_value
 from fedcal.errors import InputError
 from fedcal.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.types import Floats
@@ -243,6 +245,36 @@ class WeightedTable(Binning):
         return torch.where(kept, plain, mixed)
 
 
+class TopLabel(CalibrationModule):
+    """A confidence for each bin of the model's own, the buffer `values`, (bins,)."""
+
+    values: Tensor
+
+    def __init__(self, values: Floats, classes: int) -> None:
+        super().__init__(classes)
+        self.register_buffer("values", torch.tensor(values, dtype=torch.float64))
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        probs = torch.softmax(logits.double(), dim=-1)
+        confidence = probs.amax(dim=-1, keepdim=True)
+        lost, bins = confidence.isnan(), len(self.values)
+        index = (confidence.masked_fill(lost, 0.0) * bins).long().clamp_max(bins - 1)
+        v = torch.take(self.values, index).double().clamp_min(least_value(self.classes))
+        v = torch.where(lost, confidence, v)
+        classes = torch.arange(self.classes, device=index.device)
+        predicted = classes == logits.argmax(dim=-1, keepdim=True)
+        others = torch.where(predicted, 0.0, probs)
+        rest = others.sum(dim=-1, keepdim=True)
+        some, even = rest > 0, 1.0 / (self.classes - 1)
+        share = torch.where(some, others / torch.where(some, rest, 1.0), even)
+        largest = torch.where(predicted, 0.0, share).amax(dim=-1, keepdim=True)
+        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+        weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
+        mixed = (1.0 - v) * (share + weight * (even - share))
+        return torch.where(predicted, v, mixed)
+
+
 def normalised(g: Tensor, probs: Tensor) -> Tensor:
     """Rows of g divided by their sum; a row that sums to 0 falls back to `probs`."""
     total = g.sum(dim=-1, keepdim=True)
@@ -265,6 +297,7 @@ MODULES: dict[type[Calibrator], Callable[[Any], CalibrationModule]] = {
     WeightedBinning: lambda c: WeightedTable(
         c.base.table, c.weights, c.rows == "changed", c.classes
     ),
+    TopLabelBinning: lambda c: TopLabel(c.values, c.classes),
 }
 """Class of calibrator -> its module, for logits."""
 

@@ -1,19 +1,29 @@
-"""How much one client may add to a sum, and the one function that sees to it.
+"""How much one protected unit may add to a sum, and the one function that sees to it.
 
 Formal guarantee
 ----------------
-Unit: one client (user). Adjacency: zero-out, a client's shard is replaced by the empty one;
-the number of enrolled clients is public. `bounded` maps any finite array to one whose rows lie
-in the set that `Bound` describes, so the sum over clients changes by at most one member of that
-set between neighbours. In units where block b is divided by its norm, the change has
+`bounded` maps any finite array to one whose rows lie in the set that `Bound` describes. What a row
+of that array is, `Bound.per` says: a client's whole contribution ("client"), or what one of its
+labelled rows adds to it ("row", for statistics that are sums over rows; the client's contribution
+is then the sum of its clipped rows and has no bound of its own but the ring's). So a sum over
+clients changes by at most one member of the set when one client (one row) is added or removed; a
+client's shard replaced by the empty one (zero-out, the number of clients stays public) is the same.
+When it is *replaced* by another, or when one row changes a per-client statistic that is no sum over
+rows, the change is a difference of two members: `Plan.diameter` is 2 there.
 
-=============  ==========================================  ==========================
-rule           a client's contribution                     L2 norm of the change
-=============  ==========================================  ==========================
-``joint``      all blocks together have norm <= 1          1
-``per_block``  each block has norm <= 1                    sqrt(number of blocks)
-``per_value``  each number has absolute value <= its norm  sqrt(numbers) (not used)
-=============  ==========================================  ==========================
+In units where block b is divided by its norm, one member has at most
+
+=============  =========================================  ===============  ======================
+rule           what is limited to 1                       L2 sensitivity   L1 sensitivity
+=============  =========================================  ===============  ======================
+``joint``      the norm of all blocks together            1                1, or sqrt(numbers)
+``per_block``  the norm of each block                     sqrt(blocks)     blocks, or the sum of
+                                                                           sqrt(block lengths)
+``per_value``  the absolute value of each number          sqrt(numbers)    numbers
+=============  =========================================  ===============  ======================
+
+where the norm is L1 (`order` 1: Laplace noise) or L2 (`order` 2: Gaussian noise), and the second
+figure of the last column is that of an L2 norm.
 
 Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN and
 infinities are refused (`ContributionRefused`), as is a non-positive norm (`InputError`).
@@ -22,7 +32,7 @@ infinities are refused (`ContributionRefused`), as is a non-positive norm (`Inpu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -30,37 +40,46 @@ import numpy as np
 
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Words
+from fedcal.types import Floats, Integers, Words
 
 Rule = Literal["joint", "per_block", "per_value"]
+Per = Literal["client", "row"]
 
 SLACK = 2.0**-34
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
-sum of up to 2**18 squares that checks it, can hide a true norm above 1."""
+sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
 
 _SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The shape of a contribution, and what one client may add.
+    """The shape of a contribution, and what one client, or one row, may add.
 
     Attributes
     ----------
     lengths : numbers in each block
     norms : bound of each block in the statistic's own units; empty = not bounded (no privacy)
     rule : how the blocks' norms combine, see the module's table
+    order : 1 or 2, the norm that is bounded
+    per : "client", or "row" where each row's own addend is clipped before a client adds them up
     """
 
     lengths: tuple[int, ...]
     norms: tuple[float, ...] = ()
     rule: Rule = "joint"
+    order: Literal[1, 2] = field(default=2, repr=False)
+    per: Per = field(default="client", repr=False)
 
     def __post_init__(self) -> None:
         if not self.lengths or any(n < 1 for n in self.lengths):
             raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
         if self.rule not in get_args(Rule):
             raise InputError(f"unknown rule {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
+        if self.order not in (1, 2):
+            raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")
+        if self.per not in get_args(Per):
+            raise InputError(f"unknown per {self.per!r}; allowed: {', '.join(get_args(Per))}")
         if self.norms and len(self.norms) != len(self.lengths):
             raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
         if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):
@@ -81,12 +100,23 @@ class Bound:
 
     @property
     def sensitivity(self) -> float:
-        """L2 norm of a neighbour's change, each block in units of its norm."""
+        """L2 norm of one member, each block in units of its norm."""
         return {
             "joint": 1.0,
             "per_block": math.sqrt(len(self.lengths)),
             "per_value": math.sqrt(self.length),
         }[self.rule]
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """L1 norm of one member, each block in units of its norm."""
+        if self.rule == "per_value":
+            return float(self.length)
+        if self.order == 1:
+            return 1.0 if self.rule == "joint" else float(len(self.lengths))
+        if self.rule == "joint":
+            return math.sqrt(self.length)
+        return sum(math.sqrt(n) for n in self.lengths)
 
     @cached_property
     def scale(self) -> Floats:
@@ -99,19 +129,21 @@ class Bound:
         norms = np.array(self.norms)
         if self.rule == "per_value":
             return np.asarray(np.abs(x) / self.scale)
-        squares = self._blocks_sum(x) / norms**2
+        sizes = self._blocks_sum(x) / norms**self.order
         if self.rule == "joint":
-            squares = squares.sum(axis=1, keepdims=True)
-        return np.asarray(np.sqrt(squares))
+            sizes = sizes.sum(axis=1, keepdims=True)
+        return np.asarray(sizes if self.order == 1 else np.sqrt(sizes))
 
     def _blocks_sum(self, x: Floats) -> Floats:
-        """Sum of squares of each block, (clients, length) -> (clients, blocks)."""
+        """Sum of squares (order 2) or of absolute values of each block, (clients, blocks)."""
+        y = np.abs(x) if self.order == 1 else x
+        ones = np.ones_like(y) if self.order == 1 else y
         if len(set(self.lengths)) == 1:
-            blocks = x.reshape(len(x), len(self.lengths), -1)
-            return np.asarray(np.einsum("kbi,kbi->kb", blocks, blocks))
+            shape = (len(x), len(self.lengths), self.lengths[0])
+            return np.asarray(np.einsum("kbi,kbi->kb", y.reshape(shape), ones.reshape(shape)))
         edges = np.cumsum(self.lengths)[:-1]
-        parts = [np.einsum("ki,ki->k", b, b) for b in np.split(x, edges, axis=1)]
-        return np.stack(parts, axis=1)
+        pairs = zip(np.split(y, edges, axis=1), np.split(ones, edges, axis=1), strict=True)
+        return np.stack([np.einsum("ki,ki->k", a, b) for a, b in pairs], axis=1)
 
     def scaled(self, x: Floats, factors: Floats) -> Floats:
         """Each group of numbers times its factor, (clients, length), (clients, groups)."""
@@ -124,11 +156,12 @@ class Bound:
 
 
 def bounded(x: Floats, bound: Bound) -> Floats:
-    """Clip each client's row to exactly the query's bound; the only clipping there is.
+    """Clip each contribution to exactly the query's bound; the only clipping there is.
 
     Parameters
     ----------
-    x : (clients, length) contributions in the statistic's own units
+    x : (clients, length) contributions in the statistic's own units; (rows, length) if the bound
+        is per row
     bound : from the query, never from the client
 
     Raises
@@ -172,3 +205,38 @@ def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
         if not (bound.norms_of(sent) <= 1.0 - SLACK / 2).all():
             raise ContributionRefused("an encoded contribution exceeds the query's bound")
     return words
+
+
+def check_room(rows: Integers, bound: Bound, ring: Ring) -> None:
+    """Refuse a client whose rows, each at its bound, would leave the client's part of the ring.
+
+    Parameters
+    ----------
+    rows : (clients,) rows of each client
+
+    Raises
+    ------
+    ContributionRefused
+        If a client has more rows than there is room for.
+    """
+    if not bound.finite or not len(rows):
+        return
+    room = ring.limit // math.ceil(max(bound.norms) / ring.grid)
+    if int(rows.max()) > room:
+        raise ContributionRefused(f"more rows than fit the ring: there is room for {room} a client")
+
+
+def add_by_owner(words: Words, owner: Integers, total: Words) -> None:
+    """Add the words of each row to those of its client, mod 2**64, in place.
+
+    Integers, so that one row more changes a client's sum by exactly what that row was clipped to.
+
+    Parameters
+    ----------
+    words : (rows, length), rows sorted by client
+    owner : (rows,) client of each row
+    total : (clients, length)
+    """
+    if len(owner):
+        firsts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1])
+        total[owner[firsts]] += np.add.reduceat(words, firsts, axis=0)

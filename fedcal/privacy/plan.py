@@ -8,85 +8,40 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError, NotBuiltYet
-from fedcal.privacy import accounting
+from fedcal.errors import InputError
+from fedcal.privacy import accounting, samplers
 from fedcal.privacy.bounding import Bound
-from fedcal.privacy.mechanisms import TAIL, gaussian_std
+from fedcal.privacy.choice import Preferred, amplifying_rate, choose, releases_epsilon
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.mechanisms import (
+    GAUSSIAN,
+    LAPLACE_TAIL,
+    LAPLACIAN,
+    SMOOTHING,
+    TAIL,
+    Mechanism,
+    Noise,
+    gaussian_std,
+    laplace_scale,
+    unary_flip,
+)
 from fedcal.privacy.zcdp import zcdp_multiplier
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import Purpose, check_seed, stream
-from fedcal.types import Integers
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers
 
-Mechanism = Literal["none", "gaussian", "exponential"]
+__all__ = ["Federation", "Plan", "make_plan"]
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
-
-
-@dataclass(frozen=True)
-class Federation:
-    """Who takes part, and what may be learned from them. All of it is public.
-
-    Attributes
-    ----------
-    clients : enrolled clients K
-    classes : classes c of the model
-    rounds : rounds of queries; None = the method's default
-    sampling_rate : each client takes part in a round with this probability (Poisson)
-    epsilon : user-level budget of the whole run; inf = no differential privacy
-    delta : its failure probability; must be > 0 for Gaussian noise
-    unit : "user" ("example" is not built yet)
-    trust : "secagg" (nobody adds noise) or "central" (the server does, after the secure sum);
-        None = the one that fits epsilon
-    seed : of sampling and noise. Seeded noise protects nobody who knows the seed
-    """
-
-    clients: int
-    classes: int
-    rounds: int | None = None
-    sampling_rate: float = 1.0
-    epsilon: float = math.inf
-    delta: float = 1e-5
-    unit: str = "user"
-    trust: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole("clients", self.clients, 1)
-        whole("classes", self.classes, 2)
-        if self.rounds is not None:
-            whole("rounds", self.rounds, 1)
-        check_seed(self.seed)
-        accounting.check_rate(self.sampling_rate)
-        accounting.check_epsilon(self.epsilon, allow_infinite=True)
-        if not 0 <= self.delta < 1:
-            raise InputError(f"delta must be in [0, 1), got {self.delta!r}")
-        one_of("unit", self.unit, ("user", "example"))
-        if self.unit == "example":
-            raise NotBuiltYet("unit 'example'")
-        trust = self.trust or ("central" if self.private else "secagg")
-        one_of("trust", trust, ("secagg", "central", "distributed", "local"))
-        if trust in ("distributed", "local"):
-            raise NotBuiltYet(f"trust model '{trust}'")
-        if self.private and trust == "secagg":
-            raise InputError(
-                "trust 'secagg' adds no noise, so epsilon cannot be finite; use --trust central"
-            )
-        if not self.private and trust == "central":
-            raise InputError("trust 'central' adds noise; give a finite epsilon or use secagg")
-        object.__setattr__(self, "trust", trust)
-
-    @property
-    def private(self) -> bool:
-        """Whether the run is differentially private."""
-        return math.isfinite(self.epsilon)
+_POLYA_FINER = 64  # the same for shares of discrete Laplace noise, whose tables grow with it ...
+_POLYA_STEPS = 2.0**16  # ... and the most steps that their std may have
+_SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
 
 @dataclass(frozen=True)
@@ -96,10 +51,14 @@ class Plan:
     Attributes
     ----------
     multiplier : Gaussian noise std per unit of L2 sensitivity (0 without)
-    epsilon_per_release : budget of one exponential-mechanism draw (0 without)
+    epsilon_per_release : budget of each release of a pure-DP mechanism (0 without)
     epsilon, delta : what the whole run spends; (inf, 0) without privacy
-    bound : what one client may add in a private round; None without privacy
+    bound : what one client, or one row, may add in a private round; None without privacy
     counting_rounds : how many of the rounds are further exact counts, not asked for by the user
+    adjacency : which inputs are neighbours: "zero-out" (one client's rows replaced by none),
+        "add-remove" (one row more or less) or "replace" (one client's rows by any others)
+    diameter : how many members of the bound's set a neighbour's change may need (1 or 2)
+    quorum : fewest answers that a distributed round is released with; 1 elsewhere
     """
 
     clients: int
@@ -117,6 +76,8 @@ class Plan:
     counting_rounds: int = 0
     adjacency: str = "zero-out"
     noise_source: str = "seeded"
+    diameter: int = field(default=1, repr=False)  # these two follow from those above
+    quorum: int = field(default=1, repr=False)
 
     def __post_init__(self) -> None:
         if self.bound is None:
@@ -134,33 +95,104 @@ class Plan:
         return self.mechanism != "none"
 
     @property
+    def shares(self) -> int:
+        """How many clients' noise makes the whole: the quorum under trust `distributed`."""
+        return self.quorum if self.trust == "distributed" else 1
+
+    @cached_property
     def grid(self) -> float:
         """Step of the fixed-point ring, a power of two.
 
         Each client truncates toward zero by less than a step, so the sum of K of them is off by
-        less than K steps: the step is the smallest noise std / (1024 K), or 2**-24.
+        less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
+        Shares of discrete Laplace noise need tables that grow with the steps of a std: there it
+        is std / (64 K), at least std / 2**16. Unary encoding sends whole numbers.
         """
-        std = self.noise_std
-        if std is None or not any(std):
+        if self.mechanism == "unary":
+            return 1.0
+        scales = self._scales()
+        if not scales:
             return EXACT_GRID
-        return float(2.0 ** math.floor(math.log2(min(std) / (_FINER * self.clients))))
+        std = min(scales) * (math.sqrt(2.0) if self.mechanism in LAPLACIAN else 1.0)
+        finer = float(_FINER * self.clients)
+        if self.trust == "local":
+            finer = _FINER * math.sqrt(self.clients)
+        elif self.mechanism == "discrete-laplace" and self.shares > 1:
+            finer = min(_POLYA_FINER * self.clients, _POLYA_STEPS)
+        return float(2.0 ** math.floor(math.log2(std / finer)))
 
-    @property
+    @cached_property
     def ring(self) -> Ring:
         """Where contributions are added, with room for the noise's tails."""
-        std = self.noise_std or (0.0,)
-        return Ring(self.clients, self.grid, math.ceil(TAIL * max(std) / self.grid))
+        if self.mechanism == "unary":
+            return Ring(self.clients, self.grid)
+        scales = self._scales()
+        if not scales:
+            return Ring(self.clients, self.grid)
+        # Of n independent Laplace variates the moment generating function at 1 / (2 scale) is
+        # (4/3)^n: beyond 2 (LAPLACE_TAIL + 0.29 n) scales there is less than 2**-60.
+        whole_noises = self.noises(self.clients)
+        tails = TAIL * math.sqrt(whole_noises)
+        if self.mechanism in LAPLACIAN:
+            tails = LAPLACE_TAIL
+            if self.trust != "central":
+                tails = 2.0 * (LAPLACE_TAIL + 0.29 * whole_noises)
+        return Ring(self.clients, self.grid, math.ceil(tails * max(scales) / self.grid))
+
+    def _scales(self) -> tuple[float, ...]:
+        """Scale of the whole noise of each block, Gaussian std or Laplace scale; () without."""
+        if self.bound is None or self.mechanism not in (*GAUSSIAN, *LAPLACIAN):
+            return ()
+        if self.mechanism in GAUSSIAN:
+            scales = gaussian_std(self.bound, self.diameter * self.multiplier)
+        else:
+            scales = laplace_scale(self.bound, self.epsilon_per_release / self.diameter)
+        return tuple(float(s) for s in _of_blocks(scales, self.bound))
+
+    @property
+    def noise(self) -> Noise | None:
+        """What is added: by the server (central), by each client (distributed, local), or None."""
+        if self.bound is None or self.mechanism in ("none", "exponential"):
+            return None
+        if self.mechanism == "unary":
+            return Noise("unary", (self.bound.length,), (unary_flip(self.epsilon_per_release),))
+        steps = tuple(s / self.grid for s in self._scales())
+        if self.mechanism == "discrete-gaussian":
+            steps = tuple(math.hypot(s, SMOOTHING) for s in steps)
+        return Noise(self.mechanism, self.bound.lengths, steps, self.shares)
+
+    def noises(self, repliers: int) -> float:
+        """How many whole noises lie in the sum of so many answers: its variance in theirs."""
+        return repliers / self.shares if self.trust in ("distributed", "local") else 1.0
+
+    def std_of_sum(self, repliers: int) -> Floats:
+        """Noise std of each coordinate of the sum of so many answers, shape (length,)."""
+        if self.bound is None or self.mechanism in ("none", "exponential"):
+            return np.zeros(0 if self.bound is None else self.bound.length)
+        if self.mechanism == "unary":
+            flip = unary_flip(self.epsilon_per_release)
+            std = math.sqrt(repliers * flip * (1 - flip)) / (0.5 - flip)
+            return np.full(self.bound.length, std)
+        whole_noise = np.repeat(self._scales(), self.bound.lengths)
+        if self.mechanism in LAPLACIAN:
+            whole_noise = whole_noise * math.sqrt(2.0)
+        # times 1.0 keeps every bit of the central noise
+        return np.asarray(whole_noise * math.sqrt(self.noises(repliers)))
 
     @property
     def noise_std(self) -> tuple[float, ...] | None:
-        """Noise std of the released sum, one per block; None if nothing is added to a sum."""
+        """Noise std of the released sum, one per block; None if nothing is added to a sum.
+
+        Under trust `distributed` and `local` that of a round that all expected clients answer.
+        """
         if self.mechanism == "exponential":
             return None
         if self.mechanism == "none" or self.bound is None:
             return (0.0,)
-        per_value = gaussian_std(self.bound, self.multiplier)
-        firsts = np.cumsum((0, *self.bound.lengths[:-1]))
-        return tuple(float(s) for s in per_value[firsts])
+        expected = self.clients
+        if self.trust == "local":
+            expected = max(1, round(self.sampling_rate * self.clients))
+        return tuple(float(s) for s in _of_blocks(self.std_of_sum(expected), self.bound))
 
     @property
     def mask_seed(self) -> int:
@@ -169,32 +201,61 @@ class Plan:
         With `seed` they could subtract the noise. This hides it no better than a hash hides a
         small number: one more reason why seeded runs protect nobody.
         """
-        digest = hashlib.sha256(f"fedcal masks {self.seed}".encode()).digest()
+        return self._hashed("masks")
+
+    @property
+    def client_seed(self) -> int:
+        """Seed of simulated clients' own coins and noise; as `mask_seed`, and another number."""
+        return self._hashed("clients")
+
+    def _hashed(self, what: str) -> int:
+        digest = hashlib.sha256(f"fedcal {what} {self.seed}".encode()).digest()
         return int.from_bytes(digest[:7], "little")
 
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
-        what = {
-            "none": "exact sum",
-            "gaussian": f"Gaussian(multiplier={self.multiplier!r})",
-            "exponential": f"exponential(epsilon={self.epsilon_per_release!r})",
-        }[self.mechanism]
+        what = "exact sum"
+        if self.mechanism == "gaussian":
+            what = f"Gaussian(multiplier={self.multiplier!r})"
+        elif self.mechanism == "discrete-gaussian":
+            what = f"discrete Gaussian(multiplier={self.multiplier!r})"
+        elif self.private:
+            what = f"{self.mechanism}(epsilon={self.epsilon_per_release!r})"
         return f"{self.rounds} x Poisson({self.sampling_rate!r}) of {what}"
 
     @property
     def zcdp_multiplier(self) -> float | None:
         """The source paper's looser figure for the same target: zCDP, no amplification."""
-        if self.mechanism != "gaussian":
+        if self.mechanism not in GAUSSIAN:
             return None
         return zcdp_multiplier(self.epsilon, self.delta, self.rounds)
 
     def sample(self, round_number: int) -> Integers:
-        """Clients of a round: each with probability `sampling_rate`, independently."""
-        if self.sampling_rate == 1.0:
+        """Clients that are asked in a round: each with probability `sampling_rate`, independently.
+
+        Under trust `distributed` everybody is asked: all noise is needed, and whether a client's
+        rows take part is its own coin (`Query.rate`), which nobody sees.
+        """
+        if self.sampling_rate == 1.0 or self.trust == "distributed":
             return np.arange(self.clients)
+        if self.noise_source == "system":
+            heads = samplers.bernoulli(self.sampling_rate, self.clients, samplers.system_words)
+            return np.flatnonzero(heads)
         draws = stream(self.seed, Purpose.SAMPLING, round_number).random(self.clients)
         return np.flatnonzero(draws < self.sampling_rate)
+
+
+def _of_blocks(per_value: Floats, bound: Bound) -> Floats:
+    """The first number of each block, (length,) -> (blocks,)."""
+    return np.asarray(per_value[np.cumsum((0, *bound.lengths[:-1]))])
+
+
+def _adjacency(federation: Federation) -> str:
+    """Which inputs are neighbours, for the unit and the trust model."""
+    if federation.unit == "example":
+        return "add-remove"
+    return "replace" if federation.trust == "local" else "zero-out"
 
 
 def make_plan(
@@ -202,7 +263,8 @@ def make_plan(
     *,
     rounds: int,
     bound: Bound,
-    mechanism: Literal["gaussian", "exponential"] = "gaussian",
+    mechanism: Preferred = "gaussian",
+    row_sums: bool = False,
     counting_rounds: int = 0,
 ) -> Plan:
     """The plan of a run: the noise that meets the target, on its private side.
@@ -211,8 +273,11 @@ def make_plan(
     ----------
     federation : public facts and the budget
     rounds : private releases (the method's default where the federation names none)
-    bound : what one client may add to each of them
-    mechanism : used if epsilon is finite
+    bound : what one client may add to each of them; with `row_sums` and unit "example" what one
+        row may add. Its `order` and `per` are set here, to suit mechanism and unit
+    mechanism : what the method prefers if epsilon is finite, see `choice.choose`
+    row_sums : whether a client's contribution is a sum over its rows. If it is not, one row may
+        move it from one end of the bound to the other: unit "example" then costs twice the bound
     counting_rounds : further exact rounds that a method needs without privacy
 
     Returns
@@ -220,7 +285,15 @@ def make_plan(
     Plan
         Without privacy: exact sums. Gaussian: the smallest multiplier for `rounds` releases,
         closed form at sampling rate 1 (Balle & Wang 2018), PLD with Poisson sampling below 1.
-        Exponential: one draw, pure epsilon, amplified by sampling.
+        Pure-DP mechanisms: epsilon / rounds for each release, amplified by sampling.
+
+    Notes
+    -----
+    Amplification is claimed for unit "user" under trust `central` and `distributed` only. Under
+    `local` the server sees who answers. For one row of a sampled client it would need that the
+    client's *other* rows change little, too.
+
+    With noise from the operating system the samplers' total variation is part of delta.
     """
     plan = partial(
         Plan,
@@ -229,6 +302,7 @@ def make_plan(
         unit=federation.unit,
         trust=str(federation.trust),
         seed=federation.seed,
+        noise_source=federation.noise_source,
     )
     if not federation.private:
         return plan(
@@ -237,27 +311,51 @@ def make_plan(
             mechanism="none",
             epsilon=math.inf,
             delta=0.0,
+            adjacency=_adjacency(federation),
         )
-    if mechanism == "exponential":
-        if rounds != 1:
+    per_row = row_sums and federation.unit == "example"
+    adjacency = _adjacency(federation)
+    diameter = 2 if adjacency == "replace" or (federation.unit == "example" and not per_row) else 1
+    bound = replace(bound, per="row" if per_row else "client")
+    chosen = choose(federation, mechanism, bound, rounds)
+    if chosen in LAPLACIAN:
+        bound = replace(bound, order=1)
+    if chosen in ("exponential", "unary"):
+        if chosen == "exponential" and rounds != 1:
             raise InputError(f"the exponential mechanism is asked once, got rounds = {rounds}")
+        if chosen == "exponential" and bound.rule == "joint":
+            raise InputError("the exponential mechanism needs a bound for each candidate")
+        if chosen == "exponential" and bound.rule == "per_block" and bound.order != 1:
+            raise InputError("scores that are sums of absolute values need a bound of order 1")
+        diameter = 1 if chosen == "unary" else diameter
+    quorum = 1
+    if federation.trust == "distributed":
+        quorum = max(1, math.ceil(federation.quorum * federation.clients))
+    slack = 0.0
+    if federation.noise_source == "system":
+        draws = rounds * bound.length * (1 if federation.trust == "central" else federation.clients)
+        # A neighbour's view, too, is off by that much: e^epsilon + 1 times (both sides).
+        slack = draws * samplers.TOTAL_VARIATION * (1.0 + math.exp(min(federation.epsilon, 700.0)))
+        if slack > (federation.delta / 2 or _SMALL_DELTA):
+            raise InputError(
+                f"epsilon = {federation.epsilon:g} and delta = {federation.delta:g} do not go with "
+                f"{draws} draws from the operating system: these may be off by {slack:.3g} together"
+            )
+    plan = partial(
+        plan,
+        rounds=rounds,
+        mechanism=chosen,
+        epsilon=federation.epsilon,
+        bound=bound,
+        adjacency=adjacency,
+        diameter=diameter,
+        quorum=quorum,
+    )
+    if chosen in GAUSSIAN:
         return plan(
-            rounds=1,
-            mechanism="exponential",
-            epsilon=federation.epsilon,
-            delta=0.0,
-            bound=bound,
-            epsilon_per_release=accounting.exponential_epsilon(
-                federation.epsilon, federation.sampling_rate
+            delta=federation.delta,
+            multiplier=accounting.gaussian_multiplier(
+                federation.epsilon, federation.delta - slack, rounds, amplifying_rate(federation)
             ),
         )
-    return plan(
-        rounds=rounds,
-        mechanism="gaussian",
-        epsilon=federation.epsilon,
-        delta=federation.delta,
-        bound=bound,
-        multiplier=accounting.gaussian_multiplier(
-            federation.epsilon, federation.delta, rounds, federation.sampling_rate
-        ),
-    )
+    return plan(delta=slack, epsilon_per_release=releases_epsilon(federation, rounds))

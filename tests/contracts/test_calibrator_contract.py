@@ -23,6 +23,7 @@ from fedcal.calibrators import (
     OrderPreservingMLP,
     OrderPreservingVector,
     TemperatureScaling,
+    TopLabelBinning,
     VectorScaling,
     WeightedBinning,
     load,
@@ -45,6 +46,7 @@ KINDS: dict[str, Callable[[], Calibrator]] = {
     "bbq": BBQ,
     "weighted histogram, all": lambda: WeightedBinning(HistogramBinning(), rows="all"),
     "weighted bbq, changed": lambda: WeightedBinning(BBQ(), rows="changed"),
+    "top label": TopLabelBinning,
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100])
@@ -367,6 +369,12 @@ NAN_TABLE = np.full((3, 128), np.nan)
         ("weighted bbq, changed", {"weights": np.full(3, np.nan)}),
         ("weighted bbq, changed", {"rows": np.array("none")}),
         ("weighted bbq, changed", {"base": np.array("temperature")}),
+        ("top label", {"values": np.full(15, np.nan)}),
+        ("top label", {"values": np.full(15, 1.5)}),
+        ("top label", {"values": np.ones((3, 15))}),
+        ("top label", {"values": np.zeros(0)}),
+        ("top label", {"values": np.full(15, "a")}),
+        ("top label", {"classes": np.array(1)}),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(

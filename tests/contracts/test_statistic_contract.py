@@ -46,8 +46,21 @@ def for_classes(params: dict[str, Any], c: int) -> dict[str, Any]:
 
 # A function of the number of classes stands for a vector of parameters.
 PARAMS: dict[str, list[dict[str, Any]]] = {
+    "accuracy_gap": [{"temperatures": 1.7}, {"temperatures": np.array([0.5, 1.0, 3.0])}],
+    "bin_outcomes": [
+        {"bins": 15, "counts": "correct_wrong"},
+        {"bins": 4, "counts": "correct_total"},
+    ],
+    "calibration_gaps": [
+        {"temperatures": 1.7, "bins": 15},
+        {"temperatures": np.array([0.5, 1.0, 3.0]), "bins": 4},
+    ],
     "class_histograms": [{"bins": 16}, {"bins": 128}],
     "class_counts": [{}],
+    "clipped_nll": [
+        {"temperatures": 1.7, "nll_clip": 10.0},
+        {"temperatures": np.array([0.5, 1.0, 3.0]), "nll_clip": 2.5},
+    ],
     "mlp_update": [
         {
             "w": near(OrderPreservingMLP, 0.0),
@@ -66,6 +79,7 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
             "count": False,
         },
     ],
+    "outcome_cell": [{"bins": 15, "seed": 0}, {"bins": 4, "seed": 7}],
     "pooled_histograms": [{"bins": 16}, {"bins": 128}],
     "scaling_newton": [
         {"form": "entropy-temperature", "w": near(EntropyTemperature, 0.5), "curvature": "full"},

@@ -18,7 +18,7 @@ import strategies.server_app as server
 from clients.client_app import client_app, site_of
 from experiments.engines.flower import InProcessGrid
 from experiments.engines.inline import run_inline
-from fedcal.errors import BudgetExceeded, FedcalError, InputError, NotBuiltYet, RoundFailed
+from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
@@ -161,9 +161,9 @@ def test_a_client_s_error_is_told_as_base_has_it(
     assert ("site" in str(error)) == (epsilon > 1)
 
 
-def test_what_is_not_built_yet_comes_back_as_bad_input(shards: Shards, tmp_path: Path) -> None:
-    fields = {**fields_of(job_of(), tmp_path), "trust": "local"}
-    with pytest.raises(NotBuiltYet) as caught:
+def test_what_is_not_allowed_comes_back_as_bad_input(shards: Shards, tmp_path: Path) -> None:
+    fields = {**fields_of(job_of(), tmp_path), "trust": "nobody"}
+    with pytest.raises(InputError) as caught:
         server.serve(Wire(shards), fields)
     error = server.read_error(tmp_path)
     assert isinstance(error, InputError)

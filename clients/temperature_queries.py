@@ -1,0 +1,99 @@
+"""Sums over a client's rows that a search over temperatures asks for (Luo et al., C.2).
+
+Each takes `temperatures`, one number or a vector of them, and answers for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from clients.objectives import label_logits, shifted_logits
+from fedcal.calibrators.top_label import top_confidence
+from fedcal.metrics.binning import bin_index
+from fedcal.numerics import row_sum
+from fedcal.shards import Shards
+from fedcal.types import Floats
+
+
+def accuracy_gap(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
+
+    It rises with T. A row adds less than 1 in absolute value.
+
+    Parameters
+    ----------
+    params : `temperatures`
+
+    Returns
+    -------
+    (clients, temperatures) in rows
+    """
+    return _each(shards, params, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
+
+
+def clipped_nll(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T).
+
+    Parameters
+    ----------
+    params : `temperatures`; `nll_clip`, what a row adds at most
+
+    Returns
+    -------
+    (clients, temperatures) in nats
+    """
+    clip = float(params["nll_clip"])
+
+    def total(t: float) -> Floats:
+        z, of_label = shifted_logits(shards) / t, label_logits(shards) / t
+        return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, clip))[:, None]
+
+    return _each(shards, params, total)
+
+
+def calibration_gaps(shards: Shards, params: Mapping[str, Any]) -> Floats:
+    """sum_{i in b} (correct_i - conf_i(T)) of each bin b of the confidence at T (ECE-T).
+
+    A row is in one bin, so it adds less than 1 in L1 norm.
+
+    Parameters
+    ----------
+    params : `temperatures`; `bins`, of equal width
+
+    Returns
+    -------
+    (clients, temperatures * bins) in rows, the bins of one temperature together
+    """
+    bins = int(params["bins"])
+
+    def gaps(t: float) -> Floats:
+        confidence = top_confidence(shifted_logits(shards) / t)
+        cells = shards.owner * bins + bin_index(confidence, bins)
+        gap = _correct(shards) - confidence
+        sums = np.asarray(np.bincount(cells, gap, shards.clients * bins), np.float64)
+        return sums.reshape(-1, bins)
+
+    return _each(shards, params, gaps)
+
+
+def _each(shards: Shards, params: Mapping[str, Any], one: Callable[[float], Floats]) -> Floats:
+    """The answers to each temperature, (clients, numbers) each, beside each other."""
+    temperatures = np.atleast_1d(np.asarray(params["temperatures"], np.float64))
+    if not len(shards.labels):
+        width = int(params.get("bins", 1))
+        return np.zeros((shards.clients, len(temperatures) * width))
+    return np.concatenate([one(float(t)) for t in temperatures], axis=1)
+
+
+def _gap(shards: Shards, temperature: float) -> Floats:
+    return np.asarray(_correct(shards) - top_confidence(shifted_logits(shards) / temperature))
+
+
+def _correct(shards: Shards) -> Floats:
+    """1 where the first largest logit is the label's, computed once a run, (n,)."""
+    return shards.derived(
+        "correct", lambda s: (s.logits.argmax(axis=1) == s.labels).astype(np.float64)
+    )

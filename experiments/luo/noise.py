@@ -1,0 +1,53 @@
+"""Laplace noise on a sum over sources, under the two ways to trust.
+
+Unit example, add/remove: one row of one source more or less changes each sum by at most its L1
+sensitivity. A search that asks k times spends epsilon / k on each answer, and so the scale of each
+Laplace draw is k Delta / epsilon (Luo et al., Algorithm 1: (K + 1) / epsilon).
+
+* `local`: every source adds its own draw, as in the paper: it is the trusted curator of its rows,
+  and nobody else is trusted. The sum over d sources has d draws.
+* `central`: one draw on the exact sum, by a trusted server; the same law where the sources add
+  shares to a secure sum (`distributed`). Its standard deviation is sqrt(d) times less.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.types import Floats
+
+NOISES = ("local", "central")
+
+
+def draws(noise: str, sources: int) -> int:
+    """How many Laplace draws a released sum holds."""
+    return sources if noise == "local" else 1
+
+
+def noise_scale(sensitivity: float, epsilon: float, evaluations: int) -> float:
+    """Scale of each Laplace draw of a search.
+
+    Parameters
+    ----------
+    sensitivity : L1, of one answer
+    epsilon : of all answers together; infinity = without noise
+    evaluations : how many answers share it
+    """
+    return evaluations * sensitivity / epsilon
+
+
+def laplace_sum(
+    rng: np.random.Generator, scale: float, draws: int, shape: tuple[int, ...]
+) -> Floats:
+    """The sum of independent Laplace draws, sampled exactly.
+
+    A Laplace draw is the difference of two exponential ones, so the sum of d of them is scale
+    times the difference of two Gamma(d).
+    """
+    plus, minus = rng.standard_gamma(draws, (2, *shape))
+    return np.asarray(scale * (plus - minus))
+
+
+def laplace_std(scale: float, draws: int) -> float:
+    """Standard deviation of `laplace_sum`."""
+    return float(scale * np.sqrt(2.0 * draws))

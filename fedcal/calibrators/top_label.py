@@ -1,0 +1,134 @@
+"""Histogram binning of the confidence in the predicted class (Luo et al., C.2.3).
+
+Only the confidence of the prediction is calibrated: the share of correct predictions among the
+rows whose confidence fell into the same bin. What the other classes get the paper leaves open;
+here the prediction never changes, and
+
+* the predicted class (the first largest logit) gets its bin's value v;
+* the others share 1 - v in proportion to p. Where the largest of these shares would exceed v,
+  the shares are mixed with even ones, with the smallest weight that keeps each of them below v;
+* v itself is raised to 1/c where it is lower: the largest of c probabilities cannot be smaller.
+  Such a value says that another class should be predicted, but not which.
+
+"Below" is by one part in 10^6, which single precision still tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.checks import one_of, whole
+from fedcal.errors import InputError
+from fedcal.metrics.binning import bin_index
+from fedcal.numerics import row_max, row_sum, shifted, softmax
+from fedcal.types import Floats, Integers
+
+Counts = Literal["correct_wrong", "correct_total"]
+
+MARGIN = 1e-6
+"""How much smaller than the predicted class every other one stays, relative to it."""
+
+TINY = 1e-300
+"""Instead of 0 in a divisor."""
+
+
+def top_confidence(shifted_logits: Floats) -> Floats:
+    """Largest probability of each row, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
+    return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
+
+
+def outcome_cells(logits: Floats, labels: Integers, bins: int) -> Integers:
+    """Where each row is counted in a (2, bins) array, correct predictions first, (n,)."""
+    wrong = logits.argmax(axis=1) != labels
+    return np.asarray(bin_index(top_confidence(shifted(logits)), bins) + wrong * bins)
+
+
+def least_value(classes: int) -> float:
+    """The smallest confidence that keeps a prediction: 1/c and the margin."""
+    return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
+
+
+class TopLabelBinning(Calibrator):
+    """A confidence for each bin of the model's own confidence; never changes a prediction.
+
+    Parameters
+    ----------
+    values : (bins,) in [0, 1], the calibrated confidence of each bin of equal width
+    classes : number of classes; 0 = not fitted yet
+    """
+
+    kind = "top-label-binning"
+    default_bins = 15
+
+    def __init__(self, values: ArrayLike | None = None, classes: int = 0) -> None:
+        self.values: Floats = np.zeros(0)
+        if values is not None:
+            self.values = np.ascontiguousarray(values, np.float64)
+            self.classes = whole("classes", classes, 2)
+            v = self.values
+            if v.ndim != 1 or not len(v) or not ((v >= 0) & (v <= 1)).all():
+                raise InputError("values of bins must be a vector of numbers within [0, 1]")
+
+    @classmethod
+    def from_counts(
+        cls, correct: Floats, other: Floats, classes: int, counts: Counts = "correct_wrong"
+    ) -> Self:
+        """From counts of each bin, (bins,); noisy, fractional and negative ones are legal.
+
+        v = correct / (correct + wrong), or correct / total cut at 1, both of counts cut at 0. A
+        bin without rows (the divisor is 0) keeps its midpoint.
+
+        Parameters
+        ----------
+        other : wrong predictions, or all, as `counts` says
+        """
+        one_of("counts", counts, get_args(Counts))
+        above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
+        if counts == "correct_wrong":
+            below = above + below
+        values = (np.arange(len(above)) + 0.5) / len(above)
+        np.divide(above, below, out=values, where=below > 0)
+        return cls(np.minimum(values, 1.0), classes)
+
+    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+        """Count the pooled rows."""
+        z, y = check_rows(logits, labels)
+        bins = self.default_bins
+        counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
+        self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
+        self.classes = z.shape[1]
+        return self
+
+    def confidence(self, confidence: ArrayLike) -> Floats:
+        """The calibrated confidence of predictions that the model has `confidence` in, (n,)."""
+        v = self.values[bin_index(confidence, len(self.values))]
+        return np.maximum(v, least_value(self.classes))
+
+    def _predict(self, logits: Floats) -> Floats:
+        probs = softmax(logits)
+        v = self.confidence(row_max(probs))[:, None]
+        predicted = np.arange(self.classes) == logits.argmax(axis=1)[:, None]
+        others = np.where(predicted, 0.0, probs)
+        rest = row_sum(others)[:, None]
+        even = 1.0 / (self.classes - 1)
+        # nothing is left of the others: they share evenly
+        share = np.where(rest > 0, others / np.where(rest > 0, rest, 1.0), even)
+        largest = row_max(np.where(predicted, 0.0, share))[:, None]
+        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+        weight = np.clip(excess / np.maximum((1.0 - v) * (largest - even), TINY), 0.0, 1.0)
+        mixed = (1.0 - v) * (share + weight * (even - share))
+        return np.where(predicted, v, mixed)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """`values` (bins,) and `classes` ()."""
+        return {"values": self.values, "classes": np.array(self.classes)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """From what `arrays` wrote."""
+        return cls(arrays["values"], int(arrays["classes"]))

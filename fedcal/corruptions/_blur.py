@@ -1,0 +1,66 @@
+"""Blurs: out of focus, through glass, in motion, while zooming."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.corruptions._draws import Draws, Images
+from fedcal.corruptions._resample import (
+    convolved,
+    disk,
+    gaussian,
+    separable,
+    trailed,
+    zoomed_line,
+)
+
+
+def defocus_blur(x: Images, draws: Draws, scale: float, radius: float, softness: float) -> Images:
+    """Out of focus: each point becomes a soft disk.
+
+    Unlike the original a pixel counts by the share of it that the disk covers, so that radii need
+    not be whole.
+    """
+    return convolved(x, disk(radius * scale, softness * scale))
+
+
+def glass_blur(
+    x: Images, draws: Draws, scale: float, sigma: float, reach: float, rounds: int
+) -> Images:
+    """Frosted glass: blurred, pixels swapped with near ones some times over, blurred again.
+
+    The reach of swaps, here and in the original, ends one pixel earlier to the right and below.
+    """
+    x = gaussian(x, sigma * scale)
+    images, height, width = np.arange(len(x)), *x.shape[1:3]
+    near = max(round(reach * scale), 1)
+    if min(height, width) > 2 * near:
+        x = x.copy()
+        moves = draws.offsets(near, rounds, height, width, 2)
+        for turn in range(rounds):
+            for i in range(height - near - 1, near - 1, -1):
+                for j in range(width - near - 1, near - 1, -1):
+                    rows, columns = i + moves[:, turn, i, j, 0], j + moves[:, turn, i, j, 1]
+                    there = x[images, rows, columns]
+                    x[images, rows, columns] = x[:, i, j]
+                    x[:, i, j] = there
+    return gaussian(x, sigma * scale)
+
+
+def motion_blur(x: Images, draws: Draws, scale: float, radius: float, sigma: float) -> Images:
+    """A moving camera: a trail within 45 degrees of the horizontal."""
+    angles = np.float32(np.pi / 2) * (draws.uniform() - np.float32(0.5))
+    return trailed(x, radius * scale, sigma * scale, angles)
+
+
+def zoom_blur(x: Images, draws: Draws, scale: float, furthest: float, step: float) -> Images:
+    """A camera that moves ahead: the mean of the image and its enlargements below `furthest`.
+
+    The original crops to whole pixels before it enlarges; here the centre stays where it is.
+    """
+    factors = np.arange(1, furthest - step / 2, step)
+    out = x.copy()
+    for factor in factors:
+        lines = (zoomed_line(length, float(factor)) for length in x.shape[1:3])
+        out += separable(x, *lines)
+    return out / np.float32(len(factors) + 1)

@@ -1,0 +1,86 @@
+"""The public facts of a federation, and what may be learned from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import get_args
+
+from fedcal.checks import one_of, whole
+from fedcal.errors import InputError
+from fedcal.privacy import accounting
+from fedcal.privacy.mechanisms import Mechanism
+from fedcal.streams import check_seed
+
+QUORUM = 0.9
+"""Share of the clients that must answer a round under trust `distributed`."""
+
+UNITS = ("user", "example")
+TRUSTS = ("secagg", "central", "distributed", "local")
+NOISE_SOURCES = ("seeded", "system")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who takes part, and what may be learned from them. All of it is public.
+
+    Attributes
+    ----------
+    clients : enrolled clients K
+    classes : classes c of the model
+    rounds : rounds of queries; None = the method's default
+    sampling_rate : each client takes part in a round with this probability (Poisson)
+    epsilon : budget of the whole run for each unit; inf = no differential privacy
+    delta : its failure probability; must be > 0 for Gaussian noise
+    unit : what is protected: "user", all rows of one client, or "example", one row
+    trust : who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
+        "distributed" (each client a share, the sum has all of it) or "local" (each client all of
+        it); None = the one of the first two that fits epsilon
+    seed : of sampling and noise. Seeded noise protects nobody who knows the seed
+    mechanism : one of `mechanisms.Mechanism`, or "auto", what the method prefers
+    quorum : under trust "distributed", the share of the clients that must answer a round: noise
+        shares are sized so that these alone make all of it
+    noise_source : "seeded" (simulation, repeatable) or "system" (the operating system's generator)
+    """
+
+    clients: int
+    classes: int
+    rounds: int | None = None
+    sampling_rate: float = 1.0
+    epsilon: float = math.inf
+    delta: float = 1e-5
+    unit: str = "user"
+    trust: str | None = None
+    seed: int = 0
+    mechanism: str = "auto"
+    quorum: float = QUORUM
+    noise_source: str = "seeded"
+
+    def __post_init__(self) -> None:
+        whole("clients", self.clients, 1)
+        whole("classes", self.classes, 2)
+        if self.rounds is not None:
+            whole("rounds", self.rounds, 1)
+        check_seed(self.seed)
+        accounting.check_rate(self.sampling_rate)
+        accounting.check_epsilon(self.epsilon, allow_infinite=True)
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta must be in [0, 1), got {self.delta!r}")
+        one_of("unit", self.unit, UNITS)
+        one_of("mechanism", self.mechanism, ("auto", *get_args(Mechanism)[1:]))
+        one_of("noise source", self.noise_source, NOISE_SOURCES)
+        if not 0 < self.quorum <= 1:
+            raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")
+        trust = one_of("trust", self.trust or ("central" if self.private else "secagg"), TRUSTS)
+        if self.private and trust == "secagg":
+            raise InputError(
+                "trust 'secagg' adds no noise, so epsilon cannot be finite; use --trust central"
+            )
+        if not self.private and trust != "secagg":
+            raise InputError(f"trust '{trust}' adds noise; give a finite epsilon or use secagg")
+        object.__setattr__(self, "trust", trust)
+
+    @property
+    def private(self) -> bool:
+        """Whether the run is differentially private."""
+        return math.isfinite(self.epsilon)

@@ -1,0 +1,1 @@
+"""Parts of `fedcal.privacy.samplers`: `words` -> `tables` -> `noise`, `polya`, `choice`."""

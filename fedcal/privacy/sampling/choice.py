@@ -1,0 +1,91 @@
+"""One index out of many, with probabilities given by their logarithms."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from decimal import Decimal
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcal.errors import InputError
+from fedcal.privacy.sampling.tables import exact
+from fedcal.privacy.sampling.words import Words
+from fedcal.types import Floats
+
+__all__ = ["categorical"]
+
+_MOST = 65536
+_BITS = 192  # of the fixed point in which weights are multiplied; 60 digits are 199 bits
+_UNITS = 128  # weights are multiples of 2**-128 of the largest one
+_BYTES = 16  # after the point of an exponent
+_NEVER = 100.0  # exp(-100) < 2**-128
+
+
+def categorical(log_weights: ArrayLike, words: Words) -> int:
+    """An index i with probability ~ exp(log_weights[i]).
+
+    Parameters
+    ----------
+    log_weights : (candidates,) up to 65536 doubles, each standing for its exact binary value;
+        -inf is a candidate that is never drawn
+
+    Raises
+    ------
+    InputError
+        If there is no candidate or too many, or a log weight is nan or +inf, or all are -inf.
+
+    Notes
+    -----
+    Weights are within 3 * 2**-128 of the largest one's, so at most 65536 * 3 * 2**-128 < 2**-110
+    of total variation is moved. A log weight that was computed in doubles is off by a relative
+    1e-16 before it arrives here. That is an error of the caller's epsilon, not of this draw.
+    """
+    logs = np.asarray(log_weights, np.float64)
+    if logs.ndim != 1 or not 1 <= len(logs) <= _MOST:
+        raise InputError(
+            f"log weights must be one row of 1 to {_MOST} numbers, got shape {logs.shape}"
+        )
+    if np.isnan(logs).any() or not np.isfinite(logs.max()):
+        raise InputError("log weights must be finite or -inf, and not all of them -inf")
+    sums = list(accumulate(_weights(logs)))
+    uniform = int.from_bytes(words(4).tobytes(), "little")
+    return bisect_right(sums, uniform * sums[-1] >> 256)
+
+
+def _weights(logs: Floats) -> list[int]:
+    """exp(logs - max(logs)) in units of 2**-128.
+
+    The exponent's bytes each select a factor from a table of their own: the same multiplications
+    for every candidate.
+    """
+    top = logs.max()
+    with np.errstate(over="ignore"):  # a gap beyond all floats is never drawn either
+        drawn = top - logs <= _NEVER
+    value = np.where(drawn, logs, top)
+    # The gap as a sum of two doubles, exactly (Knuth's TwoSum); each is cut to 128 bits.
+    gap = top - value
+    virtual = gap - top
+    error = (top - (gap - virtual)) - (value + virtual)
+    unit = 2.0 ** (8 * _BYTES)
+    tables = _factors()
+    weights = []
+    for a, b, possible in zip(
+        (gap * unit).tolist(), (error * unit).tolist(), drawn.tolist(), strict=True
+    ):
+        exponent = int(a) + int(b)
+        weight = 2**_BITS
+        for table, byte in zip(tables, exponent.to_bytes(_BYTES + 1, "little"), strict=True):
+            weight = weight * table[byte] >> _BITS
+        weights.append((weight >> _BITS - _UNITS) * possible)
+    return weights
+
+
+@lru_cache(maxsize=1)
+def _factors() -> tuple[tuple[int, ...], ...]:
+    """Entry b of table j is exp(-b * 256**(j - 16)) in units of 2**-192; table 16 is exp(-b)."""
+    with exact():
+        steps = [Decimal(256) ** (j - _BYTES) for j in range(_BYTES + 1)]
+        return tuple(tuple(int((-b * step).exp() * 2**_BITS) for b in range(256)) for step in steps)

@@ -1,0 +1,96 @@
+"""Histogram binning of the confidence by one query of counts (Luo et al., C.2.3)."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+
+from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
+from fedcal.calibrators.top_label import Counts
+from fedcal.checks import one_of, positive, whole
+from fedcal.errors import InputError
+from fedcal.privacy.bounding import Bound, Rule
+from fedcal.privacy.plan import Federation, make_plan
+from fedcal.query import Ask
+from fedcal.release import Release
+from strategies.base import CalibrationStrategy
+
+
+class DPHistogram(CalibrationStrategy):
+    name = "dp-histogram"
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        bins: int = 15,
+        counts: Counts = "correct_wrong",
+        clip: float | None = None,
+        rows_per_client: float | None = None,
+        **base: Any,
+    ) -> None:
+        if federation.rounds not in (None, 1):
+            raise InputError(f"dp-histogram asks once: rounds must be 1, got {federation.rounds}")
+        self.classes = federation.classes
+        self.bins = whole("bins", bins, 1, 2**16)
+        one_of("counts", counts, get_args(Counts))
+        self.counts: Counts = counts
+        self.unary = federation.private and federation.mechanism == "unary"
+        if self.unary and counts != "correct_wrong":
+            raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
+        bound = self._bound(federation, clip, rows_per_client)
+        plan = make_plan(
+            federation,
+            rounds=1,
+            bound=bound,
+            mechanism="unary" if self.unary else "laplace",
+            row_sums=not self.unary,
+        )
+        self._lengths = bound.lengths
+        self._values = np.zeros(0)
+        super().__init__(plan, **base)
+
+    def _bound(
+        self, federation: Federation, clip: float | None, rows_per_client: float | None
+    ) -> Bound:
+        """What one client, or one row, adds to the counts at most."""
+        everything = (2 * self.bins,)
+        if self.unary:
+            return Bound(everything, (2.0,))  # room for the 1, which a norm of 1 would cut
+        if federation.unit == "example":
+            if clip is not None:
+                raise InputError("clip is for unit 'user'; what one row adds is known")
+            if self.counts == "correct_wrong":
+                return Bound(everything, (1.0,), "joint", 1)
+            rule: Rule = "per_block"  # a correct row adds 1 to each half: L1 norm 2, L2 sqrt(2)
+            return Bound((self.bins, self.bins), (1.0, 1.0), rule, 1)
+        if clip is None:
+            if rows_per_client is None:
+                if federation.private:
+                    raise InputError(
+                        "dp-histogram with unit 'user' needs rows_per_client, a public nominal "
+                        "number of rows > 0, or clip"
+                    )
+                clip = 1.0  # not used
+            else:
+                clip = max(0.1 * positive("rows_per_client", rows_per_client), 1.0)
+        return Bound(everything, (positive("clip", clip),), "joint", 1)
+
+    def query(self, round_number: int) -> Ask:
+        """The counts, or one cell of each client."""
+        if self.unary:
+            params = {"bins": self.bins, "seed": self.plan.client_seed}
+            return Ask("outcome_cell", self._lengths, params)
+        return Ask("bin_outcomes", self._lengths, {"bins": self.bins, "counts": self.counts})
+
+    def update(self, release: Release) -> None:
+        """Keep the counts."""
+        self._values = release.values
+
+    def result(self) -> Calibrator:
+        """The confidences of the bins; the identity before the release."""
+        if not len(self._values):
+            return Identity(self.classes)
+        first, second = np.split(self._values, 2)
+        return TopLabelBinning.from_counts(first, second, self.classes, self.counts)

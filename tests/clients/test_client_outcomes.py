@@ -1,0 +1,88 @@
+"""Counts of correct and wrong predictions by confidence, and the one cell that is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clients.outcomes import bin_outcomes, outcome_cell
+from fedcal.metrics.scores import check_scored, scan, top_tables
+from fedcal.numerics import softmax
+from fedcal.shards import Shards
+
+CLIENTS = 4
+
+
+def some_shards(c: int, rows: int = 200) -> Shards:
+    """Client 2 has no rows."""
+    rng = np.random.default_rng(c)
+    labels, owner = rng.integers(0, c, rows), rng.choice([0, 1, 3], rows)
+    logits = rng.normal(0, 2, (rows, c))
+    logits[np.arange(rows), labels] += 3
+    return Shards.from_owner(logits, labels, owner, CLIENTS)
+
+
+@pytest.mark.parametrize("c", [2, 10, 50])
+def test_counts_are_those_of_the_reliability_diagram(c: int) -> None:
+    shards = some_shards(c)
+    wrong = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"})
+    total = bin_outcomes(shards, {"bins": 15, "counts": "correct_total"})
+    for k in (0, 1, 3):
+        rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
+        scored = check_scored(softmax(shards.logits[rows]), shards.labels[rows])
+        count, _, correct = top_tables(scan(*scored, top=True), 15)
+        assert total[k].tolist() == [*correct, *count]
+        assert wrong[k].tolist() == [*correct, *(count - correct)]
+    assert not wrong[2].any()
+
+
+def test_of_tied_logits_the_first_is_predicted() -> None:
+    logits = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    shards = Shards.from_owner(logits, np.array([0, 1]), np.array([0, 1]), 2)
+    counts = bin_outcomes(shards, {"bins": 2, "counts": "correct_wrong"})
+    assert counts.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]
+
+
+def test_one_row_changes_the_counts_by_its_sensitivity() -> None:
+    shards = some_shards(3)
+    for row in range(0, 200, 7):
+        keep = np.arange(200) != row
+        less = Shards.from_owner(
+            shards.logits[keep], shards.labels[keep], shards.owner[keep], CLIENTS
+        )
+        correct = shards.logits[row].argmax() == shards.labels[row]
+        for counts, want in (("correct_wrong", 1.0), ("correct_total", 1.0 + correct)):
+            params = {"bins": 15, "counts": counts}
+            change = bin_outcomes(shards, params) - bin_outcomes(less, params)
+            assert np.abs(change).sum() == want
+
+
+def test_the_drawn_cell_is_one_of_the_clients_own() -> None:
+    shards = some_shards(3)
+    counts = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"})
+    for seed in range(20):
+        cell = outcome_cell(shards, {"bins": 15, "seed": seed})
+        assert cell.sum(axis=1).tolist() == [1.0, 1.0, 0.0, 1.0]
+        assert (counts[cell > 0] > 0).all()
+
+
+def test_each_row_is_drawn_equally_often() -> None:
+    shards = some_shards(3, rows=40)
+    counts = bin_outcomes(shards, {"bins": 5, "counts": "correct_wrong"})
+    draws = 2000
+    mean = sum(outcome_cell(shards, {"bins": 5, "seed": seed}) for seed in range(draws)) / draws
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    # five standard errors of a share
+    assert np.abs(mean - share).max() < 5 * np.sqrt(0.25 / draws)
+    assert np.abs(mean - share).max() > 0
+
+
+def test_clients_with_as_many_rows_draw_for_themselves() -> None:
+    rng = np.random.default_rng(0)
+    shards = Shards.from_owner(rng.normal(0, 3, (400, 2)), np.zeros(400, int), np.arange(400), 400)
+    pairs = Shards(shards.logits, shards.labels, np.arange(0, 401, 2))
+    cells = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"}).argmax(axis=1)
+    drawn = outcome_cell(pairs, {"bins": 15, "seed": 3}).argmax(axis=1)
+    different = cells[::2] != cells[1::2]
+    first = (drawn == cells[::2])[different].mean()
+    assert 0.3 < first < 0.7

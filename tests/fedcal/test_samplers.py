@@ -1,0 +1,669 @@
+"""Draws against laws that are computed here by other formulas, and tables against them exactly."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import os
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedcal.errors import InputError
+from fedcal.privacy import samplers
+from fedcal.privacy.samplers import (
+    TOTAL_VARIATION,
+    Words,
+    bernoulli,
+    categorical,
+    discrete_gaussian,
+    discrete_laplace,
+    polya_share,
+    rounded_gaussian,
+    rounded_laplace,
+    seeded_words,
+    system_words,
+)
+from fedcal.privacy.sampling import choice, noise, polya, tables
+
+LEVEL = 1e-4  # of a test; seeds are fixed, so a test that passes goes on passing
+DRAWS = 60_000
+SCALES = (2 / 3, 3 / 2)  # wrong by so much must be noticed
+
+Sampler = Callable[[float, int, Words], np.ndarray]
+
+
+def seeded(seed: int = 1) -> Words:
+    return seeded_words(np.random.Generator(np.random.Philox(seed)))
+
+
+def follows(drawn: np.ndarray, law: dict[int, float]) -> bool:
+    """Pearson's chi-square; neighbouring outcomes are pooled until 20 are expected in each."""
+    seen, want = [0.0], [0.0]
+    values, counts = np.unique(drawn, return_counts=True)
+    count = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    if not set(count) <= set(law):
+        return False
+    for value in sorted(law):
+        if want[-1] >= 20:
+            seen.append(0.0)
+            want.append(0.0)
+        seen[-1] += count.get(value, 0)
+        want[-1] += law[value] * len(drawn)
+    if want[-1] < 20:
+        last_seen, last_want = seen.pop(), want.pop()
+        seen[-1] += last_seen
+        want[-1] += last_want
+    statistic = sum((s - w) ** 2 / w for s, w in zip(seen, want, strict=True))
+    return bool(stats.chi2(len(want) - 1).sf(statistic) > LEVEL)
+
+
+def normalised(weights: dict[int, float]) -> dict[int, float]:
+    total = math.fsum(weights.values())
+    return {k: w / total for k, w in weights.items()}
+
+
+def reach(scale: float) -> range:
+    last = math.ceil(60 * scale) + 2
+    return range(-last, last + 1)
+
+
+def discrete_laplace_law(scale: float) -> dict[int, float]:
+    return normalised({k: math.exp(-abs(k) / scale) for k in reach(scale)})
+
+
+def rounded_laplace_law(scale: float) -> dict[int, float]:
+    cdf = stats.laplace(scale=scale).cdf
+    return {k: float(cdf(0.5 - abs(k)) - cdf(-0.5 - abs(k))) for k in reach(scale)}
+
+
+def discrete_gaussian_law(std: float) -> dict[int, float]:
+    return normalised({k: math.exp(-((k / std) ** 2) / 2) for k in reach(std / 4)})
+
+
+def rounded_gaussian_law(std: float) -> dict[int, float]:
+    cdf = stats.norm(scale=std).cdf
+    return {k: float(cdf(0.5 - abs(k)) - cdf(-0.5 - abs(k))) for k in reach(std / 4)}
+
+
+def polya_law(scale: float, shares: float) -> dict[int, float]:
+    half = stats.nbinom(1 / shares, -math.expm1(-1 / scale)).pmf(np.arange(math.ceil(60 * scale)))
+    pmf = np.convolve(half, half[::-1])
+    return {k - len(half) + 1: float(p) for k, p in enumerate(pmf)}
+
+
+LAWS: dict[str, tuple[Sampler, Callable[[float], dict[int, float]], tuple[float, ...]]] = {
+    "discrete_laplace": (discrete_laplace, discrete_laplace_law, (0.5, 3.0, 150.0)),
+    "rounded_laplace": (rounded_laplace, rounded_laplace_law, (0.5, 3.0, 150.0)),
+    "discrete_gaussian": (discrete_gaussian, discrete_gaussian_law, (0.5, 4.0, 450.0)),
+    "rounded_gaussian": (rounded_gaussian, rounded_gaussian_law, (0.4, 4.0, 60.0)),
+    "polya_share": (
+        lambda scale, n, words: polya_share(scale, 7.5, n, words),
+        lambda scale: polya_law(scale, 7.5),
+        (0.7, 3.0, 40.0),
+    ),
+}
+CASES = [
+    pytest.param(name, scale, id=f"{name}-{scale:g}")
+    for name, (_, _, scales) in LAWS.items()
+    for scale in scales
+]
+
+
+# --- draws against the law ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "scale"), CASES)
+def test_draws_follow_their_law_and_neither_two_thirds_nor_three_halves_of_the_scale(
+    name: str, scale: float
+) -> None:
+    sampler, law, _ = LAWS[name]
+    drawn = sampler(scale, DRAWS, seeded())
+    assert drawn.dtype == np.int64
+    assert drawn.shape == (DRAWS,)
+    assert follows(drawn, law(scale))
+    for wrong in SCALES:
+        assert not follows(drawn, law(scale * wrong))
+
+
+@pytest.mark.parametrize(("name", "scale"), CASES)
+def test_a_sampler_of_the_wrong_scale_is_noticed(name: str, scale: float) -> None:
+    sampler, law, _ = LAWS[name]
+    for wrong in SCALES:
+        assert not follows(sampler(scale * wrong, DRAWS, seeded()), law(scale))
+
+
+@pytest.mark.parametrize(("name", "scale"), CASES)
+def test_both_signs_are_equally_likely(name: str, scale: float) -> None:
+    drawn = LAWS[name][0](scale, DRAWS, seeded(2))
+    positive, negative = int((drawn > 0).sum()), int((drawn < 0).sum())
+    assert positive > 100
+    assert stats.binomtest(positive, positive + negative).pvalue > LEVEL
+    tails = drawn[drawn > 0], -drawn[drawn < 0]
+    assert stats.ks_2samp(*tails).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("scale", [2.0**20, 1.3 * 2.0**30, 2.0**40])
+@pytest.mark.parametrize(
+    ("sampler", "law", "ratio"),
+    [
+        (discrete_laplace, stats.laplace, math.sqrt(2)),
+        (rounded_laplace, stats.laplace, math.sqrt(2)),
+        (discrete_gaussian, stats.norm, 1.0),
+        (rounded_gaussian, stats.norm, 1.0),
+    ],
+)
+def test_large_scales_have_the_continuous_law_and_its_moments(
+    scale: float, sampler: Sampler, law: stats.rv_continuous, ratio: float
+) -> None:
+    drawn = sampler(scale, DRAWS, seeded()) / scale
+    assert stats.kstest(drawn, law().cdf).pvalue > LEVEL
+    for wrong in SCALES:
+        assert stats.kstest(drawn / wrong, law().cdf).pvalue < LEVEL
+    assert abs(drawn.mean()) < 5 * ratio / math.sqrt(DRAWS)
+    spread = math.sqrt((float(law().stats("k")) + 2) / DRAWS)  # of a variance, relative
+    assert abs((drawn / ratio).var() - 1) < 5 * spread
+    # the last digits are as random as the first ones
+    last = sampler(scale, DRAWS, seeded(3)) & 15
+    assert stats.chisquare(np.bincount(last, minlength=16)).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("std", [450.0, 5000.0])
+def test_a_split_gaussian_has_no_seams(std: float) -> None:
+    # cells of 64 integers at every offset would show a ripple of period 2**j
+    drawn = discrete_gaussian(std, 8 * DRAWS, seeded())
+    for period in (64, 128):
+        counts = np.bincount(drawn % period, minlength=period)
+        assert stats.chisquare(counts).pvalue > LEVEL
+
+
+# --- sums ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scale", "shares"), [(3.0, 2), (3.0, 10), (40.0, 100)])
+def test_polya_shares_add_up_to_discrete_laplace_noise(scale: float, shares: int) -> None:
+    n = 20_000
+    total = polya_share(scale, shares, n * shares, seeded()).reshape(n, shares).sum(axis=1)
+    assert follows(total, discrete_laplace_law(scale))
+    for wrong in SCALES:
+        assert not follows(total, discrete_laplace_law(scale * wrong))
+    one_missing = polya_share(scale, shares / 2, n * shares, seeded()).reshape(n, shares)
+    assert not follows(one_missing.sum(axis=1), discrete_laplace_law(scale))
+
+
+@pytest.mark.parametrize("scale", [2.0**18, 2.0**30])
+def test_polya_shares_of_a_large_scale_add_up_to_laplace_noise(scale: float) -> None:
+    n, shares = 5000, 50
+    total = polya_share(scale, shares, n * shares, seeded()).reshape(n, shares).sum(axis=1) / scale
+    assert stats.kstest(total, stats.laplace().cdf).pvalue > LEVEL
+    for wrong in SCALES:
+        assert stats.kstest(total / wrong, stats.laplace().cdf).pvalue < LEVEL
+    assert abs(total.var() / 2 - 1) < 5 * math.sqrt(5 / n)
+
+
+def test_one_share_is_discrete_laplace_noise_and_very_many_are_nearly_all_zero() -> None:
+    assert follows(polya_share(3.0, 1, DRAWS, seeded()), discrete_laplace_law(3.0))
+    assert follows(polya_share(3.0, 1.001, DRAWS, seeded()), discrete_laplace_law(3.0))
+    few = polya_share(2.0**18, 1e5, DRAWS, seeded())
+    expected = -2 * math.log(-math.expm1(-(2.0**-18))) / 1e5 * DRAWS
+    assert abs((few != 0).sum() - expected) < 5 * math.sqrt(expected)
+    assert not polya_share(0.05, 2.0**40, 1000, seeded()).any()
+
+
+@pytest.mark.parametrize("parts", [4, 25])
+def test_discrete_gaussians_add_up_to_a_discrete_gaussian(parts: int) -> None:
+    # not exactly so, but within 1e-6 as each has a std of 2 or more (Kairouz et al. 2021, Theorem 9)
+    std, n = 10.0, 20_000
+    total = discrete_gaussian(std / math.sqrt(parts), n * parts, seeded()).reshape(n, parts).sum(1)
+    assert follows(total, discrete_gaussian_law(std))
+    for wrong in SCALES:
+        assert not follows(total, discrete_gaussian_law(std * wrong))
+
+
+# --- total variation, exactly -------------------------------------------------------------------
+
+UNIT = 2**128
+
+
+def law_of(table: tables.Table) -> list[int]:
+    """Probability of each index in units of 2**-128, read off the table's columns."""
+    capacity = 2 ** (128 - table.bits)
+    mass = [0] * 2**table.bits
+    columns = zip(table.high.tolist(), table.low.tolist(), table.alias.tolist(), strict=True)
+    for column, (high, low, alias) in enumerate(columns):
+        own = (high << 64) + low
+        assert 0 <= own <= capacity
+        mass[column] += own
+        mass[alias] += capacity - own
+    assert sum(mass) == UNIT
+    return mass
+
+
+def total_variation(mass: dict[int, Fraction], weights: dict[int, Decimal]) -> Decimal:
+    """Between probabilities and normalised weights, whose keys include the others'."""
+    assert set(k for k, m in mass.items() if m) <= set(weights)
+    total = sum(weights.values())
+    gaps = []
+    for k, weight in weights.items():
+        p = mass.get(k, Fraction(0))
+        gaps.append(abs(Decimal(p.numerator) / Decimal(p.denominator) - weight / total))
+    return sum(gaps) / 2
+
+
+@pytest.fixture(autouse=True)
+def _context() -> object:
+    """A caller's own decimal context, which must not matter to the library: 90 digits here."""
+    with decimal.localcontext(decimal.Context(prec=90)) as context:
+        yield context
+
+
+def geometric_law(scale: float) -> dict[int, Fraction]:
+    mass = {0: 1}
+    digits = noise._digits(scale)
+    for j, table in enumerate(digits):
+        own = [(d << 12 * j, m) for d, m in enumerate(law_of(table)) if m]
+        mass = {k + d: p * m for k, p in mass.items() for d, m in own}
+    return {k: Fraction(p, UNIT ** len(digits)) for k, p in mass.items()}
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 7.3, 100.0])
+def test_laplace_tables_are_within_the_total_variation(scale: float) -> None:
+    magnitude = geometric_law(scale)
+    negative = Fraction(law_of(noise._negative(scale))[1], UNIT)
+    discrete = {k: p * (1 - negative) for k, p in magnitude.items()}
+    discrete |= {-1 - k: p * negative for k, p in magnitude.items()}
+    last = max(discrete) + 50
+    weights = {k: (-abs(k) / Decimal(scale)).exp() for k in range(-last, last + 1)}
+    assert total_variation(discrete, weights) < TOTAL_VARIATION
+
+    left, middle, right = (Fraction(m, UNIT) for m in law_of(noise._side(scale))[:3])
+    assert left == right
+    rounded = {0: middle} | {1 + k: p * right for k, p in magnitude.items()}
+    rounded |= {-1 - k: p * left for k, p in magnitude.items()}
+    e = {k: (-(k + Decimal("0.5")) / Decimal(scale)).exp() / 2 for k in range(last + 2)}
+    weights = {0: 1 - 2 * e[0]} | {k: e[k - 1] - e[k] for k in range(1, last + 2)}
+    weights |= {-k: w for k, w in weights.items()}
+    assert total_variation(rounded, weights) < TOTAL_VARIATION
+
+
+def gaussian_law(std: float, rounded: bool) -> dict[int, Fraction]:
+    mass = {0: 1}
+    parts = noise._parts(std, rounded)
+    for table, middle, shift in parts:
+        own = [((i - middle) << shift, m) for i, m in enumerate(law_of(table)) if m]
+        both: dict[int, int] = {}
+        for k, p in mass.items():
+            for value, m in own:
+                both[k + value] = both.get(k + value, 0) + p * m
+        mass = both
+    return {k: Fraction(p, UNIT ** len(parts)) for k, p in mass.items()}
+
+
+@pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 409.5])
+def test_discrete_gaussian_tables_are_within_the_total_variation(std: float) -> None:
+    mass = gaussian_law(std, rounded=False)
+    assert len(noise._parts(std, False)) == (2 if std > 409 else 1)
+    last, double = max(mass) + 20, 2 * Decimal(std) ** 2
+    half = {k: (-k * k / double).exp() for k in range(last + 1)}
+    weights = half | {-k: w for k, w in half.items()}
+    assert total_variation(mass, weights) < TOTAL_VARIATION
+
+
+def normal_integral(x: Decimal) -> Decimal:
+    """Integral of exp(-t^2 / 2) from 0 to x by the alternating series, unlike the library's."""
+    term, series, n = x, x, 0
+    while abs(term) > Decimal("1e-85"):
+        n += 1
+        term *= -x * x / (2 * n)
+        series += term / (2 * n + 1)
+    return series
+
+
+@pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 51.5])
+def test_rounded_gaussian_tables_are_within_the_total_variation(std: float) -> None:
+    mass = gaussian_law(std, rounded=True)
+    assert len(noise._parts(std, True)) == (2 if std > 51 else 1)
+    with decimal.localcontext(decimal.Context(prec=130)):  # the series loses up to 50 digits
+        edges = [normal_integral((k + Decimal("0.5")) / Decimal(std)) for k in range(max(mass) + 2)]
+        weights = {k: edges[k] - edges[k - 1] for k in range(1, max(mass) + 2)}
+        weights |= {0: 2 * edges[0]} | {-k: w for k, w in weights.items()}
+        assert total_variation(mass, weights) < TOTAL_VARIATION
+
+
+@pytest.mark.parametrize("std", [409.5, 500.0, 768.0, 1e4, 2.0**20, 1.7 * 2.0**33, 2.0**40])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_every_split_keeps_the_variance_and_is_smooth_enough(std: float, rounded: bool) -> None:
+    # A split v = v1 + 4^j v2 is safe where x2 given the sum has a std of 2.5 * 2^j (module noise).
+    parts = noise._parts(std, rounded)
+    assert 2 <= len(parts) <= 6
+    left = Fraction(std) ** 2
+    for (table, middle, shift), (_, _, following) in zip(parts, parts[1:], strict=False):
+        j = following - shift
+        first = Fraction(9 * 4**j)
+        assert first * (1 - first / left) >= Fraction(25, 4) * 4**j
+        assert (table, middle) == noise._bell(first, rounded and shift == 0)
+        left = (left - first) / 4**j
+    assert parts[-1][:2] == noise._bell(left, False)
+    assert all(table.bits <= 13 for table, _, _ in parts)
+
+
+@pytest.mark.parametrize(("scale", "shares"), [(0.3, 5.0), (3.0, 2.0), (20.0, 1.5)])
+def test_jumps_and_their_number_are_within_the_total_variation(scale: float, shares: float) -> None:
+    law = polya._law(scale, shares)
+    q = (-1 / Decimal(scale)).exp()
+    mean = -2 * (1 - q).ln() / Decimal(shares)
+    number = {k: Fraction(m, UNIT) for k, m in enumerate(law_of(law.count))}
+    poisson = {k: mean**k / math.factorial(k) for k in range(len(number) + 30)}
+    assert total_variation(number, poisson) < TOTAL_VARIATION / 8
+
+    tried: dict[int, Fraction] = {}
+    geometric = geometric_law(scale)
+    for index, block in enumerate(law_of(law.block)):
+        least, sign = 2 ** (index >> 1), (1, -1)[index & 1]
+        for g, p in geometric.items():
+            size = least + g % least
+            accepted = Fraction(math.ceil(Fraction(UNIT * least, size)), UNIT)
+            k = sign * size
+            tried[k] = tried.get(k, Fraction(0)) + Fraction(block, UNIT) * p * accepted
+    accepted = sum(tried.values())
+    assert law.accepted == pytest.approx(float(accepted), rel=1e-12)
+    jumps = {k: p / accepted for k, p in tried.items() if p}
+    last = max(max(jumps), 100)
+    half = {k: q**k / k for k in range(1, last + 1)}
+    gap = total_variation(jumps, half | {-k: w for k, w in half.items()})
+    assert mean * gap < TOTAL_VARIATION / 4
+    assert law.mean == pytest.approx(float(mean), rel=1e-12)
+
+
+def test_a_jump_is_accepted_exactly_where_the_fraction_says() -> None:
+    rng = np.random.default_rng(1)
+    least = np.int64(1) << rng.integers(0, 47, 3000)
+    size = least + rng.integers(0, least)
+    # words just around the threshold, where the second word decides, and arbitrary ones
+    bounds = [(a << 128) // b for a, b in zip(least.tolist(), size.tolist(), strict=True)]
+    near = [min(max(t + int(s), 0), UNIT - 1) for t, s in zip(bounds, rng.integers(-2, 3, 3000))]  # noqa: B905
+    near[::3] = [int(a) << 64 | 5 for a in rng.integers(0, 2**64, 1000, dtype=np.uint64)]
+    high = np.array([u >> 64 for u in near], np.uint64)
+    low = np.array([u & (2**64 - 1) for u in near], np.uint64)
+    want = [u * b < a << 128 for u, a, b in zip(near, least.tolist(), size.tolist(), strict=True)]
+    assert polya._below(least, size, high, low).tolist() == want
+    assert 500 < sum(want) < 2900
+
+
+class Given:
+    """Words that are known; whether all of them were taken shows in `left`."""
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def __call__(self, n: int) -> np.ndarray:
+        taken, self.left = self.left[:n], self.left[n:]
+        assert len(taken) == n
+        return np.array(taken, np.uint64)
+
+
+def test_a_draw_reads_its_table_to_the_last_bit() -> None:
+    with tables.exact():
+        table = tables.make_table([Decimal(w) for w in (1, 2, 3, 5, 7, 11, 13)])
+    for column in range(8):
+        start = column << (64 - table.bits)
+        high, low = int(table.high[column]), int(table.low[column])
+        alias = int(table.alias[column])
+        for rest, second, want in (
+            (high - 1, None, column),
+            (high, low - 1, column),
+            (high, low, alias),
+            (high + 1, None, alias),
+        ):
+            if 0 <= rest < 2 ** (64 - table.bits) and (second is None or second >= 0):
+                words = Given(start + rest, *([] if second is None else [second]))
+                assert table.draw(1, words).tolist() == [want]
+                assert not words.left
+
+
+def test_the_callers_decimal_context_does_not_matter() -> None:
+    for clear in (noise._digits, noise._bell, noise._parts, polya._law, choice._factors):
+        clear.cache_clear()
+    with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_UP)):
+        coarse = [
+            discrete_laplace(5000.5, 500, seeded()),
+            rounded_gaussian(7.25, 500, seeded()),
+            polya_share(11.0, 3, 500, seeded()),
+        ]
+    for clear in (noise._digits, noise._bell, noise._parts, polya._law, choice._factors):
+        clear.cache_clear()
+    fine = [
+        discrete_laplace(5000.5, 500, seeded()),
+        rounded_gaussian(7.25, 500, seeded()),
+        polya_share(11.0, 3, 500, seeded()),
+    ]
+    np.testing.assert_array_equal(coarse, fine)
+
+
+def test_cached_tables_cannot_be_written_to() -> None:
+    table, _ = noise._bell(Fraction(4), False)
+    for array in (table.high, table.low, table.alias):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+# --- Bernoulli and categorical ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.66])
+def test_coins_have_their_probability_and_neither_two_thirds_nor_three_halves_of_it(
+    p: float,
+) -> None:
+    coins = bernoulli(p, DRAWS, seeded())
+    assert coins.dtype == np.bool_
+    assert coins.shape == (DRAWS,)
+    heads = int(coins.sum())
+    assert stats.binomtest(heads, DRAWS, p).pvalue > LEVEL
+    for wrong in SCALES:
+        assert stats.binomtest(heads, DRAWS, p * wrong).pvalue < LEVEL
+
+
+def test_certain_coins_and_the_exact_probability_of_others() -> None:
+    assert not bernoulli(0, 1000, seeded()).any()
+    assert bernoulli(1, 1000, seeded()).all()
+    for p in (0.1, 1 - 2.0**-53, 2.0**-70, 5e-324):
+        heads = Fraction(law_of(noise._coin(p))[1], UNIT)
+        assert abs(heads - Fraction(p)) <= Fraction(1, UNIT)
+
+
+LOG_WEIGHTS = [0.0, -0.5, -1.25, -3.0, 0.7, -math.inf, -40.0]
+
+
+def categorical_law(logs: list[float]) -> dict[int, float]:
+    return normalised({i: math.exp(value - max(logs)) for i, value in enumerate(logs)})
+
+
+def test_an_index_is_drawn_with_its_weight_and_not_its_power() -> None:
+    words = seeded()
+    drawn = np.array([categorical(LOG_WEIGHTS, words) for _ in range(8000)])
+    assert follows(drawn, categorical_law(LOG_WEIGHTS))
+    assert 5 not in drawn
+    for wrong in SCALES:
+        assert not follows(drawn, categorical_law([wrong * v for v in LOG_WEIGHTS]))
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        [0.0, -0.1, -50.0, -87.0, -100.0, -101.0],
+        [1e15, 1e15 - 0.125, 1e15 - 3],
+        [-1e-300, 0.0, 2e-17, -1e-5, -math.inf],
+        [-700.1, -699.9, -3e307],
+        [0.1, 0.3, 1e-20, -77.7],
+    ],
+)
+def test_weights_are_exact_to_the_last_few_units(logs: list[float]) -> None:
+    found = choice._weights(np.array(logs))
+    with decimal.localcontext(decimal.Context(prec=400)):
+        for value, weight in zip(logs, found, strict=True):
+            want = (Decimal(value) - Decimal(max(logs))).exp() * UNIT
+            assert abs(weight - want) <= 3
+    assert max(found) <= UNIT
+
+
+def test_an_index_lies_where_the_uniform_number_falls() -> None:
+    weights = choice._weights(np.array(LOG_WEIGHTS))
+    total, below = sum(weights), 0
+    for i, weight in enumerate(weights):
+        for place in (below, below + weight - 1) if weight else ():
+            uniform = -((-place << 256) // total)  # the least one that falls there
+            words = Given(*((uniform >> 64 * j) & (2**64 - 1) for j in range(4)))
+            assert categorical(LOG_WEIGHTS, words) == i
+        below += weight
+
+
+def test_one_candidate_and_the_most_candidates() -> None:
+    assert categorical([-3.0], seeded()) == 0
+    assert categorical([-math.inf, 1e300, -1e300], seeded()) == 1
+    logs = np.full(65536, -1.0)
+    assert 0 <= categorical(logs, seeded()) < 65536
+    logs[12345] = 60.0
+    assert categorical(logs, seeded()) == 12345
+
+
+# --- sources ------------------------------------------------------------------------------------
+
+EVERY: dict[str, Callable[[int, Words], np.ndarray]] = {
+    "discrete_laplace": lambda n, words: discrete_laplace(1e6, n, words),
+    "rounded_laplace": lambda n, words: rounded_laplace(1e6, n, words),
+    "discrete_gaussian": lambda n, words: discrete_gaussian(1e6, n, words),
+    "rounded_gaussian": lambda n, words: rounded_gaussian(1e6, n, words),
+    "polya_share": lambda n, words: polya_share(1e6, 2, n, words),
+    "bernoulli": lambda n, words: bernoulli(0.5, n, words),
+    "categorical": lambda n, words: np.array([categorical([0.0] * 9, words) for _ in range(n)]),
+}
+every_one = pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY)
+
+
+@every_one
+def test_seeded_draws_repeat_and_other_seeds_and_later_calls_differ(
+    draw: Callable[[int, Words], np.ndarray],
+) -> None:
+    words = seeded(1)
+    first, later = draw(1000, words), draw(1000, words)
+    np.testing.assert_array_equal(first, draw(1000, seeded(1)))
+    for other in (later, draw(1000, seeded(2))):
+        assert (first != other).any()
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(1000)
+    assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 5 / math.sqrt(1000)
+
+
+@every_one
+def test_system_words_come_from_the_operating_system_and_nothing_from_numpys_own_state(
+    draw: Callable[[int, Words], np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    real = os.urandom
+
+    def counted(size: int) -> bytes:
+        taken.append(size)
+        return real(size)
+
+    monkeypatch.setattr(os, "urandom", counted)
+    before = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
+    drawn = draw(200, system_words)
+    after = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
+    assert sum(taken) >= 8 * 200
+    assert len(np.unique(drawn)) > 1
+    assert before["pos"] == after["pos"]
+    np.testing.assert_array_equal(before["key"], after["key"])
+
+    # the bytes decide everything: the same ones give the same draws
+    stream = np.random.default_rng(5)
+    monkeypatch.setattr(os, "urandom", stream.bytes)
+    given = draw(200, system_words)
+    stream = np.random.default_rng(5)
+    monkeypatch.setattr(os, "urandom", stream.bytes)
+    np.testing.assert_array_equal(given, draw(200, system_words))
+
+
+@every_one
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_few_draws(draw: Callable[[int, Words], np.ndarray], n: int) -> None:
+    assert draw(n, system_words).shape == (n,)
+
+
+@pytest.mark.parametrize(
+    "generator", [np.random.Philox, np.random.PCG64, np.random.MT19937, np.random.SFC64]
+)
+def test_seeded_words_have_64_random_bits_whatever_the_generator(generator: type) -> None:
+    for words in (seeded_words(np.random.Generator(generator(1))), system_words):
+        drawn = words(20_000)
+        assert drawn.dtype == np.uint64
+        ones = np.unpackbits(drawn.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)
+        assert ones.shape == (64,)
+        assert (abs(ones - 10_000) < 6 * math.sqrt(5000)).all()
+
+
+def test_the_number_of_words_does_not_depend_on_what_is_drawn() -> None:
+    def counts(draw: Callable[[int, Words], np.ndarray], seed: int) -> list[int]:
+        source, taken = seeded(seed), []
+
+        def words(n: int) -> np.ndarray:
+            taken.append(n)
+            return source(n)
+
+        draw(3000, words)
+        return taken
+
+    for draw in EVERY.values():
+        assert counts(draw, 1) == counts(draw, 2) == counts(draw, 3)
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sampler", "least"),
+    [
+        (discrete_laplace, 0.05),
+        (rounded_laplace, 0.05),
+        (discrete_gaussian, 0.3),
+        (rounded_gaussian, 0.3),
+        (lambda scale, n, words: polya_share(scale, 3, n, words), 0.05),
+    ],
+)
+def test_scales_out_of_range_are_refused(sampler: Sampler, least: float) -> None:
+    for scale in (least, 2.0**40, 1, np.float64(2.5)):
+        assert len(sampler(scale, 2, seeded())) == 2
+    for bad in (math.nan, math.inf, -math.inf, 0.0, -1.0, least * 0.999, 2.0**40 + 1, "1", True):
+        with pytest.raises(InputError, match=r"(scale|std) must be"):
+            sampler(bad, 2, seeded())  # type: ignore[arg-type]
+    for bad in (-1, 1.5, True):
+        with pytest.raises(InputError, match="number of draws"):
+            sampler(1.0, bad, seeded())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [0.999, 0.0, -2, math.nan, math.inf, 2.0**41, "2"])
+def test_numbers_of_shares_out_of_range_are_refused(bad: float) -> None:
+    with pytest.raises(InputError, match="number of shares"):
+        polya_share(2.0, bad, 1, seeded())
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.0000001, math.nan, math.inf, "1"])
+def test_probabilities_out_of_range_are_refused(bad: float) -> None:
+    with pytest.raises(InputError, match="probability"):
+        bernoulli(bad, 1, seeded())
+
+
+@pytest.mark.parametrize(
+    "bad", [[], [[0.0]], [math.nan, 0.0], [math.inf, 0.0], [-math.inf], np.zeros(65537)]
+)
+def test_log_weights_that_make_no_law_are_refused(bad: list[float]) -> None:
+    with pytest.raises(InputError, match="log weights must be"):
+        categorical(bad, seeded())
+
+
+def test_the_public_names() -> None:
+    for name in samplers.__all__:
+        assert hasattr(samplers, name)
+    assert TOTAL_VARIATION == 2.0**-60

@@ -1,0 +1,262 @@
+"""Searches against Algorithm 1 in plain loops, scipy, and noise of known size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from fedcal.errors import InputError
+from fedcal.search import (
+    RATIO,
+    Bisection,
+    GoldenSection,
+    Law,
+    PosteriorBisection,
+    Search,
+    golden_tree,
+)
+
+LOW, HIGH = 0.5, 3.0
+LAWS: tuple[Law, ...] = ("laplace", "gaussian")
+
+
+def run(search: Search, f: Callable[[float], float], std: float = 0.0) -> list[float]:
+    """Where the search evaluated f."""
+    asked = []
+    while (t := search.next()) is not None:
+        assert search.next() == t  # asking twice changes nothing
+        search.tell(t, f(t), std)
+        asked.append(t)
+    return asked
+
+
+def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) -> list[float]:
+    """Luo et al., Algorithm 1, line by line; the answer last."""
+    ratio = (math.sqrt(5) - 1) / 2
+    t0, t1 = high - (high - low) * ratio, low + (high - low) * ratio
+    asked = [t0, t1]
+    v0, v1 = f(t0), f(t1)
+    for i in range(k):
+        if abs(v0) >= abs(v1):
+            low, t0, v0 = t0, t1, v1
+            t1 = low + (high - low) * ratio
+            if i < k - 1:
+                v1 = f(t1)
+                asked.append(t1)
+        else:
+            high, t1, v1 = t1, t0, v0
+            t0 = high - (high - low) * ratio
+            if i < k - 1:
+                v0 = f(t0)
+                asked.append(t0)
+    return [*asked, (low + high) / 2]
+
+
+def line(root: float, slope: float = 700.0) -> Callable[[float], float]:
+    return lambda t: slope * math.log(t / root)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 9])
+@pytest.mark.parametrize("root", [0.1, 0.5, 0.83, 1.0, 1.7320508, 2.46, 3.0, 9.0])
+def test_golden_section_is_algorithm_1(iterations: int, root: float) -> None:
+    search = GoldenSection(LOW, HIGH, iterations, "absolute")
+    asked = run(search, line(root))
+    want = algorithm_1(line(root), LOW, HIGH, iterations)
+    assert [*asked, search.answer()] == want
+    assert len(asked) == iterations + 1
+    assert len(set(asked)) == len(asked)
+
+
+def noisy(root: float, scale: float, seed: int) -> Callable[[float], float]:
+    rng = np.random.default_rng(seed)
+    return lambda t: float(line(root)(t) + rng.laplace(0, scale))
+
+
+def test_noise_is_taken_as_it_comes() -> None:
+    for seed in range(20):
+        search = GoldenSection(LOW, HIGH, 5, "absolute")
+        asked = run(search, noisy(1.8, 400.0, seed))
+        assert [*asked, search.answer()] == algorithm_1(noisy(1.8, 400.0, seed), LOW, HIGH, 5)
+
+
+@pytest.mark.parametrize("best", [0.6, 1.1, 1.9, 2.7])
+def test_golden_section_finds_the_minimum_that_scipy_finds(best: float) -> None:
+    def f(t: float) -> float:
+        return (math.log(t / best)) ** 2 + 0.1 * t
+
+    want = optimize.minimize_scalar(f, bounds=(LOW, HIGH), method="bounded").x
+    search = GoldenSection(LOW, HIGH, 25)
+    run(search, f)
+    assert search.answer() == pytest.approx(want, abs=2e-5)
+    rough = GoldenSection(LOW, HIGH, 5)
+    run(rough, f)
+    assert abs(rough.answer() - want) <= (HIGH - LOW) * RATIO**5 / 2 + 1e-6
+
+
+def test_a_value_that_is_minimised_may_be_negative() -> None:
+    f = line(1.0)
+    falling, sized = GoldenSection(LOW, HIGH, 8), GoldenSection(LOW, HIGH, 8, "absolute")
+    run(falling, f)
+    run(sized, f)
+    assert falling.answer() < 0.6
+    assert sized.answer() == pytest.approx(1.0, abs=0.03)
+
+
+def test_equal_values_move_right_as_line_5_says() -> None:
+    search = GoldenSection(LOW, HIGH, 30)
+    run(search, lambda t: 0.0)
+    assert search.answer() == pytest.approx(HIGH, abs=1e-5)
+
+
+@pytest.mark.parametrize("root", [0.2, 0.7, 1.0, 2.46, 2.99, 8.0])
+def test_bisection_finds_the_root_that_scipy_finds(root: float) -> None:
+    search = Bisection(LOW, HIGH, 30)
+    assert len(run(search, line(root))) == 30
+    inside = LOW < root < HIGH
+    want = optimize.brentq(line(root), LOW, HIGH) if inside else min(max(root, LOW), HIGH)
+    assert search.answer() == pytest.approx(want, abs=1e-8)
+    rough = Bisection(LOW, HIGH, 6)
+    run(rough, line(root))
+    assert abs(rough.answer() - want) <= (HIGH - LOW) / 2**7
+
+
+@pytest.mark.parametrize("root", [0.55, 0.9, 1.4, 2.46, 2.9])
+@pytest.mark.parametrize("slope", [100.0, 700.0, 2400.0])
+def test_posterior_bisection_without_noise_closes_in_on_the_root(root: float, slope: float) -> None:
+    errors = []
+    for evaluations in (1, 3, 6, 12):
+        search = PosteriorBisection(LOW, HIGH, evaluations, (100.0, 2500.0))
+        assert len(run(search, line(root, slope))) == evaluations
+        errors.append(abs(search.answer() - root))
+    assert errors[-1] < 0.02
+    assert errors[1] < 0.15
+
+
+def test_posterior_bisection_of_a_bent_objective_ends_at_its_root() -> None:
+    def bent(t: float) -> float:  # as accuracy minus confidence: flat on the left
+        return 300.0 * (t - 2.2) if t > 2.2 else 150.0 * math.tanh(t - 2.2)
+
+    search = PosteriorBisection(LOW, HIGH, 12, (50.0, 2500.0))
+    run(search, bent)
+    assert search.answer() == pytest.approx(2.2, abs=0.02)
+
+
+def errors_of(make: Callable[[], Search], scale: float, root: float) -> float:
+    """Root mean square error in log t over 200 noisy searches."""
+    off = []
+    for seed in range(200):
+        search = make()
+        run(search, noisy(root, scale, seed), 2**0.5 * scale)
+        off.append(math.log(search.answer() / root))
+    return float(np.sqrt(np.mean(np.square(off))))
+
+
+@pytest.mark.parametrize("root", [1.2, 2.0])
+def test_with_noise_posterior_beats_bisection_beats_golden_section(root: float) -> None:
+    scale = 60.0
+    posterior = errors_of(partial(PosteriorBisection, LOW, HIGH, 6, (100.0, 2500.0)), scale, root)
+    bisection = errors_of(partial(Bisection, LOW, HIGH, 6), scale, root)
+    golden = errors_of(partial(GoldenSection, LOW, HIGH, 5, "absolute"), scale, root)
+    assert posterior < 0.8 * bisection < 0.8 * golden
+    fewer = scale / 2  # three evaluations of the same budget
+    assert (
+        errors_of(partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), fewer, root)
+        < 0.8 * bisection
+    )
+
+
+def test_a_larger_declared_noise_moves_the_posterior_less() -> None:
+    answers = []
+    for std in (10.0, 100.0, 1000.0, 1e6):
+        search = PosteriorBisection(LOW, HIGH, 1, (100.0, 2500.0), "gaussian")
+        t = search.next()
+        assert t is not None
+        assert t == pytest.approx(1.75, abs=0.01)
+        search.tell(t, -400.0, std)
+        answers.append(search.answer())
+    assert answers[0] > answers[1] > answers[2] > answers[3]
+    assert answers[3] == pytest.approx(1.75, abs=0.01)
+
+
+def test_the_law_of_the_noise_matters_only_for_what_is_unlikely() -> None:
+    near: list[float] = []
+    far: list[float] = []
+    for values, out in (((-100.0, -120.0), near), ((-400.0, 900.0), far)):
+        for law in LAWS:
+            search = PosteriorBisection(LOW, HIGH, 2, (600.0, 800.0), law)
+            for value in values:
+                t = search.next()
+                assert t is not None
+                search.tell(t, value, 100.0)
+            out.append(search.answer())
+    assert near[0] == pytest.approx(near[1], abs=0.1)
+    assert far[0] != pytest.approx(far[1], abs=0.02)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e300, -1e300])
+def test_absurd_values_do_no_harm(value: float) -> None:
+    for search in (
+        GoldenSection(LOW, HIGH, 5, "absolute"),
+        Bisection(LOW, HIGH, 6),
+        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0)),
+        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0), "gaussian"),
+    ):
+        run(search, lambda t: value, 3.0)
+        assert LOW <= search.answer() <= HIGH
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 7])
+def test_the_tree_holds_every_search_bit_for_bit(iterations: int) -> None:
+    tree = golden_tree(LOW, HIGH, iterations)
+    assert len(tree.temperatures) == len(tree.answers) == 2**iterations
+    assert ((tree.answers > LOW) & (tree.answers < HIGH)).all()
+    different, of = np.unique(tree.temperatures, return_inverse=True)
+    values = np.random.default_rng(iterations).normal(size=(300, len(different)))[:, of]
+    values[0] = 1.0  # ties
+    for row, way in zip(values, tree.walk(values), strict=True):
+        search = GoldenSection(LOW, HIGH, iterations)
+        where = dict(zip(tree.temperatures.tolist(), row.tolist(), strict=True))
+        asked = run(search, lambda t, where=where: where[t])  # type: ignore[misc]
+        assert search.answer() == tree.answers[way]
+        assert set(asked) <= set(tree.temperatures.tolist())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GoldenSection(3.0, 0.5),
+        lambda: GoldenSection(0.0, 3.0),
+        lambda: GoldenSection(LOW, math.inf),
+        lambda: GoldenSection(LOW, HIGH, 0),
+        lambda: GoldenSection(LOW, HIGH, 5, "squared"),  # type: ignore[arg-type]
+        lambda: Bisection(LOW, HIGH, 0),
+        lambda: Bisection(LOW, LOW, 6),
+        lambda: PosteriorBisection(LOW, HIGH, 6, (0.0, 1.0)),
+        lambda: PosteriorBisection(LOW, HIGH, 6, (2.0, 1.0)),
+        lambda: PosteriorBisection(LOW, HIGH, 6, (1.0, 2.0), "cauchy"),  # type: ignore[arg-type]
+        lambda: golden_tree(LOW, HIGH, 17),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_line(make: Callable[[], object]) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_a_value_for_another_point_is_refused() -> None:
+    searches: list[Search] = [
+        GoldenSection(LOW, HIGH),
+        Bisection(LOW, HIGH, 2),
+        PosteriorBisection(LOW, HIGH, 2, (1.0, 2.0)),
+    ]
+    for search in searches:
+        with pytest.raises(InputError, match="asks for the value"):
+            search.tell(1.2345, 0.0)
+        run(search, line(1.0))
+        with pytest.raises(InputError, match="asks for the value"):
+            search.tell(1.0, 0.0)
