@@ -26,7 +26,6 @@ INTERRUPTED = 130
 
 LATER = {
     "evaluate": "Federated metrics of a model.",
-    "plan": "What budget, rounds and clients buy, before anything runs.",
     "site": "One site of a deployment.",
 }
 
@@ -59,7 +58,8 @@ def simulate(
         typer.Option(
             help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | fedvector | fedmatrix | "
             "fedopvector | fedcal | fednewton-entropy | fednewton-vector | fednewton-opvector | "
-            "none | pooled-temperature | pooled-bbq (fednewton)."
+            "acct | nllt | ecet | dp-histogram | none | pooled-temperature | pooled-bbq | auto: "
+            "what the planner recommends (fednewton)."
         ),
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
@@ -74,12 +74,42 @@ def simulate(
     sampling_rate: Annotated[
         float | None, typer.Option(help="A client takes part with this probability (1).")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="User-level budget (inf).")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Budget of the whole run for each unit (inf).")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user.")] = None,
-    trust: Annotated[str | None, typer.Option(help="secagg | central (what fits epsilon).")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="user: all rows of a client | example: one row of it (user)."),
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            help="Who adds noise: secagg, nobody | central, the server | distributed, each client "
+            "a share | local, each client all of it (secagg at epsilon inf, else central)."
+        ),
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help="auto | laplace | gaussian | discrete-laplace | discrete-gaussian | exponential | "
+            "unary (auto: what suits method and trust)."
+        ),
+    ] = None,
+    quorum: Annotated[
+        float | None,
+        typer.Option(
+            help="Trust distributed: share of the clients that must answer a round (0.9)."
+        ),
+    ] = None,
+    noise_source: Annotated[
+        str | None,
+        typer.Option(help="seeded: repeatable | system: the operating system's (seeded)."),
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="inline | ray (inline).")] = None,
-    secure_aggregation: Annotated[str | None, typer.Option(help="none | masks (none).")] = None,
+    secure_aggregation: Annotated[
+        str | None, typer.Option(help="none | masks (masks for trust distributed, else none).")
+    ] = None,
     dropout: Annotated[
         float | None, typer.Option(help="A sampled client fails with this probability (0).")
     ] = None,
@@ -119,6 +149,9 @@ def simulate(
         "delta": delta,
         "unit": unit,
         "trust": trust,
+        "mechanism": mechanism,
+        "quorum": quorum,
+        "noise_source": noise_source,
         "engine": engine,
         "secure_aggregation": secure_aggregation,
         "dropout": dropout,
@@ -146,15 +179,26 @@ def compare(
     clients: Annotated[str | None, typer.Option(help="Numbers of clients (100).")] = None,
     sampling_rate: Annotated[str | None, typer.Option(help="Sampling rates (1).")] = None,
     trust: Annotated[
-        str | None, typer.Option(help="Who adds the noise (what fits epsilon).")
+        str | None, typer.Option(help="Who adds noise, as simulate's (what fits epsilon).")
     ] = None,
     rounds: Annotated[str | None, typer.Option(help="Rounds of queries (the method's).")] = None,
     delta: Annotated[str | None, typer.Option(help="Failure probabilities (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user.")] = None,
+    unit: Annotated[str | None, typer.Option(help="user, example (user).")] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="Kinds of noise, as simulate's (auto).")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many, from --seed on (5).")] = None,
     seed: Annotated[int | None, typer.Option(help="The first of them (0).")] = None,
+    quorum: Annotated[
+        float | None,
+        typer.Option(help="Trust distributed: share of clients that must answer (0.9)."),
+    ] = None,
+    noise_source: Annotated[
+        str | None, typer.Option(help="seeded | system, for all runs (seeded).")
+    ] = None,
     secure_aggregation: Annotated[
-        str | None, typer.Option(help="none | masks, for all runs (none).")
+        str | None,
+        typer.Option(help="none | masks, for all runs (masks for trust distributed, else none)."),
     ] = None,
     dropout: Annotated[
         float | None, typer.Option(help="A sampled client fails with this probability (0).")
@@ -188,7 +232,9 @@ def compare(
 ) -> None:
     """Compare methods over budgets, partitions and seeds: one table.
 
-    The first ten options take lists, with commas; every combination is run with every seed.
+    The first eleven options take lists, with commas; every combination is run with every seed.
+    Those that cannot be (noise that a method or a trust model has no use for) are left out and
+    named.
     """
     options: dict[str, Any] = {
         "data": data,
@@ -201,6 +247,9 @@ def compare(
         "rounds": rounds,
         "delta": delta,
         "unit": unit,
+        "mechanism": mechanism,
+        "quorum": quorum,
+        "noise_source": noise_source,
         "seeds": seeds,
         "seed": seed,
         "secure_aggregation": secure_aggregation,
@@ -215,6 +264,68 @@ def compare(
     from experiments.commands import run_compare
 
     run_compare(options, settings or [], config, out, quiet=quiet, as_json=json)
+
+
+@app.command()
+def plan(
+    clients: Annotated[int, typer.Option(help="Enrolled clients.")],
+    rows_per_client: Annotated[
+        float, typer.Option(help="A public nominal number of rows, not a count.")
+    ],
+    classes: Annotated[
+        int | None, typer.Option(help="Of the model (those of --data, where it is given).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Budget of the whole run for each unit (inf).")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user | example (user).")] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(help="secagg | central | distributed | local (what fits epsilon)."),
+    ] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(help="A client takes part with this probability (1).")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of queries (the planner's).")] = None,
+    quorum: Annotated[
+        float | None, typer.Option(help="Trust distributed: share that must answer (0.9).")
+    ] = None,
+    mechanism: Annotated[str | None, typer.Option(help="As simulate's (auto).")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="iid | dirichlet:BETA | quantity:BETA | shards:N (dirichlet:0.1)."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Shipped names to plan on (made-up rows of known truth).")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Methods to try, with commas (all but the slowest).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all that is made up (0).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for plan.json and config.toml.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say what budget, rounds and clients buy, before anything runs: from public facts only."""
+    options: dict[str, Any] = {
+        "clients": clients,
+        "rows_per_client": rows_per_client,
+        "classes": classes,
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": unit,
+        "trust": trust,
+        "sampling_rate": sampling_rate,
+        "rounds": rounds,
+        "quorum": quorum,
+        "mechanism": mechanism,
+        "partition": partition,
+        "seed": seed,
+    }
+    from experiments.planner.command import run_plan
+
+    run_plan(options, data, method, out, quiet=quiet, as_json=json)
 
 
 @app.command()
@@ -291,6 +402,9 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="How many, from 0 on (the paper's).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes (the usable cores).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, or local: runs are Ray tasks.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for tables, figures, page and all runs.")
     ] = None,
@@ -311,6 +425,7 @@ def reproduce(
         jobs,
         out,
         resume=resume,
+        ray_address=ray_address,
         check=check,
         listed=listed,
         quiet=quiet,

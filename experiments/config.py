@@ -25,8 +25,10 @@ from strategies.job import Job, Setting, check_settings, settings_of
 MOST_CLIENTS = 2**31 - 1
 
 POOLED = ("none", "pooled-temperature", "pooled-bbq")
-LATER = ("one-source", "auto")
+LATER = ("one-source",)
 METHODS = (*STRATEGIES, *POOLED)
+AUTO = "auto"
+"""The planner's choice of a method, see `experiments.planner.auto`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Config:
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _built("method", self.method, METHODS, LATER)
+        _built("method", self.method, (*METHODS, AUTO), LATER)
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
@@ -83,7 +85,13 @@ class Config:
                 f"method '{self.method}' reads the rows themselves and has no private form; "
                 "leave epsilon at inf"
             )
-        check_settings(self.method, self.set)
+        if self.method != AUTO:
+            check_settings(self.method, self.set)
+        elif unknown := set(self.set) - {"rows_per_client"}:
+            raise InputError(
+                f"unknown --set key {min(unknown)!r} for auto, which chooses the settings; "
+                "allowed: rows_per_client"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
@@ -109,19 +117,24 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """A Config from a TOML file and overriding values.
 
     The file of an earlier run holds resolved values. Those that follow from a value in the file
-    that is overridden are resolved anew: a new method's rounds and `set`, a new budget's trust,
-    and its rounds if privacy is switched on or off.
+    that is overridden are resolved anew: a new method's rounds and `set`; a new trust's rounds and
+    secure aggregation; and trust with both if privacy is switched on or off.
     """
     base = read_toml(Path(path))
     stale: set[str] = set()
-    changed = {k for k in ("method", "epsilon") if overrides.get(k) is not None and k in base}
-    if "method" in changed and overrides["method"] != base["method"]:
+    changed = {
+        k
+        for k in ("method", "epsilon", "trust")
+        if overrides.get(k) is not None and k in base and overrides[k] != base[k]
+    }
+    if "method" in changed:
         stale |= {"rounds", "set"}
+    if "trust" in changed:
+        stale |= {"rounds", "secure_aggregation"}
     if "epsilon" in changed:
-        stale.add("trust")
         before, after = (typed("epsilon", v["epsilon"]) for v in (base, overrides))
         if math.isinf(before) != math.isinf(after):
-            stale.add("rounds")
+            stale |= {"rounds", "trust", "secure_aggregation"}
     return merge({k: v for k, v in base.items() if k not in stale}, overrides)
 
 
@@ -220,6 +233,8 @@ def job_of(config: Config, shards: Shards) -> Job:
     InputError
         If the method or its privacy plan refuses a value.
     """
+    if config.method == AUTO:
+        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
     federation = federation_of(config, shards)
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")

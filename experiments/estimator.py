@@ -21,11 +21,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.config import POOLED, Config, job_of, merge
+from experiments.config import AUTO, POOLED, Config, job_of, merge
 from experiments.engines.inline import run_inline
-from experiments.statement import large_delta, of_plan
+from experiments.planner.auto import resolved
+from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
-from fedcal.calibrators import Calibrator
+from fedcal.calibrators import Calibrator, Identity
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -153,12 +154,13 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : as `--method`, but for the pooled baselines
+    method : as `--method`, "auto" too, but for the pooled baselines
     clients : how many; None = the number of different `client`, else 100
     partition : how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
         "dirichlet:0.1"
-    rounds, sampling_rate, epsilon, delta, unit, trust, secure_aggregation, dropout, seed, ledger,
-    cap, set : as on the command line and in `experiments.simulate`
+    rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
+    secure_aggregation, dropout, seed, ledger, cap, set : as on the command line and in
+        `experiments.simulate`
     input : what the rows are, "logits" or "probs"
     classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         0, 1, ..., c - 1
@@ -184,7 +186,10 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         delta: float = 1e-5,
         unit: str = "user",
         trust: str | None = None,
-        secure_aggregation: str = "none",
+        mechanism: str = "auto",
+        quorum: float = Config.quorum,
+        noise_source: str = "seeded",
+        secure_aggregation: str | None = None,
         dropout: float = 0.0,
         seed: int = 0,
         ledger: str | None = None,
@@ -202,6 +207,9 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.unit = unit
         self.trust = trust
+        self.mechanism = mechanism
+        self.quorum = quorum
+        self.noise_source = noise_source
         self.secure_aggregation = secure_aggregation
         self.dropout = dropout
         self.seed = seed
@@ -292,6 +300,16 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
             f"the rows themselves, or choose one of {', '.join(STRATEGIES)}"
         )
     shards = deal(data, config.partition, config.clients, config.seed)
+    chosen: list[str] = []
+    if config.method == AUTO:
+        config, chosen = resolved(config, shards)
+        if config.method == "none":
+            alone = Identity().fit(shards.logits, shards.labels)
+            alone.input = data.input
+            said = "Nothing was learned from anybody."
+            record = without_privacy("secagg", config.unit, said, tested=False)
+            record["statement"] += chosen
+            return Outcome(alone, [], [], 0, 0, 0.0, []), record
     job = job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
         warnings.warn(large_delta(job.plan), stacklevel=3)
@@ -300,8 +318,9 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
     privacy = of_plan(
         job.plan,
         len(outcome.records),
-        config.secure_aggregation,
+        job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
         tested=False,
     )
+    privacy["statement"] += chosen
     return outcome, privacy

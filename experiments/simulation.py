@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import POOLED, Config, federation_of, job_of, merge
+from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from experiments.engines.inline import run_inline
 from experiments.engines.ray import Source, run_ray
 from experiments.result import SimulationResult, versions
@@ -47,8 +47,8 @@ def simulate(
     out : folder for result files; None = write nothing
     progress : called after each round
     **options : as on the command line: method, clients, partition, rounds, sampling_rate,
-        epsilon, delta, unit, trust, secure_aggregation, dropout, seed, ledger, cap,
-        set={...}
+        epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, dropout,
+        seed, ledger, cap, set={...}
 
     Raises
     ------
@@ -65,17 +65,23 @@ def simulate(
     named, by_name = loaded.name, False
     if isinstance(data, (str, Path)):
         by_name = True
-        if str(data) not in _shipped():
+        if not datasets.is_shipped(str(data)):
             named = str(Path(data).expanduser().resolve())
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
+    chosen: list[str] = []
+    if config.method == AUTO:
+        from experiments.planner.auto import resolved
+
+        config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:
         run = _fit_pooled(config, shards)
     else:
         run = _fit_federated(config, shards, by_name, progress)
     run.calibrator.input = loaded.input
+    run.privacy["statement"] += chosen
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
     if loaded.client_names is not None and config.partition != "natural":
@@ -98,10 +104,6 @@ class _Run:
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]
     history: list[Calibrator] = field(default_factory=list)
-
-
-def _shipped() -> set[str]:
-    return {entry.name for entry in datasets.catalogue()}
 
 
 def load_any(data: Any) -> Dataset:

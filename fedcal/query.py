@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from fedcal.errors import InputError
+from fedcal.privacy import accounting
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
+from fedcal.streams import check_seed
 from fedcal.types import Floats
 
 Scalar = bool | int | float | str
@@ -62,6 +64,16 @@ class Query:
     rate: float = 1.0
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        accounting.check_rate(self.rate)
+        if self.seed is not None:
+            check_seed(self.seed)
+        if self.noise is not None and sum(self.noise.lengths) != self.bound.length:
+            raise InputError(
+                f"noise for {sum(self.noise.lengths)} numbers does not fit an answer of "
+                f"{self.bound.length}"
+            )
+
     def to_fields(self) -> dict[str, Field]:
         """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
         fields: dict[str, Field] = {
@@ -93,7 +105,7 @@ class Query:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Query:
-        """The query that `to_fields` wrote; InputError if a field is missing."""
+        """The query that `to_fields` wrote; InputError if a field is missing or makes no sense."""
         try:
             return cls(
                 kind=str(fields["kind"]),
@@ -117,6 +129,10 @@ class Query:
             )
         except KeyError as missing:
             raise InputError(f"a query has no field {missing}") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("a field of a query holds something else than it should") from None
 
     @property
     def payload_bytes(self) -> int:

@@ -83,6 +83,7 @@ class Curator:
     def __init__(self, plan: Plan, ledger: Ledger | None = None) -> None:
         self.plan = plan
         self.releases = 0
+        self._asked = 0  # the last round that was opened
         self._run = secrets.token_hex(8)
         self._ledger = ledger
         self._reserved = False
@@ -95,6 +96,9 @@ class Curator:
                 f"round {round_number} cannot be opened after {self.releases} of the "
                 f"{self.plan.rounds} releases that the plan was made for"
             )
+        if self.plan.trust == "local" and round_number <= self._asked:
+            # Each answer is a release to the server, whatever becomes of the round's sum.
+            raise PrivacyError(f"round {round_number} was asked already: no client answers twice")
         if not self.plan.private:
             bound = Bound(ask.lengths)
         elif self.plan.bound is None or ask.lengths != self.plan.bound.lengths or ask.everyone:
@@ -106,6 +110,7 @@ class Curator:
         everyone = np.arange(self.plan.clients)
         clients = everyone if ask.everyone else self.plan.sample(round_number)
         self._open = Asked(query, clients)
+        self._asked = round_number
         return self._open
 
     def _query(self, ask: Ask, bound: Bound, round_number: int) -> Query:
@@ -174,7 +179,7 @@ class Curator:
         query, plan = asked.query, self.plan
         if plan.mechanism == "exponential":
             index = mechanisms.exponential(
-                _scores(query.ring.decode(total), query.bound),
+                scores_of(query.ring.decode(total), query.bound),
                 plan.epsilon_per_release,
                 max(query.bound.norms) * plan.diameter,
                 self._source(asked),
@@ -219,7 +224,7 @@ class Curator:
         self._reserved = True
 
 
-def _scores(sums: Floats, bound: Bound) -> Floats:
+def scores_of(sums: Floats, bound: Bound) -> Floats:
     """The candidates' scores for the exponential mechanism: sums of absolute values.
 
     Each number is a candidate of its own (rule "per_value"), or each block is (rule "per_block",
@@ -227,4 +232,5 @@ def _scores(sums: Floats, bound: Bound) -> Floats:
     """
     if bound.rule == "per_value":
         return np.abs(sums)
-    return np.asarray(np.abs(sums).reshape(len(bound.lengths), -1).sum(axis=1))
+    firsts = np.cumsum((0, *bound.lengths[:-1]))
+    return np.asarray(np.add.reduceat(np.abs(sums), firsts))

@@ -9,7 +9,8 @@ Flower's own `Strategy.start` and the inline engine drive the same object.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,13 @@ ABSENT = (
 
 class CalibrationStrategy(Strategy):
     """A Flower strategy that fits a calibrator over a federation.
+
+    Privacy, of every method: `plan` says what is protected (`unit`), from whom (`trust`), which
+    inputs are neighbours (`adjacency`) and what noise follows. A method says only what is clipped
+    to which public bound. Where a client's answer is a sum over its rows, unit "example" clips each
+    row's part of it instead; elsewhere one row may move a clipped answer by twice the bound, and
+    the noise is doubled. With unit "user" it is doubled under trust `local`, where a client's rows
+    may become any others.
 
     Parameters
     ----------
@@ -126,7 +134,9 @@ class CalibrationStrategy(Strategy):
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.
 
-        Without it, how many clients with rows are in the sum: the release's last number.
+        Under every trust model: also under `local`, where everybody may know who answered, dropouts
+        then shorten a step and never lengthen one. Without privacy, how many clients with rows are
+        in the sum: the release's last number.
         """
         if self.plan.private:
             return self.plan.sampling_rate * self.plan.clients
@@ -204,22 +214,31 @@ class CalibrationStrategy(Strategy):
         asked = self._asked
         if asked is None:
             return None, None
+        with self._discreet(server_round):
+            total, alive = self._masked_sum(asked, replies)
+        self.check_quorum(asked, len(alive))
+        if self.secure_aggregation == "masks" and alive:
+            with self._discreet(server_round):
+                total = self._unmasked(asked, total, alive)
+        self.close_round(asked, total, len(alive))
+        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    @contextmanager
+    def _discreet(self, server_round: int) -> Iterator[None]:
+        """With privacy: who was sampled, and what a client writes of its rows, reach no log."""
         try:
-            total, repliers = self._secure_sum(asked, replies)
+            yield
         except FedcalError:
             if not self.plan.private:
                 raise
-            # Who was sampled, and what a client writes about its rows, must not reach a log.
             raise RoundFailed(
                 f"round {server_round}: a sampled client failed or sent what cannot be used; "
                 "nothing was released (its own log says why)"
             ) from None
-        self.close_round(asked, total, repliers)
-        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
-        return ArrayRecord(arrays), None
 
-    def _secure_sum(self, asked: Asked, replies: Iterable[Message]) -> tuple[Words, int]:
-        """Sum of the round's contributions, and how many are in it."""
+    def _masked_sum(self, asked: Asked, replies: Iterable[Message]) -> tuple[Words, set[int]]:
+        """Sum of the round's contributions, masked or not, and the clients that are in it."""
         total = np.zeros(asked.query.bound.length, np.uint64)
         alive: set[int] = set()
         for site, reply in self._answers(replies):
@@ -227,10 +246,7 @@ class CalibrationStrategy(Strategy):
                 raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
             total += _contribution(reply, site, len(total))
             alive.add(site)
-        self.check_quorum(asked, len(alive))
-        if self.secure_aggregation == "masks" and alive:
-            total = self._unmasked(asked, total, alive)
-        return total, len(alive)
+        return total, alive
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

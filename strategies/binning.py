@@ -9,7 +9,9 @@ import numpy as np
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.checks import one_of, positive, whole
+from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound, Rule
+from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Release
@@ -19,6 +21,8 @@ from strategies.base import CalibrationStrategy
 Weighting = Literal["none", "all", "changed"]
 Clipping = Literal["per_class", "joint"]
 Tables = Literal["per_class", "pooled"]
+
+_OUTSIDE = 2.0  # of a row's pooled negatives, how many may lie outside the first bin unclipped
 
 
 class _Binning(CalibrationStrategy):
@@ -37,8 +41,8 @@ class _Binning(CalibrationStrategy):
     not say how the server would know the number). With privacy a_j is signal over expected noise
     (B.5), with the noise accumulated over all rounds.
 
-    Privacy: user-level, zero-out, central. Public: the federation and all parameters below, which
-    must not be tuned on the clients' rows.
+    Privacy: as the plan says. Public: the federation and all parameters below, which must not be
+    tuned on the clients' rows. With unit "user" a client's blocks are clipped:
 
     * Per class, the blocks are P_1, ..., P_c with norm clip_positive and N_1, ..., N_c with norm
       clip_negative. With two classes only class 1 is sent and c counts as 1.
@@ -54,13 +58,22 @@ class _Binning(CalibrationStrategy):
     * clipping="joint" clips all blocks, each divided by its norm, to norm 1 together: the noise
       std of a block is its norm times sigma, and a client's P : N stays what it is.
 
+    With unit "example" the blocks of each row are clipped jointly, and the norms follow from what
+    a row is, so that hardly any is cut:
+
+    * Per class, it is a 1 in P of its class and a 1 in N of the others: c ones, norm sqrt(c) (with
+      Laplace noise, where L1 norms count, c). Of two classes it is a single 1.
+    * Pooled, it is a 1 in P and c - 1 in N, nearly all of these in the first bin: room for two
+      others makes the norm sqrt(3.25) (Laplace: 3.5), and 2 (c - 1) times it in the first bin.
+
     Parameters
     ----------
     federation : public facts and budget; default 1 round
     bins_exponent : M, 2**M bins of equal width
     weighting : "none", "all" rows, or only rows whose prediction the calibrator has "changed"
     tables : "per_class" or "pooled"
-    clipping, clip_positive, clip_negative : as above, in rows
+    clipping, clip_positive, clip_negative : as above, in rows; None = "per_class", 2 and 10.
+        Refused with unit "example"
     negatives : what becomes of negative noisy counts, see `fedcal.calibrators.noisy_counts`
     """
 
@@ -73,9 +86,9 @@ class _Binning(CalibrationStrategy):
         bins_exponent: int = 7,
         weighting: Weighting = "none",
         tables: Tables = "per_class",
-        clipping: Clipping = "per_class",
-        clip_positive: float = 2.0,
-        clip_negative: float = 10.0,
+        clipping: Clipping | None = None,
+        clip_positive: float | None = None,
+        clip_negative: float | None = None,
         negatives: Negatives = "cut",
         **base: Any,
     ) -> None:
@@ -85,18 +98,27 @@ class _Binning(CalibrationStrategy):
         self.pooled = one_of("tables", tables, get_args(Tables)) == "pooled"
         one_of("negatives", negatives, get_args(Negatives))
         self.negatives: Negatives = negatives
-        one_of("clipping", clipping, get_args(Clipping))
-        rule: Rule = "per_block" if clipping == "per_class" else "joint"
-        self._lengths, norms = self._blocks(
-            positive("clip_positive", clip_positive), positive("clip_negative", clip_negative)
-        )
+        rule: Rule = "joint"
+        if federation.unit == "example":
+            _refused(clipping=clipping, clip_positive=clip_positive, clip_negative=clip_negative)
+            clip_p = clip_n = self._row_norm(order_of(federation))
+        else:
+            if one_of("clipping", clipping or "per_class", get_args(Clipping)) == "per_class":
+                rule = "per_block"
+            clip_p = positive("clip_positive", 2.0 if clip_positive is None else clip_positive)
+            clip_n = positive("clip_negative", 10.0 if clip_negative is None else clip_negative)
+        self._lengths, norms = self._blocks(clip_p, clip_n)
         bound = Bound(self._lengths, norms, rule)
         self._sum = np.zeros(bound.length)
         self._variance = np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
         counting = 0 if self.weighting == "none" else 1
         plan = make_plan(
-            federation, rounds=federation.rounds or 1, bound=bound, counting_rounds=counting
+            federation,
+            rounds=federation.rounds or 1,
+            bound=bound,
+            row_sums=True,
+            counting_rounds=counting,
         )
         super().__init__(plan, **base)
 
@@ -109,6 +131,13 @@ class _Binning(CalibrationStrategy):
             return (self.bins,), (clip_p,)
         first = 2.0 * (self.classes - 1) * clip_p
         return (self.bins, 1, self.bins - 1), (clip_p, first, clip_n)
+
+    def _row_norm(self, order: int) -> float:
+        """Norm of P's and N's counts in one row, so that the row's blocks have norm 1 jointly."""
+        if self.classes == 2:
+            return 1.0
+        ones = 1.0 + _OUTSIDE + 0.5**order if self.pooled else float(self.classes)
+        return float(ones ** (1.0 / order))
 
     def query(self, round_number: int) -> Ask:
         """Histograms; before them, where needed, everybody's rows per class."""
@@ -154,11 +183,18 @@ class _Binning(CalibrationStrategy):
         return np.clip(share, 0.0, 1.0)
 
 
+def _refused(**given: object) -> None:
+    """InputError if one of the parameters is given that only unit "user" has."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is for unit 'user': how much one row counts is known")
+
+
 class FedBin(_Binning):
     """Federated histogram binning; by default the paper's naive baseline, without weighting.
 
-    Privacy: user-level, zero-out, central; the blocks of a client are clipped as `tables` and
-    `clipping` say. Public: the federation and all parameters.
+    Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
+    `clipping`. Public: the federation and all parameters.
     """
 
     name = "fedbin"
@@ -168,8 +204,8 @@ class FedBin(_Binning):
 class FedBBQ(_Binning):
     """Federated BBQ; by default weighted in all rows, the paper's final protocol.
 
-    Privacy: user-level, zero-out, central; the blocks of a client are clipped as `tables` and
-    `clipping` say. Public: the federation and all parameters.
+    Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
+    `clipping`. Public: the federation and all parameters.
 
     Where nothing is said, a private run takes what measured best, or nearly so, at epsilon = 1
     with 100 to 1000 clients: pooled tables and one joint clip. Classwise ECE over that of the
@@ -219,17 +255,19 @@ class FedBBQ(_Binning):
         if tables is None:
             tables = "pooled" if federation.private else "per_class"
         pooled = tables == "pooled"
-        if clip_positive is None:
-            clip_positive = 2.0 if not pooled else 0.5 if binary else 1.0
-        if clip_negative is None:
-            clip_negative = 0.5 if pooled else 2.0 if binary else 10.0
+        if federation.unit == "user":
+            clipping = clipping or "joint"
+            if clip_positive is None:
+                clip_positive = 2.0 if not pooled else 0.5 if binary else 1.0
+            if clip_negative is None:
+                clip_negative = 0.5 if pooled else 2.0 if binary else 10.0
         if negatives is None:
             negatives = "norm-sub" if binary and pooled else "cut"
         super().__init__(
             federation,
             weighting=weighting,
             tables=tables,
-            clipping="joint" if clipping is None else clipping,
+            clipping=clipping,
             clip_positive=clip_positive,
             clip_negative=clip_negative,
             negatives=negatives,

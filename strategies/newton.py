@@ -12,7 +12,6 @@ from fedcal.calibrators.linear import VectorScaling
 from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.privacy.accounting import gaussian_multiplier
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
@@ -20,7 +19,7 @@ from fedcal.release import Release
 from fedcal.types import Floats
 from strategies.base import CalibrationStrategy
 from strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
-from strategies.temperature import gradient_clip
+from strategies.temperature import curvature_clip, gradient_clip
 
 
 class _Newton(CalibrationStrategy):
@@ -32,14 +31,15 @@ class _Newton(CalibrationStrategy):
     `TrustRegion` without privacy and of a `KalmanFilter` with it, which is post-processing of
     releases.
 
-    Privacy: user-level, zero-out, central; G and H of a client are clipped together to L2 norm 1
-    in units of the bound. Public: the federation, all parameters, and the bound, which follows
-    from them; `rows_per_client` is a *nominal* number, not a maximum and not a count.
+    Privacy: as the plan says. G and H of a client are clipped together to norm 1 in units of the
+    bound; with unit "example" those of a row, to a bound of its own. Public: the federation, all
+    parameters, and the bound, which follows from them; `rows_per_client` is a *nominal* number,
+    not a maximum and not a count.
 
     Parameters
     ----------
     federation : public facts and budget
-    rows_per_client : needed with privacy
+    rows_per_client : needed with privacy of unit "user", not used otherwise
     """
 
     form: ClassVar[type[ParametricScaling]]
@@ -53,16 +53,16 @@ class _Newton(CalibrationStrategy):
         self.w = self.form.identity(self.classes)
         self._trust, self._filter = TrustRegion(), KalmanFilter(self.prior())
         rounds = federation.rounds or self.rounds[federation.private]
-        bound = self.bound(_clip(self.name, federation, rounds, rows_per_client))
-        super().__init__(make_plan(federation, rounds=rounds, bound=bound), **base)
+        bound = self.bound(federation, _clip(self.name, federation, rounds, rows_per_client))
+        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
 
     @abstractmethod
     def prior(self) -> Floats:
         """Std of each parameter's distance from the identity before anything is known, (size,)."""
 
     @abstractmethod
-    def bound(self, clip: float) -> Bound:
-        """What one client may add; `clip` is the bound of a gradient in nats."""
+    def bound(self, federation: Federation, clip: float) -> Bound:
+        """What one client, or one row, may add; `clip` is the bound of a gradient in nats."""
 
     def query(self, round_number: int) -> Ask:
         """Gradient and curvature at w."""
@@ -79,6 +79,8 @@ class _Newton(CalibrationStrategy):
         size = len(self.w)
         g, h = release.values[:size], release.values[size:]
         if self.plan.private:
+            if not release.std.any():
+                return  # trust `local`, and nobody was asked
             step = self._filter.step(g, h, release.std[:size], release.std[size:])
         else:
             step = self._trust.step(g, symmetric(h, size))
@@ -96,14 +98,15 @@ class FedNewtonEntropy(_Newton):
     The calibrator is `EntropyTemperature`; no prediction changes. With privacy the slope has a
     prior around 0 (std 0.35), that is around temperature scaling.
 
-    Privacy: user-level, zero-out, central. Public: the federation and all parameters, with them
-    the norms that the five numbers are clipped to, jointly.
+    Privacy: as the plan says; the five numbers are clipped together. Unit "user": G to
+    c_g = max(0.2 m, 3) nats, or up to 6 where many clients drown the noise, and H to 3 c_g. Unit
+    "example": G of a row to 4 nats and its H to 2 + log(c)^2 / 2.
 
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy.
-        c_g = max(0.2 m, 3) nats, or up to 6 where many clients drown the noise; c_h = 3 c_g
+    rows_per_client : m, the public nominal number of rows per client; needed with privacy of unit
+        "user", not used otherwise
     """
 
     name, form, rounds = "fednewton-entropy", EntropyTemperature, (8, 4)
@@ -113,9 +116,9 @@ class FedNewtonEntropy(_Newton):
         """1 for log(1/T), 0.35 for the slope."""
         return np.array([1.0, 0.35])
 
-    def bound(self, clip: float) -> Bound:
+    def bound(self, federation: Federation, clip: float) -> Bound:
         """G to c_g and H to c_h, together."""
-        return Bound((2, 3), (clip, 3.0 * clip))
+        return Bound((2, 3), (clip, curvature_clip(federation, clip)))
 
 
 class _ByForm(_Newton):
@@ -124,14 +127,18 @@ class _ByForm(_Newton):
     rounds, private_curvature = (8, 4), "diagonal"
     stds: ClassVar[tuple[float, float]]  # of the prior: slopes, offsets
     norms: ClassVar[tuple[float, float, float, float]]  # of G and H, each slopes, offsets
+    row_norms: ClassVar[tuple[float, float, float, float]]  # the same of one row, in nats
 
     def prior(self) -> Floats:
         """One std for the slopes and one for the offsets."""
         return np.repeat(self.stds, self.classes)
 
-    def bound(self, clip: float) -> Bound:
-        """G and H, slopes and offsets of each, in multiples of `clip`, together."""
-        return Bound((self.classes,) * 4, tuple(clip * n for n in self.norms))
+    def bound(self, federation: Federation, clip: float) -> Bound:
+        """G and H, slopes and offsets of each, together; of a client in multiples of `clip`."""
+        norms = tuple(clip * n for n in self.norms)
+        if federation.unit == "example":
+            norms = self.row_norms
+        return Bound((self.classes,) * 4, norms)
 
 
 class FedNewtonVector(_ByForm):
@@ -141,18 +148,19 @@ class FedNewtonVector(_ByForm):
     partition. With privacy 2c parameters are too many: classwise ECE on resnet110-cifar10 with
     100 clients 1.06 % at epsilon = 1 and 0.85 % at 8; the model has 0.98 %, temperature 0.44 %.
 
-    Privacy: user-level, zero-out, central. Public: the federation and all parameters. G's slopes
-    and offsets are clipped to 5 c_g and c_g, the curvature's diagonal to 15 c_g and c_g, jointly;
-    c_g as FedNewtonEntropy's.
+    Privacy: as the plan says. G's slopes and offsets are clipped to 5 c_g and c_g, the curvature's
+    diagonal to 15 c_g and c_g, jointly; c_g as FedNewtonEntropy's. With unit "example" those of a
+    row to ROWNORMS.
 
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy
+    rows_per_client : as FedNewtonEntropy's
     """
 
     name, form = "fednewton-vector", VectorScaling
     stds, norms = (0.3, 0.3), (5.0, 1.0, 15.0, 1.0)
+    row_norms = (12.0, 2.0, 24.0, 0.75)
 
 
 class FedNewtonOPVector(_ByForm):
@@ -162,18 +170,19 @@ class FedNewtonOPVector(_ByForm):
     optimum and goes on slowly. With privacy it is behind FedNewtonEntropy (classwise ECE on
     resnet110-cifar10 with 100 clients 0.46 % at epsilon = 1, with a spread of 0.07).
 
-    Privacy: user-level, zero-out, central. Public: the federation and all parameters. G's slopes
-    and offsets are clipped to 3 c_g and c_g, the curvature's diagonal to 9 c_g and 3 c_g, jointly;
-    c_g as FedNewtonEntropy's.
+    Privacy: as the plan says. G's slopes and offsets are clipped to 3 c_g and c_g, the curvature's
+    diagonal to 9 c_g and 3 c_g, jointly; c_g as FedNewtonEntropy's. With unit "example" those of a
+    row to ROWNORMS.
 
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy
+    rows_per_client : as FedNewtonEntropy's
     """
 
     name, form = "fednewton-opvector", OrderPreservingVector
     stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
+    row_norms = (4.0, 4.0, 2.0, 1.0)
 
 
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:
@@ -182,10 +191,9 @@ def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float
     All that it depends on is public.
     """
     clip = gradient_clip(name, federation, rows_per_client)
-    if rows_per_client is None or not federation.private:
+    if rows_per_client is None or not federation.private or federation.unit == "example":
         return clip
-    noise = gaussian_multiplier(
-        federation.epsilon, federation.delta, rounds, federation.sampling_rate
-    )
+    one = make_plan(federation, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
+    noise = one.noise_std[0] if one.noise_std else 0.0  # of a sum of numbers up to 1
     affordable = 0.008 * federation.sampling_rate * federation.clients * rows_per_client / noise
     return max(clip, min(6.0, affordable))

@@ -18,6 +18,32 @@ from strategies.base import CalibrationStrategy
 
 
 class DPHistogram(CalibrationStrategy):
+    """Histogram binning of the confidence in the prediction, by one round of noisy counts.
+
+    Each bin of the confidence gets its share of correct predictions; no prediction changes (see
+    `TopLabelBinning`, also for counts below 0 and empty bins).
+
+    Privacy: the federation's unit and trust, one release with Laplace noise unless the federation
+    names another mechanism. Public: the federation and all parameters.
+
+    * Unit `example`, add/remove of one row: a row adds 1 to one of the correct and wrong counts:
+      L1 sensitivity 1 (ours). With counts="correct_total", the paper's, a correct row adds 1 to
+      two of them: sensitivity 2, four times the variance of the noise.
+    * Unit `user`, zero-out (replace under `local`): a client's counts are clipped to `clip` in L1
+      norm, all by the same factor.
+    * Unit `user`, trust `local` and mechanism `unary`: each client sends the cell of one of its
+      rows, by optimal unary encoding (Wang et al. 2017). No clip; a client counts once.
+
+    Parameters
+    ----------
+    federation : public facts and budget; one round
+    bins : of equal width
+    counts : "correct_wrong" or "correct_total"
+    clip : of unit `user`, in rows; None = max(0.08 m, 1)
+    rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
+        unit `user` unless `clip` is given
+    """
+
     name = "dp-histogram"
 
     def __init__(
@@ -74,7 +100,7 @@ class DPHistogram(CalibrationStrategy):
                     )
                 clip = 1.0  # not used
             else:
-                clip = max(0.1 * positive("rows_per_client", rows_per_client), 1.0)
+                clip = max(0.08 * positive("rows_per_client", rows_per_client), 1.0)
         return Bound(everything, (positive("clip", clip),), "joint", 1)
 
     def query(self, round_number: int) -> Ask:

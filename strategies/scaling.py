@@ -28,12 +28,14 @@ class _Averaged(CalibrationStrategy):
     """Algorithm 2 for any form: each client trains from w and sends u_k = w - w_k.
 
     The server steps by the mean of the u_k. Without privacy the mean is over the repliers that
-    have rows; with privacy each u_k is clipped to L2 norm `clip` and the sum is divided by the
+    have rows; with privacy each u_k is clipped to norm `clip` and the sum is divided by the
     public q K (B.2). The first w is the identity: before anything is learned nothing is changed.
     No parameter leaves its identity by more than 20.
 
-    Privacy: user-level, zero-out, central; one L2 sensitivity `clip` a round, `rounds` rounds.
-    The same noise falls on every parameter: the more there are, the more it moves.
+    Privacy: as the plan says. A client's update is clipped to norm `clip`; one row may move it from
+    one end to the other, so unit "example" costs twice as much noise as unit "user". The same
+    noise falls on every parameter: the more there are, the more it moves. (Laplace noise limits
+    the L1 norm, which leaves less of an update with many parameters.)
 
     Parameters
     ----------
@@ -132,8 +134,8 @@ class FedVector(_LocalFits):
     dealt unevenly, and does not come back with more rounds. Parameters, privacy and the choice
     of `proximal`: as for all averaged scaling, see `strategies.scaling`.
 
-    Privacy: user-level, zero-out, central; each update is clipped to L2 norm `clip`. Public: the
-    federation and all parameters.
+    Privacy: as the plan says; each update is clipped to norm `clip`. Public: the federation and all
+    parameters.
     """
 
     name, form = "fedvector", VectorScaling
@@ -144,8 +146,8 @@ class FedMatrix(_LocalFits):
 
     As FedVector, with more parameters to overfit with, and to add noise to.
 
-    Privacy: user-level, zero-out, central; each update is clipped to L2 norm `clip`. Public: the
-    federation and all parameters.
+    Privacy: as the plan says; each update is clipped to norm `clip`. Public: the federation and all
+    parameters.
     """
 
     name, form = "fedmatrix", MatrixScaling
@@ -158,8 +160,8 @@ class FedOPVector(_LocalFits):
     pooled temperature has 0.44 %), but the noise on the slopes of deep ranks makes rare rows very
     sure of the wrong class: the negative log-likelihood is 0.24, and 0.21 by temperature.
 
-    Privacy: user-level, zero-out, central; each update is clipped to L2 norm `clip`. Public: the
-    federation and all parameters.
+    Privacy: as the plan says; each update is clipped to norm `clip`. Public: the federation and all
+    parameters.
     """
 
     name, form = "fedopvector", OrderPreservingVector
@@ -172,8 +174,8 @@ class FedCal(_Averaged):
     2.4 +- 3.7 % at epsilon = 1 on resnet110-cifar10, 0.5 % without privacy; the model has 1.0;
     sampling rate 0.1, 5 seeds).
 
-    Privacy: user-level, zero-out, central; each update is clipped to L2 norm `clip`. Public: the
-    federation and all parameters.
+    Privacy: as the plan says; each update is clipped to norm `clip`. Public: the federation and all
+    parameters.
 
     Parameters
     ----------

@@ -12,12 +12,22 @@ from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
 from fedcal.numerics import LOG_A_LIMIT, log_grid
 from fedcal.privacy.bounding import Bound
+from fedcal.privacy.choice import Preferred
+from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Scalar
 from fedcal.release import Release
+from fedcal.types import Floats
 from strategies.base import CalibrationStrategy
+from strategies.root_posterior import root_posterior
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
+
+ROW_GRADIENT = 4.0
+"""Bound of one row's gradient in nats, unit "example"; see `gradient_clip`."""
+
+ASKED = 8
+"""Temperatures that FedOneShot asks about where it releases their scores."""
 
 
 class _Temperature(CalibrationStrategy):
@@ -40,7 +50,8 @@ class FedTemp(_Temperature):
     Averaging local optima is biased where clients are small and the model accurate: a shard
     without errors has its optimum at T = 0. FedNewton does not have that weakness.
 
-    Privacy: user-level, zero-out, central; one L2 sensitivity `clip` a round, `rounds` rounds.
+    Privacy: as the plan says. A client's update is clipped to `clip`. One row may move it from one
+    end to the other, so unit "example" costs twice as much noise as unit "user".
 
     Parameters
     ----------
@@ -96,14 +107,15 @@ class FedNewton(_Temperature):
     the pooled optimum within 5 to 8 rounds for any partition. Private Newton steps: Ganesh et
     al. 2023.
 
-    Privacy: user-level, zero-out, central; the pair (G / c_g, H / c_h) is clipped to L2 norm 1
-    with c_g = max(0.2 m, 3) and c_h = 3 c_g, where m is the *public nominal* number of rows per
-    client, not a maximum and not a count.
+    Privacy: as the plan says. A client's pair (G / c_g, H / c_h) is clipped to norm 1 with
+    c_g = max(0.2 m, 3) and c_h = 3 c_g, where m is the *public nominal* number of rows per client,
+    not a maximum and not a count. With unit "example" each row's pair is clipped, with c_g = 4 nats
+    and c_h = 2 + log(c)^2 / 2, half of which no row's H exceeds.
 
     Parameters
     ----------
     federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m; needed with privacy
+    rows_per_client : m; needed with privacy of unit "user", not used otherwise
     """
 
     name = "fednewton"
@@ -113,9 +125,9 @@ class FedNewton(_Temperature):
     ) -> None:
         self.classes = federation.classes
         c_g = gradient_clip(self.name, federation, rows_per_client)
-        bound = Bound((1, 1), (c_g, 3.0 * c_g))
+        bound = Bound((1, 1), (c_g, curvature_clip(federation, c_g)))
         rounds = federation.rounds or (4 if federation.private else 8)
-        super().__init__(make_plan(federation, rounds=rounds, bound=bound), **base)
+        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
 
     def query(self, round_number: int) -> Ask:
         """Gradient and curvature at the current temperature."""
@@ -132,19 +144,25 @@ class FedNewton(_Temperature):
 
 
 class FedOneShot(_Temperature):
-    """One round, pure epsilon: the exponential mechanism on a public grid of temperatures (ours).
+    """One round: the temperature at which the clients' summed scores cross zero (ours).
 
-    Each client answers with its score S_k(T), each value clipped to +-C, C = max(0.2 m, 3); the
-    sum S(T) has its root at the pooled optimum, and T is drawn with probability
-    ~ exp(-epsilon |S(T)| / (2 C)). Without privacy the root is interpolated.
+    Each client answers with its score S_k(T) at temperatures of a public grid; the sum S(T) falls
+    with T and has its root at the pooled optimum. Without privacy the root is interpolated.
 
-    Privacy: user-level, zero-out, central (the server sees the grid's exact sums and is trusted
-    to forget them); epsilon-DP, delta = 0; only the drawn temperature is released.
+    Trust `central`: the exponential mechanism draws T with probability ~ exp(-epsilon |S(T)| /
+    (2 C)); only the drawn temperature is released. Elsewhere, or where the user names a mechanism
+    that adds noise, S is asked at 8 temperatures and released with Laplace or Gaussian noise,
+    whichever is less; T is the posterior mean of log T, which begins uniform on the grid
+    (`root_posterior`). Pure epsilon (delta = 0) but for Gaussian noise.
+
+    Privacy: as the plan says. Each score of a client is clipped to +-C, C = max(0.2 m, 3), with
+    unit "example" each score of a row to +-4.
 
     Parameters
     ----------
     federation : public facts and budget; one round
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy
+    rows_per_client : m, the public nominal number of rows per client; needed with privacy of unit
+        "user", not used otherwise
     points, low, high : the log grid of temperatures
     """
 
@@ -167,25 +185,48 @@ class FedOneShot(_Temperature):
         if not positive("low", low) < positive("high", high):
             raise InputError(f"low must be below high, got {low!r} and {high!r}")
         self._log_t = log_grid(low, high, points)
-        self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": points}
         clip = gradient_clip(self.name, federation, rows_per_client)
-        bound = Bound((points,), (clip,), "per_value")
-        plan = make_plan(federation, rounds=1, bound=bound, mechanism="exponential")
+        asked, mechanism = _one_shot_release(federation, points)
+        self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": asked}
+        bound = Bound((asked,), (clip,), "per_value")
+        plan = make_plan(federation, rounds=1, bound=bound, mechanism=mechanism, row_sums=True)
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> Ask:
-        """The score at each temperature of the grid."""
-        return Ask("temperature_scores", (len(self._log_t),), self._grid_params)
+        """The score at each temperature that is asked about."""
+        points = int(self._grid_params["points"])
+        return Ask("temperature_scores", (points,), self._grid_params)
 
     def update(self, release: Release) -> None:
-        """The drawn temperature, or the interpolated root."""
-        if self.plan.private:
-            self.log_a = -float(self._log_t[int(release.values[0])])
-            return
-        # The score falls from positive to negative as T grows; zero everywhere without rows.
+        """The drawn temperature, the posterior's mean, or the interpolated root."""
         score = release.values
-        if score.any():
+        if self.plan.mechanism == "exponential":
+            self.log_a = -float(self._log_t[int(score[0])])
+        elif self.plan.private:
+            self._learn(score, float(release.std[0]))
+        elif score.any():
+            # The score falls from positive to negative as T grows; zero everywhere without rows.
             self.log_a = -float(np.interp(0.0, -score, self._log_t))
+
+    def _learn(self, score: Floats, std: float) -> None:
+        """From noisy scores."""
+        if not std:
+            return  # trust `local`, and nobody was asked
+        asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
+        # many clients' Laplace noise adds up to nearly normal noise
+        laplace = self.plan.mechanism in LAPLACIAN and self.plan.trust != "local"
+        belief = root_posterior(asked, score, std, self._log_t, laplace)
+        self.log_a = -float((belief * self._log_t).sum())
+
+
+def _one_shot_release(federation: Federation, points: int) -> tuple[int, Preferred]:
+    """How many temperatures FedOneShot asks about, and what becomes of their scores."""
+    if not federation.private:
+        return points, "least"
+    drawn = federation.mechanism == "auto" and federation.trust == "central"
+    if drawn or federation.mechanism == "exponential":
+        return points, "exponential"
+    return ASKED, "least"
 
 
 def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
@@ -194,11 +235,26 @@ def gradient_clip(name: str, federation: Federation, rows_per_client: float | No
     A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3 cuts
     most errors off and the optimum drifts to T = 1 (measured, 1000 clients of 5 rows, epsilon
     = 1: classwise ECE 6 % above the pooled optimum's with 3, 16 % with 2, 41 % with 1).
+
+    With unit "example" the bound of one row, 4 nats.
     """
     if rows_per_client is not None:
-        return max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
-    if federation.private:
+        clip = max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
+    elif federation.private and federation.unit == "user":
         raise InputError(
             f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
         )
-    return 1.0  # not used
+    else:
+        clip = 1.0  # not used
+    return ROW_GRADIENT if federation.unit == "example" else clip
+
+
+def curvature_clip(federation: Federation, gradient: float) -> float:
+    """Bound of the curvature in log(1/T): of one client 3 times its gradient's.
+
+    Of one row 2 + log(c)^2 / 2, twice what bounds the variance of log-probabilities of c classes
+    (Reeb & Wolf 2015, Equation 8 and Lemma 15): the clip is left to gradients.
+    """
+    if federation.unit == "example":
+        return 2.0 + math.log(federation.classes) ** 2 / 2.0
+    return 3.0 * gradient

@@ -15,13 +15,13 @@ from experiments.config import METHODS, Config, typed
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.partition import parse as parse_partition
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.plan import Federation, Plan
 from fedcal.streams import check_seed
 from strategies.job import Setting, settings_of
 
 AXES = (
     *("data", "method", "partition", "clients", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust"),
+    *("epsilon", "delta", "unit", "trust", "mechanism"),
 )
 """Options that take a list; every combination is a cell."""
 
@@ -39,13 +39,15 @@ _OPEN, _CLOSE = "([{", ")]}"
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `delta` is what each of its private runs spends, known once the cell is resolved.
+    `delta` is what each of its private runs spends, `plan` that of its first run; both are known
+    once the cell is resolved.
     """
 
     variant: Variant
     config: Config
     seeds: tuple[int, ...]
     delta: float = 0.0
+    plan: Plan | None = None
 
     @property
     def name(self) -> str:
@@ -54,6 +56,14 @@ class Cell:
         if self.variant.baseline:
             return f"{self.variant.text} on {c.data}"
         return f"{self.variant.text} on {c.data}, {c.partition}, epsilon {c.epsilon:g}"
+
+    @property
+    def protection(self) -> tuple[str, ...]:
+        """What was asked for of those options that may not go together, in words."""
+        c = self.config
+        asked = {"epsilon": f"{c.epsilon:g}", "unit": c.unit, "trust": c.trust}
+        asked["mechanism"] = None if c.mechanism == "auto" else c.mechanism
+        return tuple(f"{k} {v}" for k, v in asked.items() if v is not None)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,9 @@ class Grid:
     delta: tuple[float, ...] = (Config.delta,)
     unit: tuple[str, ...] = (Config.unit,)
     trust: tuple[str | None, ...] = (None,)
+    mechanism: tuple[str, ...] = (Config.mechanism,)
+    quorum: float = Config.quorum
+    noise_source: str = Config.noise_source
     secure_aggregation: str | None = Config.secure_aggregation
     dropout: float = Config.dropout
     seed: int = Config.seed
@@ -86,6 +99,15 @@ class Grid:
         for trust in self.trust:
             if trust is not None:  # unknown ones, also where epsilon leaves no use for them
                 Federation(1, 2, epsilon=math.inf if trust == "secagg" else 1.0, trust=trust)
+        for unit, mechanism in product(self.unit, self.mechanism):
+            Federation(
+                clients=1,
+                classes=2,
+                unit=unit,
+                mechanism=mechanism,
+                quorum=self.quorum,
+                noise_source=self.noise_source,
+            )
         for variant in self.method:
             Config(method=variant.method, set=variant.settings)
         for key in self.set:
@@ -119,15 +141,20 @@ class Grid:
                                 config = self._config(data, variant, *values, *privacy)
                                 yield Cell(variant, config, seeds)
 
-    def _privacies(self, epsilon: float) -> Iterator[tuple[float, float, str, str | None]]:
-        """Budgets and trusts that go together: without privacy there is no delta and no noise."""
-        exact = math.isinf(epsilon)
-        fits = tuple(t for t in self.trust if t is None or (t == "secagg") == exact)
-        trusts = fits or ((None,) if exact else self.trust)
-        for delta, unit, trust in product(
-            self.delta[:1] if exact else self.delta, self.unit[:1] if exact else self.unit, trusts
-        ):
-            yield epsilon, delta, unit, trust
+    def _privacies(self, epsilon: float) -> Iterator[tuple[float, float, str, str | None, str]]:
+        """Budgets, units, trusts and mechanisms; without privacy there is one of each.
+
+        With privacy all combinations, also those that cannot be; but where epsilon = inf is in the
+        grid, trust secagg is meant for that.
+        """
+        if math.isinf(epsilon):
+            trust = "secagg" if "secagg" in self.trust else None
+            yield epsilon, self.delta[0], self.unit[0], trust, Config.mechanism
+            return
+        noisy = tuple(t for t in self.trust if t != "secagg")
+        trusts = noisy if noisy and math.inf in self.epsilon else self.trust
+        for rest in product(self.delta, self.unit, trusts, self.mechanism):
+            yield epsilon, *rest
 
     def _config(
         self,
@@ -141,6 +168,7 @@ class Grid:
         delta: float,
         unit: str,
         trust: str | None,
+        mechanism: str,
     ) -> Config:
         known = settings_of(variant.method)
         shared = {k: v for k, v in self.set.items() if k in known}
@@ -155,6 +183,9 @@ class Grid:
             delta=delta,
             unit=unit,
             trust=trust,
+            mechanism=mechanism,
+            quorum=self.quorum,
+            noise_source=self.noise_source,
             secure_aggregation=self.secure_aggregation,
             dropout=self.dropout,
             seed=self.seed,
@@ -170,10 +201,11 @@ class Grid:
                 plain["method"] = [v.text for v in value]
             elif f.name == "set":
                 plain["set"] = dict(value)
-            elif f.name not in AXES:
+            elif f.name in AXES:
+                if value != (None,):
+                    plain[f.name] = list(value)
+            elif value is not None:
                 plain[f.name] = value
-            elif value != (None,):
-                plain[f.name] = list(value)
         return plain
 
     def to_toml(self) -> str:

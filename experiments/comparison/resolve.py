@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from typing import NamedTuple
 
 from experiments.comparison.grid import Cell, Grid
-from experiments.config import job_of
+from experiments.config import Config, job_of
 from experiments.statement import large_delta
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.partition import deal
 from fedcal.shards import Shards
-from strategies.job import settings_of
+from strategies.job import Job, settings_of
+
+_TOGETHER = ("epsilon", "unit", "trust", "mechanism")
+"""Options that do not all go together; a value of one must go with some value of the others."""
 
 
-def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
+class LeftOut(NamedTuple):
+    """A cell that cannot be, and why."""
+
+    cell: Cell
+    why: str
+
+
+class Resolved(NamedTuple):
+    """What will be run, and what of the grid is not because no run could."""
+
+    cells: list[Cell]
+    left_out: list[LeftOut]
+
+
+def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     """Every cell with the values that its runs will have: clients, rounds, trust, delta.
 
     Cells whose runs would be the same (two values of delta, and a method that spends none) are
-    one: each run is done, and counted, once.
+    one: each run is done, and counted, once. A budget, unit, trust and mechanism that do not go
+    together, or not with a method, are left out, as long as each value that was asked for is in
+    some cell.
 
     Raises
     ------
     InputError
         What any run would refuse: data without a test part or natural clients, a parameter, a
-        number of rounds or a trust that a method does not have.
+        number of rounds that a method does not have, a budget, unit, trust or mechanism that goes
+        with nothing else in the grid.
 
     Warns
     -----
     UserWarning
-        Where a delta is too large, once for each.
+        Where a delta is too large, once for each; where something is left out.
     """
 
     @cache
@@ -40,25 +61,69 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> list[Cell]:
         return deal(sources[data].split(grid.seed), partition, clients, grid.seed)
 
     cells, warned = dict[str, Cell](), dict[str, None]()
+    left_out, used = list[LeftOut](), set[tuple[str, object]]()
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards = dealt(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
             try:
-                plan = job_of(c, shards).plan
+                job = job_of(c, shards)
+                plan = job.plan
             except InputError as e:
-                raise InputError(f"{cell.name}: {e}") from None
-            rounds = plan.rounds - plan.counting_rounds
-            known = replace(
-                c, clients=plan.clients, rounds=rounds, trust=plan.trust, delta=plan.delta
-            )
-            cell = replace(cell, config=known, delta=plan.delta)
+                if not _goes(replace(c, unit="user", trust=None, mechanism="auto"), shards):
+                    raise InputError(f"{cell.name}: {e}") from None
+                left_out.append(LeftOut(cell, str(e)))
+                continue
+            used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
+            cell = replace(cell, config=_known(c, job), delta=plan.delta, plan=plan)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
         cells.setdefault(_meaning(cell), cell)
+    _refuse_unused(left_out, used)
+    if left_out:
+        warned[_told(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
-    return list(cells.values())
+    return Resolved(list(cells.values()), left_out)
+
+
+def _goes(config: Config, shards: Shards) -> bool:
+    """Whether there is such a run."""
+    try:
+        job_of(config, shards).plan  # noqa: B018  what is not allowed is refused here
+    except InputError:
+        return False
+    return True
+
+
+def _known(config: Config, job: Job) -> Config:
+    """The configuration with what its job resolved, but for the method's parameters."""
+    plan = job.plan
+    return replace(
+        config,
+        clients=plan.clients,
+        rounds=plan.rounds - plan.counting_rounds,
+        trust=plan.trust,
+        delta=plan.delta,
+        mechanism=plan.mechanism if plan.private else Config.mechanism,
+        secure_aggregation=job.secure_aggregation,
+    )
+
+
+def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
+    """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
+    for axis in _TOGETHER:
+        for cell, why in left_out:
+            if (axis, getattr(cell.config, axis)) not in used:
+                raise InputError(f"{cell.name}: {why}")
+
+
+def _told(left_out: Sequence[LeftOut]) -> str:
+    """How much is left out, and what first, in one line."""
+    (first, why), count = left_out[0], len(left_out)
+    some = "1 combination is" if count == 1 else f"{count} combinations are"
+    facts = ", ".join(first.protection)
+    return f"{some} left out that cannot be, the first {first.variant.label} with {facts}: {why}"
 
 
 def _meaning(cell: Cell) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.comparison.grid import Cell, Grid
 from experiments.comparison.journal import CONFIG, DONE, ROWS
+from experiments.comparison.resolve import LeftOut
 from experiments.comparison.row import Row, key_of, runs_of
 from experiments.comparison.statement import statement
 from experiments.comparison.summary import Line, summarise
@@ -44,6 +45,7 @@ class Comparison:
         cells: Sequence[Cell],
         rows: Mapping[str, Row],
         held_out: Mapping[str, bool],
+        left_out: Sequence[LeftOut] = (),
     ) -> Comparison:
         """Sum up finished runs.
 
@@ -52,10 +54,11 @@ class Comparison:
         cells : resolved
         rows : by `key_of`, one for each cell and seed
         held_out : name of the data -> whether its test rows are held out by seed
+        left_out : combinations of the grid that cannot be
         """
         ordered = [rows[key_of(run)] for cell in cells for run in runs_of(cell)]
         lines = [summarise(cell, rows) for cell in cells]
-        return cls(grid, lines, ordered, statement(cells, held_out))
+        return cls(grid, lines, ordered, statement(cells, held_out, left_out))
 
     @property
     def failures(self) -> list[Row]:

@@ -71,10 +71,12 @@ def compare(
     progress : called after each run
     **options : as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
-        sampling_rate, epsilon (inf and 1), delta, unit, trust. A single value: seeds (5) and seed
-        (0), runs have seed .. seed + seeds - 1; secure_aggregation, dropout, and set={...} for
-        every method that has such a parameter. Baselines (none, pooled-...) appear once for each
-        data set. At epsilon = inf nothing but exact sums is released, whatever delta and trust
+        sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
+        (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,
+        secure_aggregation, dropout, and set={...} for every method that has such a parameter.
+        Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
+        exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
+        do not go together are left out, with a warning and a line in `statement`
 
     Returns
     -------
@@ -104,7 +106,7 @@ def compare(
     read = {} if config is None else read_toml(Path(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
-    cells = resolve(grid, sources)
+    cells, left_out = resolve(grid, sources)
     runs = {key_of(run): run for cell in cells for run in runs_of(cell)}
     held_out = {name: source.test_scores is None for name, source in sources.items()}
 
@@ -116,13 +118,13 @@ def compare(
         if folder is None:
             rows: dict[str, Row] = {}
             run_missing(runs, rows, rows.__setitem__, rows_of, progress)
-            return Comparison.of(grid, cells, rows, held_out)
+            return Comparison.of(grid, cells, rows, held_out, left_out)
         check = partial(check_kept, runs=runs)
         inputs = {name: digest_of(source) for name, source in sources.items()}
         opened = journal(folder, grid, inputs, resume=resume, check=check)
         with opened as kept, told(kept, len(runs)):
             run_missing(runs, kept.rows, kept.append, rows_of, progress)
-            comparison = Comparison.of(grid, cells, kept.rows, held_out)
+            comparison = Comparison.of(grid, cells, kept.rows, held_out, left_out)
             kept.finish(comparison.save)
             return comparison
 

@@ -7,12 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from experiments.comparison.grid import Cell
-from experiments.statement import TEST_ROWS
+from experiments.comparison.resolve import LeftOut
+from experiments.statement import TEST_ROWS, in_short
 from strategies.job import settings_of
 
 CHOOSING = (
     "Choosing among methods, settings or budgets by what they did on private rows is itself a "
     "release, and no run's epsilon covers it: choose on public or simulated data."
+)
+SYSTEM = (
+    "Noise comes from the operating system's generator: the same comparison again gives other "
+    "numbers. What follows counts all runs as published."
+)
+EXACT_ONCE = (
+    "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under trust "
+    "secagg, whatever units, trusts and mechanisms were asked for."
+)
+BOTH_UNITS = (
+    "What is spent for each row counts runs of unit example only: runs of unit user come on top, "
+    "each with at most twice its epsilon. For a user runs of unit example have no bound but their "
+    "epsilon times the user's rows."
 )
 SEEDED = (
     "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
@@ -58,18 +72,27 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
     return list(groups.values())
 
 
-def statement(cells: Sequence[Cell], held_out: Mapping[str, bool]) -> list[str]:
+def statement(
+    cells: Sequence[Cell], held_out: Mapping[str, bool], left_out: Sequence[LeftOut] = ()
+) -> list[str]:
     """What reading the table means.
 
     Parameters
     ----------
+    cells : resolved
     held_out : name of the data -> whether its test rows are held out by seed
+    left_out : combinations of the grid that cannot be
     """
-    private = [c for c in cells if not c.variant.baseline and math.isfinite(c.config.epsilon)]
+    fitted = [c for c in cells if not c.variant.baseline]
+    private = [c for c in fitted if math.isfinite(c.config.epsilon)]
     said = [CHOOSING, TEST_ROWS]
     said += [HELD_OUT.format(name) for name, held in held_out.items() if held]
     if private:
-        said += [SEEDED, *_composed(cells)]
+        said += _guarantees(private)
+        seeded = private[0].config.noise_source == "seeded"
+        said += [SEEDED if seeded else SYSTEM, *_composed(cells)]
+        if len({c.config.unit for c in private}) > 1:
+            said.append(BOTH_UNITS)
     looked = dict.fromkeys(c.config.data for c in private if _looks(c))
     if looked:
         said.append(ROWS_PER_CLIENT.format(", ".join(looked)))
@@ -77,12 +100,43 @@ def statement(cells: Sequence[Cell], held_out: Mapping[str, bool]) -> list[str]:
     if exact:
         lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
-    return said
+    if len(fitted) > len(private) and {c.config.trust for c in private} - {"central"}:
+        said.append(EXACT_ONCE)
+    return said + _not_there(left_out)
+
+
+def _guarantees(private: Sequence[Cell]) -> list[str]:
+    """Each guarantee that lines of the table have, in a sentence, and the noise behind it."""
+    kinds: dict[tuple[str, str, str, bool], dict[str, None]] = {}
+    for cell in private:
+        c, plan = cell.config, cell.plan
+        if plan is not None:
+            masks = c.secure_aggregation == "masks"
+            key = (plan.trust, plan.unit, plan.adjacency, masks)
+            kinds.setdefault(key, {})[plan.mechanism] = None
+    quorum = private[0].config.quorum
+    return [
+        f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
+        for key, mechanisms in kinds.items()
+    ]
+
+
+def _not_there(left_out: Sequence[LeftOut]) -> list[str]:
+    """What was left out, and why, one sentence for each kind."""
+    kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    for cell, why in left_out:
+        kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
+    return [
+        f"Left out: {', '.join(labels)} with {', '.join(facts)}: {why}."
+        for (why, facts), labels in kinds.items()
+    ]
 
 
 def _looks(cell: Cell) -> bool:
     """Whether its noise scales follow from the number of fit rows."""
-    name = "rows_per_client"
+    name, bound = "rows_per_client", None if cell.plan is None else cell.plan.bound
+    if bound is not None and bound.per == "row":
+        return False
     return name in settings_of(cell.config.method) and name not in cell.config.set
 
 

@@ -44,7 +44,7 @@ def summarise(cell: Cell, rows: Mapping[str, Row]) -> Line:
         "before": _metrics("before", list(good.values())),
         "after": _metrics("after", list(good.values()), values=True),
         "noise_std": first["privacy"].get("noise_std"),
-        "mechanism": first["privacy"].get("mechanism"),
+        "mechanism": None if baseline else first["privacy"].get("mechanism"),
         "bytes_up": first["communication"].get("bytes_up_per_client"),
         "bytes_down": first["communication"].get("bytes_down_per_client"),
         "seconds": spread([row["seconds"] for row in good.values()]),

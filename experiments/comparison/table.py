@@ -16,14 +16,18 @@ from experiments.terminal import SHOWN, shown
 METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 """Those that the table shows; CSV and JSON have all."""
 
-_FACTS = ("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust")
+_FACTS = (
+    *("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust", "mechanism"),
+)
+_FOLLOWING = ("trust", "mechanism", "rounds")
+"""Facts that follow from method and budget unless they are given."""
 _TELLING = (
     *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
 )
 _COLUMNS: dict[str, str] = {"sampling_rate": "sampling rate"}
 _KEPT = (
     *("data", "method", "label", "settings", "clients", "partition", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust", "noise_std", "bytes_up", "bytes_down"),
+    *("epsilon", "delta", "unit", "trust", "mechanism", "noise_std", "bytes_up", "bytes_down"),
 )
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
@@ -32,23 +36,31 @@ class Cells:
     """The cells of a table as text: which columns there are, and what stands in them.
 
     A fact that is the same in all lines (the data, the partition, ...) goes into the title
-    instead of a column; rounds and trust, which follow from method and budget unless they are
-    given, are shown only where they tell two lines apart.
+    instead of a column; trust, mechanism and rounds, which follow from method and budget unless
+    they are given, are shown only where they tell two lines apart.
     """
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         facts = {k: [v for line in lines if (v := line[k]) is not None] for k in _FACTS}
         distinct = {k: list(dict.fromkeys(v)) for k, v in facts.items()}
-        self._varied = [k for k, v in distinct.items() if len(v) > 1 and self._needed(k)]
+        varied = [k for k, v in distinct.items() if len(v) > 1]
+        telling = self._telling(varied)
+        self._varied = [k for k in varied if k not in _FOLLOWING or k in telling]
         self._fixed = {k: v[0] for k, v in distinct.items() if len(v) == 1}
 
-    def _needed(self, fact: str) -> bool:
-        if fact not in ("rounds", "trust"):
-            return True
-        keys = (*_TELLING, "trust" if fact == "rounds" else "rounds")
-        seen = [tuple(line[k] for k in keys) for line in self._lines]
-        return len(set(seen)) < len(seen)
+    def _telling(self, varied: Sequence[str]) -> list[str]:
+        """Those of `_FOLLOWING` that tell lines apart which all before them do not."""
+        keys, found = list(_TELLING), list[str]()
+        for fact in _FOLLOWING:
+            without, given = (
+                len({tuple(line.get(k) for k in some) for line in self._lines})
+                for some in (keys, [*keys, fact])
+            )
+            if fact in varied and given > without:
+                keys.append(fact)
+                found.append(fact)
+        return found
 
     @property
     def title(self) -> str:
@@ -98,7 +110,7 @@ class Cells:
 
     def section(self, line: Line) -> tuple[Any, ...]:
         """Differs where a new part of the table begins."""
-        varied = [line[k] for k in self._varied if k not in ("rounds", "trust")]
+        varied = [line[k] for k in self._varied if k not in ("rounds", "mechanism")]
         return line["baseline"], line["epsilon"], *varied
 
 
@@ -107,7 +119,7 @@ def as_table(lines: Sequence[Line]) -> Table:
     cells = Cells(lines)
     table = Table(title=cells.title, title_justify="left", pad_edge=False, padding=(0, 0))
     for heading in cells.headings:
-        text = heading in ("method", "data", "partition", "unit", "trust")
+        text = heading in ("method", "data", "partition", "unit", "trust", "mechanism")
         table.add_column(heading, justify="left" if text else "right", no_wrap=True)
     for before, line in zip([None, *lines], lines, strict=False):
         if before is not None and cells.section(before) != cells.section(line):

@@ -97,7 +97,7 @@ class Facet:
 
 
 _ALIKE = ("data", "clients", "partition", "sampling_rate", "unit")
-_IF_VARIED = ("delta", "trust", "rounds")
+_IF_VARIED = ("delta", "trust", "mechanism", "rounds")
 """These follow from method and epsilon unless they are given: told only where several were."""
 
 
@@ -109,15 +109,16 @@ def differing(cells: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _choices(cells: Iterable[Mapping[str, Any]], key: str) -> dict[tuple[Any, ...], list[Any]]:
-    """Method, epsilon and the rest of `_ALIKE` -> values of `key`, where there are several."""
+    """Method, epsilon and what `_without` takes -> values of `key`, where there are several."""
     found: dict[tuple[Any, ...], dict[Any, None]] = {}
     for c in cells:
-        found.setdefault(_without(c), {})[c.get(key)] = None
+        found.setdefault(_without(c, key), {})[c.get(key)] = None
     return {k: list(values) for k, values in found.items() if len(values) > 1}
 
 
-def _without(cell: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (cell["label"], cell["epsilon"], *(cell.get(k) for k in _ALIKE))
+def _without(cell: Mapping[str, Any], key: str) -> tuple[Any, ...]:
+    also = ("trust",) if key == "mechanism" else ()  # it follows from the trust model, too
+    return (cell["label"], cell["epsilon"], *(cell.get(k) for k in (*_ALIKE, *also)))
 
 
 def told(cell: Mapping[str, Any], keys: Iterable[str]) -> str:
@@ -146,7 +147,7 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
     for cell, key in zip(fitted, own, strict=True):
         fits = [
             common[k]
-            if shared and _without(cell) not in choices[k] and cell.get(k) not in common[k]
+            if shared and _without(cell, k) not in choices[k] and cell.get(k) not in common[k]
             else [cell.get(k)]
             for k in extra
         ]

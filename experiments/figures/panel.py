@@ -106,6 +106,16 @@ class Whiskers:
 
 
 @dataclass(frozen=True)
+class Band:
+    """The area between two lines, pale; for many intervals beside each other."""
+
+    series: str
+    x: Points
+    low: Points
+    high: Points
+
+
+@dataclass(frozen=True)
 class Level:
     """A horizontal line across the panel."""
 
@@ -113,7 +123,7 @@ class Level:
     y: float
 
 
-Mark = Bars | Line | Whiskers | Level
+Mark = Bars | Line | Whiskers | Band | Level
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from experiments.figures.diagrams import bars_in, reliability_sheet
 from experiments.figures.panel import (
     STYLES,
     Axis,
+    Band,
     Bars,
     Level,
-    Line,
+    Mark,
     Panel,
     Points,
     Sheet,
@@ -220,10 +221,10 @@ def _draw_panel(frame: _Frame, *, x: bool, y: bool) -> None:
         frame.text(left - _LEFT + 0.13, (bottom + top) / 2, panel.y.label, **look)
 
 
-def _draw_mark(frame: _Frame, mark: Bars | Line | Whiskers | Level) -> None:
+def _draw_mark(frame: _Frame, mark: Mark) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import Polygon, Rectangle
 
     style = STYLES[mark.series]
     if isinstance(mark, Bars):
@@ -249,6 +250,12 @@ def _draw_mark(frame: _Frame, mark: Bars | Line | Whiskers | Level) -> None:
     elif isinstance(mark, Whiskers):
         ends = zip(frame.x(mark.x), frame.y(mark.low), frame.y(mark.high), strict=True)
         frame.lines([((x, a), (x, b)) for x, a, b in ends], colors=style.colour, linewidths=0.7)
+    elif isinstance(mark, Band):
+        x = frame.x(mark.x)
+        below = zip(x, frame.y(mark.low), strict=True)
+        above = zip(x[::-1], frame.y(mark.high)[::-1], strict=True)
+        corners = [*below, *above]
+        frame.add(Polygon(corners, facecolor=style.colour, alpha=0.15, linewidth=0))
     else:
         size = 3.2 if len(mark.x) <= 60 else 2.2
         look = _line(style, size, mark.line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from experiments.figures.panel import STYLES, Bars, Level, Line, Panel, Whiskers
+from experiments.figures.panel import STYLES, Band, Bars, Level, Line, Panel, Whiskers
 
 WIDTH = 300.0
 RIGHT, TOP, BOTTOM = 16.0, 9.0, 48.0
@@ -67,6 +67,8 @@ def panel_svg(panel: Panel, name: str, palette: Palette = variable) -> str:
             body.append(_line(mark, x_of, y_of, palette))
         elif isinstance(mark, Whiskers):
             body.append(_whiskers(mark, x_of, y_of, palette))
+        elif isinstance(mark, Band):
+            body.append(_band(mark, x_of, y_of, palette))
         else:
             body.append(_level(mark, y_of(mark.y), left, left + inner, palette))
     body.append("</g>")
@@ -190,6 +192,15 @@ def _whiskers(
         for x, low, high in zip(mark.x, mark.low, mark.high, strict=True)
     )
     return f'<path d="{path}"{_stroke((), palette(mark.series), 1.1)}/>' if path else ""
+
+
+def _band(
+    mark: Band, x_of: Callable[[float], float], y_of: Callable[[float], float], palette: Palette
+) -> str:
+    below = [(x_of(x), y_of(y)) for x, y in zip(mark.x, mark.low, strict=True)]
+    above = [(x_of(x), y_of(y)) for x, y in zip(mark.x, mark.high, strict=True)]
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*below, *above[::-1]])
+    return f'<polygon points="{corners}" fill="{palette(mark.series)}" fill-opacity="0.15"/>'
 
 
 def _level(mark: Level, y: float, left: float, right: float, palette: Palette) -> str:

@@ -145,13 +145,20 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
     def meaning(table: dict[str, str], key: str) -> str:
         return table.get(privacy[key], str(privacy[key]))
 
+    newer = []  # records of earlier versions have none of these
+    if privacy.get("quorum") is not None:
+        newer.append(("quorum of a round", f"{privacy['quorum']:,} answers"))
+    if "secure_aggregation" in privacy:
+        how = meaning(words.SECURE_AGGREGATION, "secure_aggregation")
+        newer.append(("secure aggregation", how))
     return [
         ("unit", meaning(words.UNITS, "unit")),
         ("adjacency", meaning(words.ADJACENCY, "adjacency")),
         ("trust model", meaning(words.TRUST, "trust")),
+        *newer,
         ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
         ("delta", "none" if delta is None else f"{delta:g}"),
-        ("mechanism", str(privacy["mechanism"])),
+        ("mechanism", meaning(words.MECHANISMS, "mechanism")),
         ("noise source", meaning(words.NOISE_SOURCES, "noise_source")),
         ("noise std of a released sum", noise),
         ("releases", f"{privacy['releases']}"),

@@ -48,23 +48,42 @@ HIGHER_IS_BETTER = ("accuracy",)
 
 UNITS = {
     "user": "user: all rows of one client together",
-    "example": "example: one row of one client",
+    "example": "example: one row of one client; a client of m rows has m times the epsilon",
 }
 ADJACENCY = {
     "zero-out": "zero-out: two worlds that differ in one client's rows being there or not; the "
     "number of clients is public",
+    "add-remove": "add-remove: two worlds that differ in one row being there or not; the number of "
+    "clients is public",
+    "replace": "replace: two worlds that differ in all rows of one client being others",
 }
 TRUST = {
     "secagg": "secagg: nobody adds noise; the server learns exact sums, and each client's "
     "contribution, too, where there are no masks",
     "central": "central: the server is trusted to add noise to exact sums and to forget them, and "
     "each client's contribution, too, where there are no masks",
-    "distributed": "distributed: each client adds a share of the noise",
-    "local": "local: each client adds all the noise that it needs",
+    "distributed": "distributed: each client adds a share of the noise; with masks the server "
+    "learns noisy sums only, without them each client's contribution with its share",
+    "local": "local: each client adds all the noise that it needs before it answers; nobody else "
+    "must be trusted",
     "pooled": "pooled: everything lies in one place; there is nobody to distrust",
+}
+SECURE_AGGREGATION = {
+    "none": "none: the server sees what each client sends",
+    "masks": "masks, simulated: the server sees the sum of what clients send",
+}
+MECHANISMS = {
+    "none": "none",
+    "laplace": "Laplace noise",
+    "gaussian": "Gaussian noise",
+    "discrete-laplace": "discrete Laplace noise",
+    "discrete-gaussian": "discrete Gaussian noise",
+    "exponential": "exponential mechanism: one of several candidates is drawn",
+    "unary": "optimal unary encoding: each bit of an answer is randomised",
 }
 NOISE_SOURCES = {
     "seeded": "seeded generator: a simulation, no protection against who knows the seed",
+    "system": "the operating system's generator",
     "none": "none",
 }
 

@@ -11,13 +11,19 @@ by their file `experiments/configs/NAME.toml`:
       def rows(...) -> list[dict[str, Any]]
 
   of plain values (text, bool, int, finite float, None). Of the parameters `data` (list of names
-  and files), `seeds`, `jobs` and `progress` (called with rows done and rows in all) it gets those
-  that it has; all need defaults. `[[tables]]` say which of the rows (`where`) stand in which table
-  with which columns. A module may also have
+  and files), `seeds`, `jobs`, `ray_address` and `progress` (called with rows done and rows in all)
+  it gets those that it has; all need defaults. One that can be resumed has `out` (a folder of its
+  own, or None; what is unfinished lies in a folder of it, with a `rows.jsonl`) and `resume`.
+  `[[tables]]` say which of the rows (`where`) stand in which table with which columns. A module
+  may also have
 
       def claims(rows) -> list[tuple[str, bool, str]]
 
-  (what is claimed, whether it holds, what was found).
+  (what is claimed, whether it holds, what was found), and
+
+      def sheet(rows) -> experiments.figures.panel.Sheet
+
+  (the figure).
 
 To add one: write its TOML file, add its name to `registry.EXPERIMENTS`, and run
 `python -m experiments.reproduce.expected NAME`, which writes what `--check` expects. Nothing else

@@ -29,6 +29,7 @@ def run_reproduce(
     out: Path | None,
     *,
     resume: bool,
+    ray_address: str | None = None,
     check: bool,
     listed: bool,
     quiet: bool,
@@ -44,7 +45,7 @@ def run_reproduce(
         A run failed, or results are not what `check` expects.
     """
     if name is None or listed:
-        _refuse_with_list(name, data, seeds, jobs, out, resume=resume, check=check)
+        _refuse_with_list(name, data, seeds, jobs, out, ray_address, resume=resume, check=check)
         _list(quiet=quiet, as_json=as_json)
         return
     files = _files(data)
@@ -64,6 +65,7 @@ def run_reproduce(
                 jobs=jobs,
                 out=out,
                 resume=resume,
+                ray_address=ray_address,
                 progress=moved,
             )
         except Interrupted as e:

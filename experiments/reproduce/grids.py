@@ -42,6 +42,7 @@ def run_grids(
     out: Path | None = None,
     resume: bool = False,
     jobs: int | None = None,
+    ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[Cell], list[str]]:
     """Run all parts.
@@ -51,6 +52,7 @@ def run_grids(
     networks : names and files, as `compare` takes them
     out : folder that gets a folder for each part, as `compare` leaves it; None = nothing is kept
     resume : go on with what is there; parts that were not begun start
+    jobs, ray_address : as `compare` takes them
 
     Returns
     -------
@@ -85,7 +87,12 @@ def run_grids(
 
         try:
             comparison = compare(
-                out=folder, resume=resume and kept, jobs=jobs, progress=moved, **piece.options
+                out=folder,
+                resume=resume and kept,
+                jobs=jobs,
+                ray_address=ray_address,
+                progress=moved,
+                **piece.options,
             )
         except Interrupted:
             raise
@@ -147,6 +154,6 @@ def _pieces(
 def _count(grid: Grid, sources: dict[str, Dataset]) -> int:
     """How many runs a grid has; InputError for anything that is not allowed in it."""
     try:
-        return sum(len(cell.seeds) for cell in resolve(grid, sources))
+        return sum(len(cell.seeds) for cell in resolve(grid, sources).cells)
     except InputError as e:
         raise InputError(f"an experiment cannot run on these data: {e}") from None

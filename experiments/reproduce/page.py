@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 from experiments.figures.panel import STYLES
 from experiments.report import page as report
 from experiments.reproduce.layout import MARK
+from experiments.reproduce.spec import GridExperiment, RowsExperiment
 from experiments.result import versions
 from fedcal.atomic import whole_file
 
 if TYPE_CHECKING:
     from experiments.reproduce.result import Reproduction
+
+
+DRAWN = {
+    GridExperiment: "Whiskers are one standard deviation over seeds; lines across are the model as "
+    "it is and calibrators of all rows in one place.",
+    RowsExperiment: "Bands are one standard deviation to either side.",
+}
+"""What stands above a figure."""
 
 
 def write_page(result: Reproduction, path: Path) -> None:
@@ -36,6 +45,7 @@ def render(result: Reproduction) -> str:
         legend=result.legend,
         mark=MARK,
         sheet=None if sheet is None else report.figure(sheet, "s"),
+        drawn=DRAWN[type(result.experiment)],
         verdicts=result.verdicts,
         notes=result.experiment.notes,
         statement=result.statement,

@@ -15,6 +15,9 @@ EXPERIMENTS = (
     "private-temperature",
     "amplification",
     "binning-pays",
+    "luo-table1",
+    "luo-table7",
+    "luo-figures",
 )
 """Names on the command line, in the order of the list; each is `experiments/configs/NAME.toml`."""
 

@@ -68,7 +68,8 @@ class Reproduction:
     def sheet(self) -> Sheet | None:
         """The figure, where there is one."""
         if isinstance(self.experiment, RowsExperiment):
-            return None
+            draw = self.experiment.sheet
+            return None if draw is None or not self.rows else draw(self.rows)
         return figures.sheet_of(self.experiment, self.cells)
 
     @property

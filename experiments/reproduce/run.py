@@ -28,6 +28,7 @@ def reproduce(
     jobs: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
     """Run an experiment of the papers again.
@@ -42,6 +43,7 @@ def reproduce(
     out : folder for the results, see `Reproduction.save`, and for the runs of each part; None =
         write nothing
     resume : go on with what `out` holds
+    ray_address : of a Ray cluster, or "local": runs are Ray tasks
     progress : called after each run
 
     Returns
@@ -64,13 +66,18 @@ def reproduce(
         whole("seeds", seeds, 1)
     if folder is not None:
         check_out(folder)
-    if isinstance(found, RowsExperiment):
-        if resume:
-            raise InputError(f"{name} is computed in one go and is not resumed; leave out --resume")
-        return _run_rows(found, _taken(found, data, networks, seeds, jobs, progress), folder)
     runs = None if folder is None else folder / "runs" / name
-    if runs is not None:
-        _check_begun(name, runs, done=(runs.parents[1] / f"{name}.json").exists(), resume=resume)
+    if isinstance(found, RowsExperiment):
+        given = {"data": [*(networks or ()), *data] or None, "seeds": seeds}
+        options = _taken(found, given | {"ray_address": ray_address})
+        if resume and "resume" not in found.takes:
+            raise InputError(f"{name} is computed in one go and is not resumed; leave out --resume")
+        wished = {"jobs": jobs, "progress": progress, "out": runs, "resume": resume}
+        options |= {k: v for k, v in wished.items() if v is not None and k in found.takes}
+        if "resume" in found.takes:
+            _check_unfinished(name, runs, resume=resume)
+        return _run_rows(found, options, folder)
+    _check_unfinished(name, runs, resume=resume)
     cells, statement = run_grids(
         found,
         [*(found.networks if networks is None else networks), *data],
@@ -78,6 +85,7 @@ def reproduce(
         out=runs,
         resume=resume,
         jobs=jobs,
+        ray_address=ray_address,
         progress=progress,
     )
     beside = printed_cells(printed(found.paper)) if found.paper else []
@@ -85,8 +93,11 @@ def reproduce(
     return _saved(Reproduction(found, cells, [], verdicts, statement), folder)
 
 
-def _check_begun(name: str, runs: Path, *, done: bool, resume: bool) -> None:
-    there = begun(runs)
+def _check_unfinished(name: str, runs: Path | None, *, resume: bool) -> None:
+    """Refuse to go on where nothing was begun, and to begin where something is unfinished."""
+    if runs is None:
+        return
+    there, done = begun(runs), (runs.parents[1] / f"{name}.json").exists()
     if resume and not there:
         raise InputError(
             f"nothing of {name} to resume in {runs.parents[1]}; start without --resume"
@@ -98,25 +109,17 @@ def _check_begun(name: str, runs: Path, *, done: bool, resume: bool) -> None:
         )
 
 
-def _taken(
-    found: RowsExperiment,
-    data: Sequence[str],
-    networks: Sequence[str] | None,
-    seeds: int | None,
-    jobs: int | None,
-    progress: Progress | None,
-) -> dict[str, Any]:
+def _taken(found: RowsExperiment, given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given; InputError for one that the function does not take.
 
-    How many processes there may be is a wish, and progress is for show: who does not take them is
-    not given them.
+    Others are wishes, and who does not take them is not given them: processes, progress, a folder.
     """
-    given = {"data": [*(networks or ()), *data] or None, "seeds": seeds}
-    for key, value in given.items():
-        if value is not None and key not in found.takes:
-            raise InputError(f"{found.name} has no choice of {key}; leave out --{key}")
-    wished = {**given, "jobs": jobs, "progress": progress}
-    return {k: v for k, v in wished.items() if v is not None and k in found.takes}
+    given = {k: v for k, v in given.items() if v is not None}
+    for key in given:
+        if key not in found.takes:
+            option = key.replace("_", "-")
+            raise InputError(f"{found.name} has no choice of {key}; leave out --{option}")
+    return given
 
 
 def _run_rows(found: RowsExperiment, options: dict[str, Any], out: Path | None) -> Reproduction:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from experiments.comparison.variant import Variant
 from experiments.config import read_toml
+from experiments.figures.panel import Sheet
 from fedcal.checks import one_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -189,6 +190,12 @@ class RowsExperiment:
         """The module's `claims`, if it has one."""
         found: Callable[[Rows], Sequence[tuple[str, bool, str]]] | None
         found = getattr(self._home, "claims", None)
+        return found
+
+    @property
+    def sheet(self) -> Callable[[Rows], Sheet] | None:
+        """The module's `sheet`, if it has one: the figure of its rows."""
+        found: Callable[[Rows], Sheet] | None = getattr(self._home, "sheet", None)
         return found
 
     @property

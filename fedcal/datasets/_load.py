@@ -8,7 +8,7 @@ from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import Dataset, from_arrays
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
-from fedcal.datasets._shipped import catalogue, load_shipped, shipped_names
+from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
 
@@ -23,7 +23,8 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
     Parameters
     ----------
     name_or_path
-        A shipped name (see `catalogue`; it wins over a file of that name), or the path of
+        A shipped name (see `catalogue`; it wins over a file of that name), one of its variants
+        as NAME:CORRUPTION:SEVERITY (see `shifted`), or the path of
 
         * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` (n,),
           `test_logits` or `test_probs` (m, c) and `test_labels` (m,);
@@ -46,9 +47,8 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         `from_arrays` for what arrays must satisfy.
     """
     text = str(name_or_path)
-    for entry in catalogue():
-        if entry.name == text:
-            return load_shipped(entry)
+    if (entry := entry_of(text)) is not None:
+        return load_shipped(entry, text)
     path = Path(name_or_path).expanduser()
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _SUFFIXES if path.name.lower().endswith(end)), None)

@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.checks import one_of
 from fedcal.datasets._dataset import Dataset, Kind, from_arrays
+from fedcal.datasets._shifted import Variant, parse, read_variant
 from fedcal.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
+
+_CORRUPTIONS = (
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,8 @@ class Shipped:
     `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed),
     `clients` the natural clients (0: none). `author`, `year` and `licence` attribute the
     numbers; the licence texts stand in the README.md beside this file and in LICENSE.
+    `variants` are corruptions and severities of the same rows, which `NAME:CORRUPTION:SEVERITY`
+    loads; `NAME` alone is `default`.
     """
 
     name: str
@@ -36,6 +47,8 @@ class Shipped:
     author: str
     year: int
     licence: str
+    variants: tuple[Variant, ...] = ()
+    default: Variant | None = None
 
 
 _CATALOGUE = (
@@ -109,6 +122,22 @@ _CATALOGUE = (
         year=2026,
         licence="Apache-2.0",
     ),
+    Shipped(
+        name="mnist-shift",
+        files=("mnist-shift.npz",),
+        description="a CNN on MNIST test images under 15 corruptions; alone: fog of severity 5",
+        input="logits",
+        rows=5000,
+        test_rows=0,
+        classes=10,
+        clients=0,
+        source="python -m experiments.shift.mnist",
+        author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
+        year=2026,
+        licence="Apache-2.0",
+        variants=(("none", 0), *((c, severity) for severity in (1, 5) for c in _CORRUPTIONS)),
+        default=("fog", 5),
+    ),
 )
 
 
@@ -122,8 +151,39 @@ def shipped_names() -> str:
     return ", ".join(entry.name for entry in _CATALOGUE)
 
 
-def load_shipped(entry: Shipped) -> Dataset:
-    """Read one of the shipped sets."""
+def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
+    """Corruptions and severities of a shipped set with variants; ("none", 0) is no shift.
+
+    `load(f"{name}:{corruption}:{severity}")` reads one of them.
+
+    Raises
+    ------
+    InputError
+        If no shipped set of this name has variants.
+    """
+    found = {entry.name: entry.variants for entry in _CATALOGUE if entry.variants}
+    return found[one_of("data set with variants", name, found)]
+
+
+def is_shipped(name: str) -> bool:
+    """Whether `load` takes this for a shipped set or a variant of one, not for a path."""
+    return entry_of(name) is not None
+
+
+def entry_of(name: str) -> Shipped | None:
+    """The shipped set that a name belongs to: its own, or NAME:... where it has variants."""
+    for entry in _CATALOGUE:
+        if name == entry.name or (entry.variants and name.startswith(f"{entry.name}:")):
+            return entry
+    return None
+
+
+def load_shipped(entry: Shipped, name: str) -> Dataset:
+    """Read one of the shipped sets, by its name or that of a variant."""
+    if entry.default is not None:
+        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
+        logits, labels = read_variant(_HERE / entry.files[0], variant)
+        return from_arrays(name=name, logits=logits, labels=labels)
     arrays: dict[str, NDArray[Any]] = {}
     for file in entry.files:
         arrays |= read_npz(_HERE / file)

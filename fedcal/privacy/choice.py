@@ -13,7 +13,7 @@ from fedcal.errors import InputError
 from fedcal.privacy import accounting
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.mechanisms import DIVISIBLE, Mechanism
+from fedcal.privacy.mechanisms import DIVISIBLE, LAPLACIAN, Mechanism
 
 Preferred = Literal["gaussian", "laplace", "least", "exponential", "unary"]
 """What a method's release is made for: noise on a sum ("least" = Laplace or Gaussian, whichever has
@@ -60,6 +60,11 @@ def choose(federation: Federation, preferred: Preferred, bound: Bound, rounds: i
             f"{' or '.join(DIVISIBLE)}"
         )
     return asked  # type: ignore[return-value]  # Federation allows mechanisms only
+
+
+def order_of(federation: Federation) -> Literal[1, 2]:
+    """Which norm a run bounds whose method prefers Gaussian noise: L1 if the user wants Laplace."""
+    return 1 if federation.mechanism in LAPLACIAN else 2
 
 
 def _plain(preferred: Preferred) -> Mechanism:

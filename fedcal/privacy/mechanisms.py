@@ -40,6 +40,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.privacy import samplers
 from fedcal.privacy.bounding import Bound
@@ -102,10 +103,15 @@ class Noise:
     shares: int = 1
 
     def __post_init__(self) -> None:
+        one_of("noise", self.mechanism, (*LAPLACIAN, *GAUSSIAN, "unary"))
+        if not self.lengths or any(n < 1 for n in self.lengths):
+            raise InputError(f"noise needs blocks of length >= 1, got {self.lengths}")
         if len(self.scales) != len(self.lengths):
             raise InputError(f"noise for {len(self.lengths)} blocks has {len(self.scales)} scales")
         if not all(math.isfinite(s) and s > 0 for s in self.scales):
             raise InputError(f"scales of noise must be finite and > 0, got {self.scales}")
+        if self.mechanism == "unary" and max(self.scales) >= 0.5:
+            raise InputError(f"unary encoding turns a 0 with probability < 1/2, got {self.scales}")
         if self.shares < 1 or (self.shares > 1 and self.mechanism not in DIVISIBLE):
             raise InputError(f"'{self.mechanism}' cannot be drawn in {self.shares} shares")
 

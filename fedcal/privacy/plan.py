@@ -15,10 +15,11 @@ import numpy as np
 
 from fedcal.errors import InputError
 from fedcal.privacy import accounting, samplers
-from fedcal.privacy.bounding import Bound
+from fedcal.privacy.bounding import SLACK, Bound
 from fedcal.privacy.choice import Preferred, amplifying_rate, choose, releases_epsilon
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.mechanisms import (
+    DIVISIBLE,
     GAUSSIAN,
     LAPLACE_TAIL,
     LAPLACIAN,
@@ -39,8 +40,7 @@ __all__ = ["Federation", "Plan", "make_plan"]
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
-_POLYA_FINER = 64  # the same for shares of discrete Laplace noise, whose tables grow with it ...
-_POLYA_STEPS = 2.0**16  # ... and the most steps that their std may have
+_MOST_STEPS = 2.0**40  # of a scale or std that `samplers` draw
 _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
 
@@ -82,11 +82,25 @@ class Plan:
     def __post_init__(self) -> None:
         if self.bound is None:
             return
+        if not all(math.isfinite(s) for s in self._scales()):
+            raise InputError(f"epsilon = {self.epsilon:g} asks for more noise than floats can hold")
         largest, room = max(self.bound.norms), self.ring.limit * self.grid
         if largest > room:
             raise InputError(
                 f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
                 f"its noise asks for steps of {self.grid:g}, which leave room for {room:g}"
+            )
+        tables = self.noise_source == "system" or self.mechanism in DIVISIBLE
+        if tables and self.noise is not None and max(self.noise.scales) > _MOST_STEPS:
+            raise InputError(
+                f"clip norms from {min(self.bound.norms):g} to {largest:g} are too far apart: the "
+                f"grid of {self.clients} clients has steps of {self.grid:g}, and noise of "
+                f"{max(self.noise.scales):.3g} steps is not drawn"
+            )
+        if self.mechanism == "unary" and min(self.bound.norms) * (1.0 - SLACK) < 1.0:
+            raise InputError(
+                f"unary encoding needs clip norms above 1 (2, say), got {self.bound.norms}: "
+                "at a norm of 1 a 1 would be cut to less and then to 0"
             )
 
     @property
@@ -105,8 +119,8 @@ class Plan:
 
         Each client truncates toward zero by less than a step, so the sum of K of them is off by
         less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
-        Shares of discrete Laplace noise need tables that grow with the steps of a std: there it
-        is std / (64 K), at least std / 2**16. Unary encoding sends whole numbers.
+        Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is the same
+        part of the sum's. Unary encoding sends whole numbers.
         """
         if self.mechanism == "unary":
             return 1.0
@@ -117,8 +131,6 @@ class Plan:
         finer = float(_FINER * self.clients)
         if self.trust == "local":
             finer = _FINER * math.sqrt(self.clients)
-        elif self.mechanism == "discrete-laplace" and self.shares > 1:
-            finer = min(_POLYA_FINER * self.clients, _POLYA_STEPS)
         return float(2.0 ** math.floor(math.log2(std / finer)))
 
     @cached_property
@@ -333,7 +345,11 @@ def make_plan(
         quorum = max(1, math.ceil(federation.quorum * federation.clients))
     slack = 0.0
     if federation.noise_source == "system":
-        draws = rounds * bound.length * (1 if federation.trust == "central" else federation.clients)
+        draws = rounds * bound.length
+        if federation.trust == "distributed":  # local: one client's own draws hide it
+            draws *= federation.clients
+        if federation.sampling_rate < 1:
+            draws += rounds * federation.clients  # coins
         # A neighbour's view, too, is off by that much: e^epsilon + 1 times (both sides).
         slack = draws * samplers.TOTAL_VARIATION * (1.0 + math.exp(min(federation.epsilon, 700.0)))
         if slack > (federation.delta / 2 or _SMALL_DELTA):

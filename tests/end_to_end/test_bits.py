@@ -25,8 +25,12 @@ from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.shards import Shards
 from strategies import (
+    ECET,
+    NLLT,
     STRATEGIES,
+    AccT,
     CalibrationStrategy,
+    DPHistogram,
     FedBBQ,
     FedBin,
     FedCal,
@@ -61,6 +65,14 @@ METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
     "fednewton-entropy": lambda f, **o: FedNewtonEntropy(f, rows_per_client=12, **o),
     "fednewton-vector": lambda f, **o: FedNewtonVector(f, rows_per_client=12, **o),
     "fednewton-opvector": lambda f, **o: FedNewtonOPVector(f, rows_per_client=12, **o),
+    "acct": lambda f, **o: AccT(f, rows_per_client=12, **o),
+    "acct: bisection": lambda f, **o: AccT(f, rows_per_client=12, search="bisection", **o),
+    "acct: posterior": lambda f, **o: AccT(f, rows_per_client=12, search="posterior", **o),
+    "acct: exponential": lambda f, **o: AccT(f, rows_per_client=12, search="exponential", **o),
+    "nllt": lambda f, **o: NLLT(f, rows_per_client=12, **o),
+    "ecet": lambda f, **o: ECET(f, rows_per_client=12, **o),
+    "ecet: exponential": lambda f, **o: ECET(f, rows_per_client=12, search="exponential", **o),
+    "dp-histogram": lambda f, **o: DPHistogram(f, rows_per_client=12, **o),
 }
 """Methods, and after a colon what is not their default."""
 
@@ -95,7 +107,8 @@ def make(
     masks: str = "none",
     **fields: Any,
 ) -> CalibrationStrategy:
-    rounds = 1 if method == "fedoneshot" else 2
+    once = method in ("fedoneshot", "dp-histogram") or method.endswith("exponential")
+    rounds = 1 if once else 2
     public = {"clients": CLIENTS, "classes": CLASSES, "rounds": rounds, "seed": 4, **fields}
     federation = Federation(sampling_rate=rate, epsilon=epsilon, **public)
     return METHODS[method](federation, secure_aggregation=masks)

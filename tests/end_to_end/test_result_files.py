@@ -82,8 +82,9 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 CONFIG_TYPES: dict[str, type] = {
     **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
-    **{"secure_aggregation": str, "clients": int, "seed": int, "set": dict},
-    **dict.fromkeys(("sampling_rate", "delta", "dropout"), float),
+    **dict.fromkeys(("mechanism", "noise_source", "secure_aggregation"), str),
+    **{"clients": int, "seed": int, "set": dict},
+    **dict.fromkeys(("sampling_rate", "delta", "quorum", "dropout"), float),
 }
 
 

@@ -421,7 +421,7 @@ def test_without_a_folder_an_interrupt_is_an_interrupt() -> None:
 def test_a_pool_that_fails_says_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(runs: list[Any], sources: Any, *, jobs: int) -> Iterator[Row]:
+    def broken(runs: list[Any], sources: Any, **_: Any) -> Iterator[Row]:
         yield from list(pools_here(runs[:2], sources, jobs=1))
         raise FedcalError("a worker process died")
 

@@ -88,6 +88,12 @@ def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any)
         ({"partition": "dirichlet"}, "needs dirichlet:BETA"),
         ({"sampling_rate": "2"}, "sampling"),
         ({"trust": "nobody", "epsilon": "inf"}, "unknown trust 'nobody'"),
+        ({"unit": "household", "epsilon": "inf"}, "unknown unit 'household'"),
+        ({"mechanism": "cauchy", "epsilon": "inf"}, "unknown mechanism 'cauchy'"),
+        ({"mechanism": "laplace,laplace"}, "mechanism 'laplace' is there twice"),
+        ({"quorum": 0.0}, "quorum must be in (0, 1], got 0.0"),
+        ({"quorum": "0.5"}, "'quorum' must be a number"),
+        ({"noise_source": "dice"}, "unknown noise source 'dice'"),
         ({"seeds": 0}, "seeds must be a whole number >= 1"),
         ({"seeds": "5"}, "seeds must be a whole number"),
         ({"seed": -1}, "seed must be"),
@@ -195,14 +201,15 @@ def test_every_axis_multiplies() -> None:
             "delta": "1e-5,1e-6",
             "unit": "user",
             "trust": "central",
+            "mechanism": "gaussian,laplace",
             "seeds": 2,
             "seed": 7,
         }
     )
     found = list(grid.drafts({"d": False, "e": False}))
-    assert len({(c.variant.text, str(c.config)) for c in found}) == len(found) == 2**8
+    assert len({(c.variant.text, str(c.config)) for c in found}) == len(found) == 2**9
     assert {c.seeds for c in found} == {(7, 8)}
-    assert len(AXES) == 10
+    assert len(AXES) == 11
 
 
 @pytest.mark.parametrize(("split", "seeds"), [(TEST_PART, (3,)), (NO_TEST_PART, (3, 4, 5))])

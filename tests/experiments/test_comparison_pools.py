@@ -35,7 +35,7 @@ def small(seed: int = 0, **more: Any) -> Dataset:
 
 def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Dataset]]:
     grid = read_grid({"data": data.name, "method": "fednewton,fedbin", "seeds": 2, **options})
-    cells = resolve(grid, {data.name: data})
+    cells = resolve(grid, {data.name: data}).cells
     runs = [run for cell in cells for run in runs_of(cell)]
     return runs, {data.name: data}
 

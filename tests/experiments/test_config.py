@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.config import (
+    AUTO,
     LATER,
     METHODS,
     POOLED,
@@ -33,7 +34,8 @@ def test_the_defaults_are_the_contract_s() -> None:
     c = Config()
     assert (c.data, c.clients or 100, c.partition) == ("resnet110-cifar10", 100, "dirichlet:0.1")
     assert (c.sampling_rate, c.delta, c.unit, c.epsilon) == (1.0, 1e-5, "user", math.inf)
-    assert (c.trust, c.engine, c.secure_aggregation, c.seed) == (None, "inline", "none", 0)
+    assert (c.trust, c.engine, c.secure_aggregation, c.seed) == (None, "inline", None, 0)
+    assert (c.mechanism, c.quorum, c.noise_source) == ("auto", 0.9, "seeded")
 
 
 def test_every_method_of_the_contract_is_known() -> None:
@@ -43,9 +45,9 @@ def test_every_method_of_the_contract_is_known() -> None:
         *("fedbin", "fedbbq", "acct", "nllt", "ecet", "dp-histogram", "one-source", "none"),
         *("pooled-temperature", "pooled-bbq", "auto"),
     }
-    assert len((*METHODS, *LATER)) == len(contract)
+    assert len((*METHODS, *LATER, AUTO)) == len(contract)
     assert {*STRATEGIES, *POOLED} == set(METHODS)
-    assert {*METHODS, *LATER} == contract
+    assert {*METHODS, *LATER, AUTO} == contract
 
 
 @pytest.mark.parametrize("method", LATER)
@@ -55,6 +57,7 @@ def test_later_methods_are_not_built_yet(method: str) -> None:
 
 
 AVERAGED = {"clip", "server_lr", "proximal", "steps"}
+SEARCH = {"search", "iterations", "low", "high", "points", "clip", "rows_per_client"}
 PARAMETERS: dict[str, set[str]] = {
     "fedtemp": {"clip", "server_lr", "average"},
     "fednewton": {"rows_per_client"},
@@ -66,6 +69,10 @@ PARAMETERS: dict[str, set[str]] = {
     "fedopvector": AVERAGED,
     "fedcal": {"clip", "server_lr", "epochs", "batch", "lr"},
     **{f"fednewton-{form}": {"rows_per_client"} for form in ("entropy", "vector", "opvector")},
+    "acct": SEARCH,
+    "nllt": SEARCH | {"nll_clip"},
+    "ecet": SEARCH | {"bins"},
+    "dp-histogram": {"bins", "counts", "clip", "rows_per_client"},
     **{method: set() for method in POOLED},
 }
 
@@ -161,6 +168,8 @@ def test_layers_that_are_refused(layer: dict[str, Any]) -> None:
         Config(),
         Config(method="fedtemp", epsilon=2.5, clients=7, rounds=3, trust="central", seed=2**62),
         Config(method="fedbbq", set={"weighting": "none", "bins_exponent": 5}),
+        Config(epsilon=1.0, trust="distributed", quorum=0.5, secure_aggregation="masks"),
+        Config(epsilon=1.0, trust="local", mechanism="laplace", noise_source="system"),
         Config(data='a "strange"\\name.npz', ledger="l.db", cap=3.0, epsilon=1.0),
     ],
 )
@@ -198,6 +207,34 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) 
     file.write_text('epsilon = "much"\n')
     with pytest.raises(InputError, match="'epsilon' must be a number"):
         load_config(file, {"epsilon": 1.0})
+
+
+def resolved(folder: Path, **fields: Any) -> Path:
+    """The config file of an earlier run."""
+    path = folder / "run.toml"
+    path.write_text(Config(**fields).to_toml(), "utf-8")
+    return path
+
+
+def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path: Path) -> None:
+    earlier = {"epsilon": 1.0, "trust": "distributed", "rounds": 3, "unit": "example"}
+    file = resolved(tmp_path, **earlier, secure_aggregation="masks", mechanism="laplace")
+    other = load_config(file, {"trust": "local"})
+    assert (other.trust, other.rounds, other.secure_aggregation) == ("local", None, None)
+    assert (other.unit, other.mechanism, other.epsilon) == ("example", "laplace", 1.0)
+    chosen = load_config(file, {"trust": "local", "secure_aggregation": "masks", "rounds": 2})
+    assert (chosen.rounds, chosen.secure_aggregation) == (2, "masks")
+    for same in ({"trust": "distributed"}, {"unit": "user"}, {"mechanism": "auto"}, {"quorum": 1}):
+        kept = load_config(file, same)
+        assert (kept.rounds, kept.secure_aggregation) == (3, "masks")
+
+
+def test_another_budget_keeps_the_trust_model(tmp_path: Path) -> None:
+    file = resolved(tmp_path, epsilon=1.0, trust="local", rounds=3, secure_aggregation="none")
+    other = load_config(file, {"epsilon": 2.0})
+    assert (other.trust, other.rounds, other.secure_aggregation) == ("local", 3, "none")
+    exact = load_config(file, {"epsilon": math.inf})
+    assert (exact.trust, exact.rounds, exact.secure_aggregation) == (None, None, None)
 
 
 @pytest.mark.parametrize(

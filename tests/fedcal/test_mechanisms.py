@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -7,65 +8,119 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedcal.privacy import mechanisms
+from fedcal.errors import InputError
+from fedcal.privacy import accounting, mechanisms
 from fedcal.privacy.bounding import Bound
+from fedcal.privacy.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, SMOOTHING, Noise
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, stream
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000
+ADDITIVE = (*LAPLACIAN, *GAUSSIAN)
+
+additive = pytest.mark.parametrize("mechanism", ADDITIVE)
+sources = pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
 
 
 def rng_of(seed: int, round_number: int = 1) -> np.random.Generator:
     return stream(seed, Purpose.NOISE, round_number)
 
 
-# --- Gaussian noise ---------------------------------------------------------------------------
+def source_of(system: bool, seed: int = 1) -> mechanisms.Source:
+    return None if system else rng_of(seed)
 
 
-def has_std(noise: np.ndarray, std: float) -> bool:
-    """Whether a zero-mean normal sample may have this std: sum (x / std)^2 ~ chi^2(n)."""
-    return within(float(((noise / std) ** 2).sum()), stats.chi2(len(noise)))
+# --- noise on a sum: the law --------------------------------------------------------------------
 
 
-def within(value: float, distribution: Any) -> bool:
-    return bool(distribution.ppf(LEVEL / 2) < value < distribution.isf(LEVEL / 2))
+def law_of(mechanism: str, scale: float, k: np.ndarray) -> np.ndarray:
+    """Probabilities of the integers `k`: exact, from the definition of the law."""
+    if mechanism == "gaussian":
+        return np.asarray(np.diff(stats.norm(0, scale).cdf([*(k - 0.5), k[-1] + 0.5])))
+    if mechanism == "laplace":
+        return np.asarray(np.diff(stats.laplace(0, scale).cdf([*(k - 0.5), k[-1] + 0.5])))
+    weights = np.exp(-(k**2) / (2 * scale**2) if "gaussian" in mechanism else -np.abs(k) / scale)
+    return np.asarray(weights / weights.sum())
 
 
-def noise_of(ring: Ring, std: np.ndarray, seed: int = 1, total: int = 0) -> np.ndarray:
-    words = np.full(len(std), total, np.uint64)
-    return ring.decode(mechanisms.gaussian(words, ring, std, rng_of(seed)) - words)
+def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
+    """Whether integers may have been drawn from a law of this scale, by their counts."""
+    far = math.ceil(60 * scale)
+    k = np.arange(-far, far + 1)
+    return follows(
+        np.bincount(np.clip(drawn, -far, far) + far, minlength=len(k)), law_of(mechanism, scale, k)
+    )
 
 
-@pytest.mark.parametrize("std", [0.37, 12.0])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_noise_has_the_std_and_neither_two_thirds_nor_three_halves_of_it(
-    std: float, seed: int
+@additive
+@sources
+@pytest.mark.parametrize("scale", [3.7, 20.0])
+def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
+    mechanism: Any, scale: float, system: bool
 ) -> None:
-    noise = noise_of(Ring(10, 2.0**-16), np.full(DRAWS, std), seed)
-    assert has_std(noise, std)
-    assert not has_std(noise, std * 2 / 3)
-    assert not has_std(noise, std * 3 / 2)
-    assert abs(noise.mean()) < 5 * std / math.sqrt(DRAWS)
-    assert stats.kstest(noise / std, "norm").pvalue > LEVEL
+    noise = Noise(mechanism, (DRAWS,), (scale,)).draw(source_of(system))
+    assert noise.dtype == np.int64
+    assert has_law(noise, mechanism, scale)
+    assert not has_law(noise, mechanism, scale * 2 / 3)
+    assert not has_law(noise, mechanism, scale * 3 / 2)
+    assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(DRAWS)
 
 
+@additive
 @pytest.mark.parametrize("wrong", [2 / 3, 3 / 2])
-def test_a_mechanism_of_the_wrong_scale_is_noticed(wrong: float) -> None:
-    noise = noise_of(Ring(10, 2.0**-16), np.full(DRAWS, wrong))
-    assert not has_std(noise, 1.0)
-    assert has_std(noise, wrong)
+def test_a_mechanism_of_the_wrong_scale_is_noticed(mechanism: Any, wrong: float) -> None:
+    noise = Noise(mechanism, (DRAWS,), (6.0 * wrong,)).draw(rng_of(1))
+    assert not has_law(noise, mechanism, 6.0)
+    assert has_law(noise, mechanism, 6.0 * wrong)
 
 
-def test_each_block_has_noise_in_proportion_to_its_norm() -> None:
-    bound = Bound((DRAWS, 2 * DRAWS, DRAWS), (2.0, 10.0, 0.5), "per_block")
-    std = mechanisms.gaussian_std(bound, 1.7)
-    noise = noise_of(Ring(10, 2.0**-16), std)
-    for part, norm in zip(np.split(noise, [DRAWS, 3 * DRAWS]), bound.norms, strict=True):
-        want = norm * math.sqrt(3) * 1.7
-        assert has_std(part, want)
-        assert not has_std(part, want * 2 / 3)
-        assert not has_std(part, want * 3 / 2)
+@additive
+@sources
+def test_wide_noise_has_the_law_too(mechanism: Any, system: bool) -> None:
+    """As wide as plans ask for: many digits and tables."""
+    scale = 1234567.8
+    noise = Noise(mechanism, (DRAWS,), (scale,)).draw(source_of(system)) / scale
+    law = stats.laplace() if mechanism in LAPLACIAN else stats.norm()
+    assert stats.kstest(noise, law.cdf).pvalue > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(noise * wrong, law.cdf).pvalue < LEVEL
+    assert len(set((noise * scale).round().astype(int) % 1000)) > 900  # no digit is missing
+
+
+@pytest.mark.parametrize("mechanism", DIVISIBLE)
+@sources
+def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism: Any, system: bool) -> None:
+    shares, scale = 4, 8.0
+    noise = Noise(mechanism, (DRAWS,), (scale,), shares)
+    source = source_of(system)
+    drawn = [noise.draw(source) for _ in range(2 * shares)]
+    whole = np.sum(drawn[:shares], axis=0)
+    assert has_law(whole, mechanism, scale)
+    for wrong in (2 / 3, 3 / 2):
+        assert not has_law(whole, mechanism, wrong * scale)
+    too_few = np.sum(drawn[: shares - 1], axis=0)
+    assert not has_law(too_few, mechanism, scale)
+    assert too_few.var() < 0.85 * whole.var()
+    assert np.sum(drawn, axis=0).var() / whole.var() == pytest.approx(2.0, rel=0.15)
+
+
+@pytest.mark.parametrize("mechanism", DIVISIBLE)
+def test_each_share_is_a_part_of_the_variance(mechanism: Any) -> None:
+    shares, scale = 25, 200.0
+    variance = scale**2 * (2 if mechanism in LAPLACIAN else 1)
+    share = Noise(mechanism, (4 * DRAWS,), (scale,), shares).draw(rng_of(1))
+    assert share.var() * shares == pytest.approx(variance, rel=0.15)
+
+
+@additive
+def test_each_block_has_noise_of_its_own_scale(mechanism: Any) -> None:
+    scales = (4.0, 20.0, 2.0)
+    noise = Noise(mechanism, (DRAWS, 2 * DRAWS, DRAWS), scales).draw(rng_of(1))
+    for part, scale in zip(np.split(noise, [DRAWS, 3 * DRAWS]), scales, strict=True):
+        assert has_law(part, mechanism, scale)
+        assert not has_law(part, mechanism, scale * 2 / 3)
+        assert not has_law(part, mechanism, scale * 3 / 2)
 
 
 @pytest.mark.parametrize(
@@ -76,28 +131,118 @@ def test_std_is_norm_times_sensitivity_times_multiplier(rule: Any, factor: float
     np.testing.assert_allclose(std, np.array([4, 4, 0.5, 0.5, 0.5]) * 3 * factor, rtol=1e-15)
 
 
-def test_noise_lies_on_the_grid_and_is_added_to_the_sum_itself() -> None:
+@pytest.mark.parametrize(
+    ("rule", "order", "factor"),
+    [
+        ("joint", 1, 1.0),
+        ("per_block", 1, 2.0),
+        ("per_value", 1, 5.0),
+        ("joint", 2, math.sqrt(5)),
+        ("per_block", 2, math.sqrt(2) + math.sqrt(3)),
+        ("per_value", 2, 5.0),
+    ],
+)
+def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(
+    rule: Any, order: Any, factor: float
+) -> None:
+    scale = mechanisms.laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
+    np.testing.assert_allclose(scale, np.array([4, 4, 0.5, 0.5, 0.5]) * 4 * factor, rtol=1e-15)
+
+
+@additive
+@sources
+def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism: Any, system: bool) -> None:
     ring = Ring(3, 2.0**-4)
-    std = np.full(1000, 0.3)
-    noise = noise_of(ring, std)
-    assert (noise % ring.grid == 0).all()
+    noise = Noise(mechanism, (1000,), (4.8,)).draw(source_of(system))
     assert len(set(noise)) > 10
     total = ring.encode(np.full(1000, -2.5))
-    released = ring.decode(mechanisms.gaussian(total, ring, std, rng_of(1)))
-    np.testing.assert_array_equal(released, noise - 2.5)
+    released = ring.decode(ring.add(total, noise))
+    np.testing.assert_array_equal(released, noise * ring.grid - 2.5)
+    np.testing.assert_array_equal(ring.add(ring.add(total, noise), -noise), total)
 
 
-def test_coordinates_rounds_and_seeds_have_noise_of_their_own() -> None:
-    ring, std = Ring(3, 2.0**-20), np.ones(DRAWS)
-    zero = np.zeros(DRAWS, np.uint64)
-    draws = [
-        ring.decode(mechanisms.gaussian(zero, ring, std, rng_of(seed, r)))
-        for seed, r in ((1, 1), (1, 2), (2, 1), (1, 2))
-    ]
+@additive
+def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism: Any) -> None:
+    noise = Noise(mechanism, (DRAWS,), (1e4,))
+    draws = [noise.draw(rng_of(seed, r)) for seed, r in ((1, 1), (1, 2), (2, 1), (1, 2))]
     np.testing.assert_array_equal(draws[1], draws[3])
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert abs(np.corrcoef(draws[a], draws[b])[0, 1]) < 5 / math.sqrt(DRAWS)
     assert abs(np.corrcoef(draws[0][1:], draws[0][:-1])[0, 1]) < 5 / math.sqrt(DRAWS)
+
+
+@additive
+def test_the_operating_systems_noise_never_repeats(mechanism: Any) -> None:
+    noise = Noise(mechanism, (50,), (1e6,))
+    draws = [noise.draw(None).tolist() for _ in range(3)]
+    assert len({tuple(d) for d in draws}) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("uniform", (3,), (1.0,)), "unknown noise 'uniform'"),
+        (("none", (3,), (1.0,)), "unknown noise 'none'"),
+        (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
+        (("laplace", (3,), ()), "noise for 1 blocks has 0 scales"),
+        (("laplace", (), ()), "blocks of length >= 1"),
+        (("laplace", (3, 0), (1.0, 1.0)), "blocks of length >= 1"),
+        (("laplace", (3,), (0.0,)), "finite and > 0"),
+        (("laplace", (3,), (-1.0,)), "finite and > 0"),
+        (("gaussian", (3,), (math.inf,)), "finite and > 0"),
+        (("gaussian", (3,), (math.nan,)), "finite and > 0"),
+        (("gaussian", (3,), (1.0,), 2), "cannot be drawn in 2 shares"),
+        (("laplace", (3,), (1.0,), 2), "cannot be drawn in 2 shares"),
+        (("discrete-laplace", (3,), (1.0,), 0), "cannot be drawn in 0 shares"),
+        (("unary", (3,), (0.5,)), "probability < 1/2"),
+        (("unary", (3,), (0.1,), 3), "cannot be drawn in 3 shares"),
+    ],
+)
+def test_noise_that_is_none_is_refused(fields: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        Noise(*fields)
+    assert "\n" not in str(error.value)
+
+
+# --- why discrete Gaussian noise has the continuous one's guarantee ----------------------------
+
+
+def discrete_delta(epsilon: float, std: float, shift: int) -> float:
+    """Hockey-stick divergence of a discrete Gaussian from itself, shifted: exact sums."""
+    far = math.ceil(40 * std + shift)
+    k = np.arange(-far, far + 1)
+    p, q = (law_of("discrete-gaussian", std, k - s) for s in (0, shift))
+    return float(max(np.maximum(p - math.exp(epsilon) * q, 0).sum(), 0.0))
+
+
+@pytest.mark.parametrize("std", [0.5, 2.0, 7.3, 60.0])
+@pytest.mark.parametrize("shift", [1, 2, 5, 40])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 4.0])
+def test_three_steps_of_smoothing_pay_for_the_grid(std: float, shift: int, epsilon: float) -> None:
+    continuous = accounting.gaussian_delta(epsilon, std / shift)
+    smooth = discrete_delta(epsilon, math.hypot(std, SMOOTHING), shift)
+    assert smooth <= continuous * (1 + 1e-9) + 1e-14
+
+
+def test_without_the_smoothing_a_coarse_grid_costs_more() -> None:
+    """The opposite, or the test above could not fail."""
+    worse = [
+        discrete_delta(epsilon, 0.5, 1) > accounting.gaussian_delta(epsilon, 0.5)
+        for epsilon in (0.05, 0.5, 1.0, 4.0)
+    ]
+    assert any(worse)
+
+
+def test_shares_of_three_steps_add_up_to_a_discrete_gaussian() -> None:
+    """The narrowest shares that a plan makes: their sum is off by rounding of doubles only."""
+    k = np.arange(-200, 201)
+    share = law_of("discrete-gaussian", SMOOTHING, k)
+    total = np.array([1.0])
+    for n in range(1, 9):
+        total = np.convolve(total, share)
+        middle = len(total) // 2
+        want = law_of("discrete-gaussian", SMOOTHING * math.sqrt(n), k)
+        assert np.abs(total[middle - 200 : middle + 201] - want).sum() < 1e-13
 
 
 # --- the exponential mechanism ----------------------------------------------------------------
@@ -183,3 +328,97 @@ def test_huge_scores_neither_overflow_nor_leave_the_range() -> None:
     assert mechanisms.exponential(scores, 1.0, 1.0, last) == 1  # type: ignore[arg-type]
     first = _Given(0.0)  # ... and the first one's must not win by being first
     assert mechanisms.exponential(scores[::-1], 1.0, 1.0, first) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (4.0, 2.5)])
+def test_draws_from_the_operating_system_follow_the_law(epsilon: float, norm: float) -> None:
+    drawn = [mechanisms.exponential(SCORES, epsilon, norm, None) for _ in range(DRAWS // 6)]
+    counts = np.bincount(drawn, minlength=len(SCORES))
+    assert follows(counts, law(SCORES, epsilon, norm))
+    assert not follows(counts, law(SCORES, epsilon * 2 / 3, norm))
+    assert not follows(counts, law(SCORES, epsilon * 3 / 2, norm))
+
+
+# --- optimal unary encoding ---------------------------------------------------------------------
+
+WHOLE = Ring(1000, 1.0)
+
+
+def encoded(cell: int | None, cells: int, epsilon: float, times: int, system: bool) -> np.ndarray:
+    """Bits that are sent for an answer in `cell` (None: a client without rows), (times, cells)."""
+    words = np.zeros(cells, np.uint64)
+    if cell is not None:
+        words[cell] = 1
+    source, flip = source_of(system), mechanisms.unary_flip(epsilon)
+    return np.array([mechanisms.unary(words, WHOLE, flip, source) for _ in range(times)])
+
+
+@sources
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says(
+    epsilon: float, system: bool
+) -> None:
+    times, cells = 2000, 5
+    sent = encoded(2, cells, epsilon, times, system)
+    assert set(np.unique(sent)) == {0, 1}
+    ones = int(sent[:, 2].sum())
+    turned = int(sent.sum()) - ones
+    flip = 1 / (1 + math.exp(epsilon))
+    assert stats.binomtest(ones, times, 0.5).pvalue > LEVEL
+    assert stats.binomtest(turned, times * (cells - 1), flip).pvalue > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.binomtest(ones, times, 0.5 * wrong).pvalue < LEVEL
+        assert stats.binomtest(turned, times * (cells - 1), flip * wrong).pvalue < LEVEL
+    everybody = encoded(None, cells, epsilon, times, system)
+    assert stats.binomtest(int(everybody.sum()), times * cells, flip).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 30.0])
+def test_unary_encoding_has_exactly_its_epsilon(epsilon: float) -> None:
+    """All outcomes of four cells, for every pair of answers, no answer among them."""
+    cells, flip = 4, mechanisms.unary_flip(epsilon)
+
+    def logs(answer: int | None) -> np.ndarray:
+        ones = [math.log(0.5) if i == answer else math.log(flip) for i in range(cells)]
+        zeros = [math.log(0.5) if i == answer else math.log1p(-flip) for i in range(cells)]
+        return np.array(
+            [
+                sum(ones[i] if bit else zeros[i] for i, bit in enumerate(bits))
+                for bits in itertools.product((0, 1), repeat=cells)
+            ]
+        )
+
+    worst = 0.0
+    for a, b in itertools.permutations([*range(cells), None], 2):
+        assert np.exp(logs(a)).sum() == pytest.approx(1.0)
+        worst = max(worst, float((logs(a) - logs(b)).max()))
+    assert worst == pytest.approx(epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1.0, 20.0, 40.0, 700.0])
+def test_the_flip_loses_no_digit(epsilon: float) -> None:
+    flip = mechanisms.unary_flip(epsilon)
+    assert math.log1p(-flip) - math.log(flip) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell() -> None:
+    clients, cells, epsilon = 60, 3, 1.5
+    flip = mechanisms.unary_flip(epsilon)
+    rng = rng_of(4)
+    answers = np.zeros((clients, cells), np.uint64)
+    answers[:45, 0] = 1  # nobody is in cell 2, some have no rows at all
+    answers[45:50, 1] = 1
+    counts = []
+    for _ in range(200):
+        total = np.sum([mechanisms.unary(a, WHOLE, flip, rng) for a in answers], axis=0)
+        values, std = mechanisms.unary_counts(total.astype(float), clients, flip)
+        counts.append(values)
+    error = 5 * np.std(counts, axis=0) / math.sqrt(200)
+    assert (np.abs(np.mean(counts, axis=0) - [45, 5, 0]) < error).all()
+    assert np.std(counts, axis=0)[2] == pytest.approx(std[2], rel=0.2)
+
+
+@pytest.mark.parametrize("words", [[1, 1, 0], [2, 0, 0], [0, 2**64 - 1, 0], [1, 0, 5], [1, 1, 1]])
+def test_what_is_not_one_hot_is_not_encoded(words: list[int]) -> None:
+    with pytest.raises(InputError, match="at most one 1"):
+        mechanisms.unary(np.array(words, np.uint64), WHOLE, 0.2, rng_of(1))

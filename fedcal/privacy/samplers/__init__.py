@@ -18,8 +18,8 @@ costs one total variation on each. The samplers themselves count nothing.
 | weights of 60 digits | every table | recurrences lose at most 10 digits of them: < 2**-160 |
 | tail of a geometric variate | above 50 scales | exp(-50) < 2**-72 |
 | tail of a Gaussian table | beyond 10.2 stds of it, 6 tables | 6 * 2**-74 < 2**-71 |
-| smoothing of a split Gaussian | 5 splits (`sampling.noise`) | 5 * 2 * 2**-190 |
-| jumps of a Polya share | up to 56 expected (`sampling.polya`) | < 2**-63 |
+| smoothing of a split Gaussian | 5 splits (`noise`) | 5 * 2 * 2**-190 |
+| jumps of a Polya share | up to 56 expected (`polya`) | < 2**-63 |
 | weights of `categorical` | 65536 candidates | < 2**-110 |
 
 Scales given as doubles stand for their exact binary values; thresholds are computed in decimals of
@@ -32,8 +32,8 @@ not survive in the strict sense: count the 2**-60, or state the ideal law's epsi
 Timing
 ------
 How many words are taken, and the sizes of all arrays, depend on arguments, which are public, and
-not on what is drawn, except that (a) with probability below 2**-50 a draw a comparison is not
-decided by its first word and takes a second one, and (b) `polya_share` packs the accepted ones of
+not on what is drawn, except that (a) with probability up to 2**-51 a look-up is not decided by its
+first word and takes a second one, and (b) `polya_share` packs the accepted ones of
 its tries, whose number is independent of the values. What does depend on the drawn value is *which
 entry* of a table is read. Whoever can watch the processor's cache while noise is drawn (code on the
 same machine, sharing a cache with this process) may learn the 64-byte line, that is about 8
@@ -47,16 +47,16 @@ private scores. Nothing here erases memory after use.
 
 from __future__ import annotations
 
-from fedcal.privacy.sampling.choice import categorical
-from fedcal.privacy.sampling.noise import (
+from fedcal.privacy.samplers.choice import categorical
+from fedcal.privacy.samplers.noise import (
     bernoulli,
     discrete_gaussian,
     discrete_laplace,
     rounded_gaussian,
     rounded_laplace,
 )
-from fedcal.privacy.sampling.polya import polya_share
-from fedcal.privacy.sampling.words import Words, seeded_words, system_words
+from fedcal.privacy.samplers.polya import polya_share
+from fedcal.privacy.samplers.words import Words, seeded_words, system_words
 
 __all__ = [
     "TOTAL_VARIATION",

@@ -1,0 +1,204 @@
+"""Trials of Luo et al., ours beside a plain loop: `python -m experiments.benchmarks.luo`.
+
+The whole suite that is spoken of is that of CIFAR-10-C: 15 perturbations of 10,000 rows and 10
+classes, 45 settings, 500 trials, and the paper's five methods (besides no recalibration, which
+costs nothing). One perturbation is run as `fedcal reproduce` runs it, with all its settings or
+every k-th one; the plain loop does one trial and one method at a time, with the project's own
+searches and metrics on arrays. Both run in turns, setting by setting; what counts are seconds of
+the processor, so that other work on the machine does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.engines.processes import usable_cores
+from experiments.files import to_json
+from experiments.luo.bench import Bench
+from experiments.luo.cell import run_setting
+from experiments.luo.methods import BASELINES, PAPER, Column
+from experiments.luo.paths import EVALUATIONS, HIGH, ITERATIONS, LOW
+from experiments.luo.settings import SUITES, Setting
+from experiments.luo.tables import BINS, NLL_CLIP
+from fedcal import datasets
+from fedcal.calibrators import TopLabelBinning
+from fedcal.calibrators.top_label import outcome_cells
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.metrics import bin_index, ece
+from fedcal.numerics import softmax
+from fedcal.search import GoldenSection
+from fedcal.types import Floats, Integers
+
+DATA = "resnet110-cifar10"
+PERTURBATIONS, TRIALS = 15, 500
+TARGET, CORES = 20 * 60.0, 2
+"""Seconds that the whole suite should stay below, on so many cores."""
+
+METHODS = tuple(m for m in PAPER if m != "none")
+COLUMNS = tuple(Column(m, "" if m in BASELINES else "local") for m in METHODS)
+
+
+def rows() -> Dataset:
+    """Test logits of ResNet-110 on CIFAR-10, (10000, 10)."""
+    data = datasets.load(DATA)
+    if data.test_scores is None or data.test_labels is None:
+        raise InputError(f"{DATA} has no test rows")
+    return replace(
+        data, scores=data.test_scores, labels=data.test_labels, test_scores=None, test_labels=None
+    )
+
+
+# -- the plain loop -------------------------------------------------------------------------------
+
+
+def plain_trial(method: str, data: Dataset, setting: Setting, rng: np.random.Generator) -> float:
+    """Test ECE of one trial of one method, without tables."""
+    order = rng.permutation(len(data.labels))
+    fit, rest = order[: setting.fit_rows], order[setting.fit_rows :]
+    z, y = data.logits[fit], data.labels[fit]
+    if method == "histogram":
+        counts = np.bincount(outcome_cells(z, y, BINS), minlength=2 * BINS).astype(np.float64)
+        counts[BINS:] += counts[:BINS]
+        counts += rng.laplace(scale=2 / setting.epsilon, size=(setting.sources, 2 * BINS)).sum(0)
+        binning = TopLabelBinning.from_counts(
+            counts[:BINS], counts[BINS:], z.shape[1], "correct_total"
+        )
+        return ece(binning.predict_proba(data.logits[rest]), data.labels[rest])
+    objective = OBJECTIVES[method]
+    if method == "one-source":
+        z, y = z[: setting.samples], y[: setting.samples]
+        search = GoldenSection(LOW, HIGH, 20)
+        scale, numbers = 0.0, 1
+    else:
+        search = GoldenSection(LOW, HIGH, ITERATIONS)
+        scale = EVALUATIONS * (NLL_CLIP if method == "nll-t" else 1.0) / setting.epsilon
+        numbers = BINS if method == "ece-t" else 1
+    while (t := search.next()) is not None:
+        noise = rng.laplace(scale=scale, size=(setting.sources, numbers)).sum(0) if scale else 0.0
+        values = objective(z / t, y) + noise
+        told = values[0] if method in ("nll-t", "one-source") else np.abs(values).sum()
+        search.tell(t, float(told))
+    return ece(softmax(data.logits[rest] / search.answer()), data.labels[rest])
+
+
+def _loss(z: Floats, y: Integers) -> Floats:
+    p = softmax(z)[np.arange(len(y)), y]
+    return np.array([-np.log(np.maximum(p, 1e-300)).sum()])
+
+
+def _clipped_loss(z: Floats, y: Integers) -> Floats:
+    p = softmax(z)[np.arange(len(y)), y]
+    return np.array([np.minimum(-np.log(np.maximum(p, 1e-300)), NLL_CLIP).sum()])
+
+
+def _gap(z: Floats, y: Integers) -> Floats:
+    return np.array([((z.argmax(axis=1) == y) - softmax(z).max(axis=1)).sum()])
+
+
+def _gaps(z: Floats, y: Integers) -> Floats:
+    confidence = softmax(z).max(axis=1)
+    correct = z.argmax(axis=1) == y
+    return np.asarray(np.bincount(bin_index(confidence, BINS), correct - confidence, BINS), float)
+
+
+OBJECTIVES: dict[str, Callable[[Floats, Integers], Floats]] = {
+    "one-source": _loss,
+    "acc-t": _gap,
+    "nll-t": _clipped_loss,
+    "ece-t": _gaps,
+}
+
+
+# -- the clock ------------------------------------------------------------------------------------
+
+
+def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
+    """Time both in turns on one perturbation, on one core.
+
+    Parameters
+    ----------
+    every : every k-th of the 45 settings
+    trials : of ours, for each setting
+    plain : of the plain loop, for each setting and method
+    """
+    data, settings = rows(), SUITES["cifar"][every - 1 :: every]
+    start = time.process_time()
+    bench = Bench.of(data)
+    tables = time.process_time() - start
+    ours, loop = 0.0, dict.fromkeys(METHODS, 0.0)
+    found: dict[str, list[list[float]]] = {m: [[], []] for m in METHODS}
+    rng = np.random.default_rng(0)
+    for setting in settings:
+        start = time.process_time()
+        got = run_setting(bench, setting, COLUMNS, trials, seed=0)
+        ours += time.process_time() - start
+        for c in COLUMNS:
+            found[c.method][0] += got[c.key].tolist()
+            start = time.process_time()
+            values = [plain_trial(c.method, data, setting, rng) for _ in range(plain)]
+            loop[c.method] += time.process_time() - start
+            found[c.method][1] += values
+    all_settings = len(SUITES["cifar"])
+    each = ours / (trials * len(settings))
+    plain_each = {m: seconds / (plain * len(settings)) for m, seconds in loop.items()}
+    whole = PERTURBATIONS * (tables + all_settings * TRIALS * each)
+    whole_plain = PERTURBATIONS * all_settings * TRIALS * sum(plain_each.values())
+    return {
+        "settings": len(settings),
+        "trials": trials,
+        "plain_trials": plain,
+        "tables_seconds": tables,
+        "trial_seconds": each,
+        "trial_and_method_seconds": each / len(METHODS),
+        "plain_trial_and_method_seconds": plain_each,
+        "whole_seconds_one_core": whole,
+        "whole_seconds": whole / CORES,
+        "plain_whole_seconds": whole_plain / CORES,
+        "ratio": whole_plain / whole,
+        "target": TARGET,
+        "met": whole / CORES <= TARGET,
+        "ece": {m: [float(np.mean(v)) for v in pair] for m, pair in found.items()},
+        "cores_here": usable_cores(),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time, print, and write a file if one is named."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.benchmarks.luo", description=__doc__
+    )
+    parser.add_argument("--every", type=int, default=3, help="every k-th of the 45 settings")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="of ours, for each setting")
+    parser.add_argument("--plain", type=int, default=4, help="of the plain loop and each method")
+    parser.add_argument("--out", type=Path, help="file for the numbers, as JSON")
+    options = parser.parse_args(arguments)
+    found = measure(options.every, options.trials, options.plain)
+    if options.out is not None:
+        options.out.write_text(to_json(found), "utf-8")
+    plain_each = found["plain_trial_and_method_seconds"]
+    print(f"tables of a perturbation, once: {found['tables_seconds']:.2f} s")
+    print(
+        f"a trial and method: {1e6 * found['trial_and_method_seconds']:.0f} us; plain loop: "
+        + ", ".join(f"{m} {1e6 * s:,.0f} us" for m, s in plain_each.items())
+    )
+    for m, (mine, theirs) in found["ece"].items():
+        print(f"  {m:10} mean ECE {mine:.4f}, plain loop {theirs:.4f}")
+    verdict = "met" if found["met"] else "missed"
+    print(
+        f"whole suite ({PERTURBATIONS} perturbations x {len(SUITES['cifar'])} settings x {TRIALS} "
+        f"trials x {len(METHODS)} methods), extrapolated from {found['settings']} settings, on "
+        f"{CORES} cores: {found['whole_seconds']:.0f} s (target {TARGET:.0f} s: {verdict}); plain "
+        f"loop {found['plain_whole_seconds'] / 3600:.1f} h; ratio {found['ratio']:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""`--method auto`: the planner's choice in place of a method, from public facts only."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import lru_cache
+
+from experiments.config import AUTO, Config, federation_of
+from experiments.planner.advice import Advice, advise
+from experiments.planner.facts import DEALT, Facts
+from experiments.planner.words import not_enough
+from experiments.planner.worlds import made_up
+from fedcal.partition import parse
+from fedcal.shards import Shards
+from strategies.job import Progress
+
+CHOSEN = (
+    "Method and settings were chosen by the planner from public facts only (clients, nominal rows "
+    "per client, classes, budget, unit, trust), by runs on made-up rows, never from rows of the "
+    "clients: {}."
+)
+NOMINAL = (
+    "The planner's rows_per_client = {:g} is rows / clients of the simulated data, since it was "
+    "not given; a deployment must name it without looking (--set rows_per_client=M)."
+)
+LEFT_ALONE = (
+    "The planner expected no method to beat leaving the model alone, so nothing was asked of "
+    "anybody and no budget was spent."
+)
+
+
+def resolved(
+    config: Config, shards: Shards, progress: Progress | None = None
+) -> tuple[Config, list[str]]:
+    """The config with the planner's choice, and sentences that say so.
+
+    Of the shards only what is public is read: how many there are, how many classes, and (in a
+    simulation that does not give `rows_per_client`) rows / clients. Where nothing is expected to
+    beat leaving the model alone, the choice is the method "none", without privacy and so without a
+    ledger: it learns nothing and releases nothing.
+
+    Raises
+    ------
+    InputError
+        If the facts are not allowed, or no method goes with them.
+
+    Warns
+    -----
+    UserWarning
+        Where nothing is expected to help.
+    """
+    if config.method != AUTO:
+        return config, []
+    nominal = config.set.get("rows_per_client")
+    rows = max(len(shards.labels), 1) / shards.clients if nominal is None else nominal
+    kind = parse(config.partition).kind
+    facts = Facts(
+        replace(federation_of(config, shards), seed=0, noise_source="seeded"),
+        rows,  # type: ignore[arg-type]  # checked there
+        config.partition if kind in DEALT else Config.partition,
+    )
+    if progress is None:
+        advice = advice_on(facts)
+    else:
+        advice = advise(facts, made_up(facts.federation.classes), progress=progress)
+    said = [] if nominal is not None else [NOMINAL.format(rows)]
+    if advice.chosen is None:
+        warnings.warn(not_enough(advice), stacklevel=3)
+        none = replace(
+            config,
+            method="none",
+            epsilon=float("inf"),
+            trust=None,
+            mechanism="auto",
+            rounds=None,
+            ledger=None,
+            cap=None,
+            set={},
+        )
+        return none, [LEFT_ALONE, *said]
+    options = advice.options or {}
+    known = replace(
+        config,
+        method=options["method"],
+        rounds=options["rounds"],
+        set=options.get("set", {}),
+    )
+    return known, [CHOSEN.format(advice.chosen.candidate.text), *said]
+
+
+@lru_cache(maxsize=64)
+def advice_on(facts: Facts) -> Advice:
+    """The advice on made-up worlds; asked twice in a process, it is computed once."""
+    return advise(facts, made_up(facts.federation.classes))

@@ -1,0 +1,118 @@
+"""Which methods, and which settings of them, a plan tries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.planner.facts import Facts
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.privacy.plan import Plan
+from strategies import STRATEGIES
+from strategies.base import CalibrationStrategy
+from strategies.job import Job, Setting, settings_of
+
+COSTLY = ("fedmatrix", "fedcal")
+"""Minutes of local training in a simulation; tried only where they are asked for by name."""
+
+PER_CLASS = ("fedvector", "fedopvector", "fednewton-vector", "fednewton-opvector")
+MOST_CLASSES = 20
+"""Methods with parameters for each class take long to simulate with more classes than that."""
+
+LOCAL = ("fedtemp", "fedvector", "fedopvector", *COSTLY)
+"""Methods whose clients fit something of their own in each round: simulated on fewer clients."""
+
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "fednewton": ({}, {"rounds": 2}),
+    "fednewton-entropy": ({}, {"rounds": 2}),
+    "acct": ({"search": "auto"},),
+    "nllt": ({"search": "auto"},),
+    "ecet": ({"search": "auto"},),
+}
+"""What is tried of a method: its defaults, if it is not listed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its rounds (None = its default) and its own parameters."""
+
+    method: str
+    rounds: int | None = None
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """As on the command line of `compare`."""
+        own = [] if self.rounds is None else [f"rounds={self.rounds}"]
+        own += [f"{k}={v}" for k, v in self.settings.items()]
+        return self.method + (f"[{','.join(own)}]" if own else "")
+
+    def job(self, facts: Facts, rows_per_client: float, seed: int = 0) -> Job:
+        """The run under these facts, with the nominal number of rows where the method needs it."""
+        public = facts.but(rounds=facts.federation.rounds or self.rounds, seed=seed).federation
+        settings = dict(self.settings)
+        if "rows_per_client" in settings_of(self.method) and public.private:
+            settings["rows_per_client"] = rows_per_client
+        return Job(self.method, public, settings)
+
+    def strategy(self, facts: Facts, rows_per_client: float, seed: int) -> CalibrationStrategy:
+        """A fresh strategy of `job`."""
+        return self.job(facts, rows_per_client, seed).strategy()
+
+    def plan(self, facts: Facts) -> Plan:
+        """The privacy plan; InputError where the method does not go with the facts."""
+        return self.job(facts, facts.rows_per_client).plan
+
+
+def candidates(
+    facts: Facts, methods: Sequence[str] | None = None
+) -> tuple[list[Candidate], list[tuple[str, str]]]:
+    """What can be run under these facts, and (method, why) of what cannot.
+
+    Parameters
+    ----------
+    methods : only these; None = all but the costly ones
+
+    Raises
+    ------
+    InputError
+        An unknown method, or nothing that can be run.
+    """
+    found: list[Candidate] = []
+    refused: list[tuple[str, str]] = []
+    if methods is None:
+        slow = COSTLY + (PER_CLASS if facts.federation.classes > MOST_CLASSES else ())
+        methods = [name for name in STRATEGIES if name not in slow]
+        refused = [(name, "slow to simulate: --method names it") for name in STRATEGIES if name in slow]
+    for name in dict.fromkeys(methods):
+        one_of("method", name, STRATEGIES)
+        why = ""
+        there = len(found)
+        for candidate in _variants(name, facts):
+            try:
+                candidate.plan(facts)
+                found.append(candidate)
+            except InputError as e:
+                why = why or str(e)
+        if len(found) == there:
+            refused.append((name, why))
+    if not found:
+        raise InputError(f"no method goes with these facts: {refused[0][0]}: {refused[0][1]}")
+    return found, refused
+
+
+def _variants(name: str, facts: Facts) -> list[Candidate]:
+    """Variants that the method has settings for, each once."""
+    found: list[Candidate] = []
+    known = settings_of(name)
+    for variant in VARIANTS.get(name, ({},)):
+        own = {k: v for k, v in variant.items() if k in known}
+        rounds = None if facts.federation.rounds else variant.get("rounds")
+        if rounds is not None and not facts.federation.private:
+            continue
+        candidate = Candidate(name, rounds, own)
+        if candidate not in found:
+            found.append(candidate)
+    return found

@@ -1,0 +1,125 @@
+"""`fedcal plan`: options, table, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from experiments.files import check_out, to_json, write_folder
+from experiments.planner import plan as planning
+from experiments.planner.advice import Advice, Estimate
+from experiments.planner.words import command, recommended, statement
+from experiments.terminal import progress_bar
+
+_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
+
+
+def run_plan(
+    options: Mapping[str, Any],
+    data: str | None,
+    method: str | None,
+    out: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal plan`."""
+    if out is not None:
+        check_out(out)
+    with progress_bar() as bar:
+        task = bar.add_task("planning", total=None, visible=not quiet)
+
+        def moved(done: int, total: int) -> None:
+            what = "planning" if done < total else "looking for what would be enough"
+            bar.update(task, completed=done, total=total, description=what)
+
+        advice = planning.plan(
+            **{k: v for k, v in options.items() if v is not None},
+            data=_listed(data) or (),
+            methods=_listed(method),
+            progress=moved,
+        )
+    if out is not None:
+        save(advice, out)
+    if as_json:
+        print(to_json(planning.to_json(advice)), end="")
+    elif not quiet:
+        show(advice, out)
+
+
+def save(advice: Advice, out: Path) -> None:
+    """Write `plan.json`, and `config.toml` for `simulate --config` where there is advice."""
+
+    def write(folder: Path) -> None:
+        (folder / "plan.json").write_text(to_json(planning.to_json(advice)), "utf-8")
+        if advice.options is not None:
+            (folder / "config.toml").write_text(tomli_w.dumps(advice.options), "utf-8")
+
+    write_folder(out, write, stale=("config.toml",))
+
+
+def show(advice: Advice, out: Path | None) -> None:
+    """The table, the recommendation, and what stands behind them."""
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console.print(f"plan for {advice.facts}, {advice.facts.partition}")
+    table = Table()
+    for heading in ("method", "rounds", "mechanism", "clip", "noise std"):
+        table.add_column(heading)
+    for heading in ("ECE %", "over pooled", "cwECE %", "over pooled", "left", "worse", "noise"):
+        table.add_column(heading, justify="right")
+    table.add_column("bytes up", justify="right")
+    table.add_column("pays")
+    for estimate in advice.estimates:
+        table.add_row(*_cells(estimate))
+    lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
+    console.width = max(console.width, lines.maximum)
+    console.print(table)
+    for name, why in advice.refused:
+        console.print(f"not tried: {name}: {why}")
+    console.print(recommended(advice))
+    if (run := command(advice)) is not None:
+        console.print(f"  {run}")
+    for line in statement(advice):
+        console.print(f"- {line}")
+    if out is not None:
+        console.print(f"written to {out}")
+
+
+def _cells(estimate: Estimate) -> list[str]:
+    line = estimate.to_json()
+    expected = line["expected"]
+    spread = expected["noise_in_result"]
+    return [
+        estimate.candidate.text,
+        str(line["rounds"]),
+        line["mechanism"],
+        _short(line["clip"]),
+        _short(line["noise_std"]),
+        f"{100 * expected['ece']:.2f}",
+        f"{100 * expected['ece_above_pooled']:+.2f}",
+        f"{100 * expected['classwise_ece']:.2f}",
+        f"{100 * expected['classwise_ece_above_pooled']:+.2f}",
+        f"{100 * expected['error_left']:.0f} %",
+        f"{100 * expected['worse_than_none']:.0f} %",
+        "" if spread is None else f"{100 * spread:.1f}",
+        f"{line['bytes_up_per_client']:,}",
+        "yes" if line["pays"] else "no",
+    ]
+
+
+def _short(values: list[float] | None) -> str:
+    """Different values, at most three of them."""
+    if values is None:
+        return ""
+    different = list(dict.fromkeys(f"{v:.3g}" for v in values))
+    return ", ".join(different[:3]) + (", ..." if len(different) > 3 else "")
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]

@@ -1,0 +1,213 @@
+"""What one run of a method is worth in a world: the asked federation, on few simulated clients.
+
+The strategy is made for the asked federation, with its real plan: bound, rounds, sampling and
+noise are those of the real run. Rows are made up. Of a federation with more clients than are
+simulated, each round's sum is that of the simulated ones times K / k, so signal and noise stand
+to each other as they would; what a few thousand rows cannot show is how much less the rows
+themselves scatter when there are more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clients.answers import answer
+from experiments.engines.inline import run_inline
+from experiments.planner.candidates import LOCAL, Candidate
+from experiments.planner.facts import Facts
+from experiments.planner.worlds import Errors, World
+from fedcal.calibrators import Calibrator, TemperatureScaling
+from fedcal.partition import owners, parse
+from fedcal.privacy.mechanisms import LAPLACIAN
+from fedcal.release import Asked
+from fedcal.secure_aggregation import Ring
+from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers, Words
+from strategies.base import CalibrationStrategy
+
+MOST_ROWS = 5_000
+MOST_NUMBERS = 100_000
+LEAST_ROWS = 1_000
+MOST_SIMULATED = 250
+LEAST_SIMULATED = 20
+"""Rows, their logits, and clients that a run is simulated with. Methods whose clients fit for
+themselves in each round get the first `LEAST_SIMULATED` of these clients only."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many clients are simulated, and with how many rows each on average."""
+
+    clients: int
+    rows: float
+
+    @classmethod
+    def of(cls, facts: Facts) -> Size:
+        """As many as the federation has, or as few as are enough."""
+        rows = min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // facts.federation.classes))
+        k = min(facts.federation.clients, MOST_SIMULATED)
+        if k * facts.rows_per_client > rows:
+            k = min(k, max(LEAST_SIMULATED, int(rows // facts.rows_per_client)))
+        return cls(k, min(facts.rows_per_client, max(1.0, rows / k)))
+
+    @property
+    def all(self) -> int:
+        """Rows in all."""
+        return max(1, round(self.clients * self.rows))
+
+
+@dataclass(frozen=True)
+class Population:
+    """One draw of simulated clients from a world, and what is reached without privacy.
+
+    Attributes
+    ----------
+    before : errors of the model as it is
+    pooled : errors after one temperature, fitted on all rows in one place
+    """
+
+    world: World
+    shards: Shards
+    size: Size
+    seed: int
+    before: Errors
+    pooled: Errors
+
+    @classmethod
+    def draw(cls, world: World, facts: Facts, seed: int) -> Population:
+        """Fresh rows, dealt as the facts say."""
+        size = Size.of(facts)
+        rng = stream(seed, Purpose.PARTITION, what=f"planner {world.name}")
+        logits, labels = world.draw(size.all, rng)
+        owner = _dealer(facts.partition)(labels, size.clients, rng)
+        shards = Shards.from_owner(logits, labels, owner, size.clients)
+        pooled = TemperatureScaling().fit(logits, labels)
+        return cls(world, shards, size, seed, world.judge(None)[0], world.judge(pooled)[0])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run.
+
+    Attributes
+    ----------
+    errors : after it
+    said : (n,) what its calibrator says of the class that the model chose
+    bytes : payload that a client sends and gets
+    """
+
+    errors: Errors
+    said: Floats
+    bytes: tuple[int, int]
+
+
+def trial(candidate: Candidate, facts: Facts, population: Population) -> Trial:
+    """Run a candidate on a population under the facts."""
+    strategy, weight = scaled(candidate, facts, population)
+    shards = population.shards
+    if candidate.method in LOCAL and shards.clients > LEAST_SIMULATED:
+        shards = shards.block(0, LEAST_SIMULATED)
+    calibrator = drive(strategy, shards, weight, population.seed)
+    found, said = population.world.judge(calibrator)
+    return Trial(found, said, (round(strategy.bytes_up), round(strategy.bytes_down)))
+
+
+def scaled(
+    candidate: Candidate, facts: Facts, population: Population
+) -> tuple[CalibrationStrategy, float]:
+    """A strategy, and how many rows' worth each simulated row stands for within its client.
+
+    Where a bound is each row's own, rows scale like clients. Where it is the client's, a client
+    of very many rows is simulated as one of fewer, and the nominal number goes with it.
+    """
+    size, seed = population.size, population.seed
+    strategy = candidate.strategy(facts, facts.rows_per_client, seed)
+    bound = strategy.plan.bound
+    if bound is not None and bound.per == "row":
+        return strategy, facts.rows_per_client / size.rows
+    if size.rows < facts.rows_per_client:
+        strategy = candidate.strategy(facts, size.rows, seed)
+    return strategy, 1.0
+
+
+def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: int) -> Calibrator:
+    """Run all rounds, on `shards` in place of the plan's clients.
+
+    With as many shards as clients, and noise that is added to the sum, this is `run_inline`.
+
+    Parameters
+    ----------
+    weight : times which each client's sum counts (rows that stand for several)
+    seed : of what this simulation draws beyond the plan
+    """
+    plan = strategy.plan
+    if shards.clients == plan.clients and weight == 1.0 and plan.trust in ("central", "secagg"):
+        return run_inline(strategy, shards)
+    rng = stream(seed, Purpose.SHARE, what="planner")
+    for number in range(1, plan.rounds + 1):
+        asked = strategy.open_round(number)
+        if asked is None:
+            break
+        taking_part, repliers = len(asked.clients), len(asked.clients)
+        if plan.trust == "distributed" and plan.sampling_rate < 1:
+            taking_part = int(rng.binomial(plan.clients, plan.sampling_rate))
+        total = _sum(asked, shards, taking_part, weight, rng)
+        if plan.trust in ("distributed", "local"):
+            total = _noised(strategy, asked, total, repliers, rng)
+        strategy.close_round(asked, total, repliers)
+    return strategy.result()
+
+
+def _sum(
+    asked: Asked, shards: Shards, taking_part: int, weight: float, rng: np.random.Generator
+) -> Words:
+    """The sum over `taking_part` clients: of so many of the shards, or of all of them, scaled."""
+    if taking_part < shards.clients:
+        shards = shards.take(np.sort(rng.permutation(shards.clients)[:taking_part]))
+    elif not taking_part:
+        return np.zeros(asked.query.bound.length, np.uint64)
+    ring = asked.query.ring
+    if weight > 1.0:  # each row's own words must fit the part of a client with all its rows
+        ring = Ring(1, ring.grid)
+    query = replace(asked.query, noise=None, rate=1.0, ring=ring)
+    words = answer(shards, query)
+    total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
+    factor = weight * taking_part / max(1, shards.clients)
+    return np.rint(total * factor).astype(np.int64).view(np.uint64)
+
+
+def _noised(
+    strategy: CalibrationStrategy,
+    asked: Asked,
+    total: Words,
+    repliers: int,
+    rng: np.random.Generator,
+) -> Words:
+    """What all repliers' own noise adds up to, in one draw of the same variance."""
+    plan = strategy.plan
+    if plan.noise is not None and plan.noise.mechanism == "unary":
+        ones = np.clip(total.view(np.int64), 0, repliers)
+        flip = plan.noise.scales[0]
+        sent = rng.binomial(ones, 0.5) + rng.binomial(repliers - ones, flip)
+        return sent.astype(np.int64).view(np.uint64)
+    std = plan.std_of_sum(repliers) / asked.query.ring.grid
+    if plan.mechanism in LAPLACIAN and plan.trust == "distributed":
+        drawn = rng.laplace(0.0, std / math.sqrt(2.0))
+    else:
+        drawn = std * rng.standard_normal(len(std))
+    return asked.query.ring.add(total, np.rint(drawn).astype(np.int64))
+
+
+def _dealer(partition: str) -> Callable[[Integers, int, np.random.Generator], Integers]:
+    kind = parse(partition)
+    return {
+        "iid": owners.iid,
+        "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, kind.beta, rng),
+        "quantity": lambda y, k, rng: owners.quantity(y, k, kind.beta, rng),
+        "shards": lambda y, k, rng: owners.label_shards(y, k, kind.shards, rng),
+    }[kind.kind]

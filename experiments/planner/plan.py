@@ -1,0 +1,119 @@
+"""A plan from plain options: what `fedcal plan` and Python callers ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.planner.advice import Advice, advise
+from experiments.planner.facts import Facts
+from experiments.planner.words import approximations, command, not_enough, statement
+from experiments.planner.worlds import World, made_up, of_public
+from fedcal import datasets
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.streams import check_seed
+from strategies.job import Progress
+
+
+def plan(
+    *,
+    clients: int,
+    rows_per_client: float,
+    classes: int | None = None,
+    epsilon: float = math.inf,
+    delta: float = 1e-5,
+    unit: str = "user",
+    trust: str | None = None,
+    sampling_rate: float = 1.0,
+    rounds: int | None = None,
+    quorum: float = QUORUM,
+    mechanism: str = "auto",
+    partition: str = "dirichlet:0.1",
+    data: str | Sequence[str] = (),
+    methods: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Advice:
+    """Say what a budget, rounds and clients buy, before anything runs.
+
+    Parameters
+    ----------
+    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition : as
+        of `simulate`, but `rounds` None = the planner's choice
+    rows_per_client : a public nominal number
+    classes : of the model; None = the classes of `data`
+    data : names of shipped public data sets to plan on, in place of made-up rows
+    methods : only these
+    seed : of everything that is drawn; the same facts and seed give the same plan
+
+    Raises
+    ------
+    InputError
+        A fact that is not allowed, a data set that is not shipped, or no method that goes with
+        the facts.
+    """
+    check_seed(seed)
+    worlds: tuple[World, ...] = ()
+    if data:
+        worlds = tuple(_public(name) for name in ([data] if isinstance(data, str) else data))
+        there = {world.classes for world in worlds} | ({classes} if classes else set())
+        if len(there) > 1:
+            raise InputError(
+                f"data and classes must fit together, got {', '.join(map(str, sorted(there)))} "
+                "classes"
+            )
+        classes = worlds[0].classes
+    if classes is None:
+        raise InputError("a plan needs the number of classes: give --classes, or --data")
+    federation = Federation(
+        clients=clients,
+        classes=classes,
+        rounds=rounds,
+        sampling_rate=sampling_rate,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        trust=trust,
+        mechanism=mechanism,
+        quorum=quorum,
+    )
+    facts = Facts(federation, rows_per_client, partition)
+    return advise(
+        facts, worlds or made_up(classes, seed), methods=methods, seed=seed, progress=progress
+    )
+
+
+def to_json(advice: Advice) -> dict[str, Any]:
+    """The content of `plan.json`: strict JSON, no NaN and no infinity."""
+    enough, chosen = advice.enough, advice.chosen
+    missing = None
+    if chosen is None:
+        missing = {"line": not_enough(advice), "clients": None, "epsilon": None}
+        if enough is not None and enough.clients is not None:
+            missing["clients"] = {"least": enough.clients[0], "method": enough.clients[1]}
+        if enough is not None and enough.epsilon is not None:
+            missing["epsilon"] = {"least": enough.epsilon[0], "method": enough.epsilon[1]}
+    return {
+        "schema": 1,
+        "facts": advice.facts.to_json(),
+        "seed": advice.seed,
+        "worlds": advice.worlds,
+        "methods": [e.to_json() for e in advice.estimates],
+        "refused": [{"method": name, "why": why} for name, why in advice.refused],
+        "recommendation": None if chosen is None else chosen.to_json(),
+        "options": advice.options,
+        "command": command(advice),
+        "not_enough": missing,
+        "statement": statement(advice),
+        "approximations": approximations(advice),
+        "seconds": advice.seconds,
+    }
+
+
+def _public(name: str) -> World:
+    """A shipped data set: a file might hold somebody's rows, and a plan looks at none."""
+    one_of("public data set", name, [entry.name for entry in datasets.catalogue()])
+    return of_public(datasets.load(name))

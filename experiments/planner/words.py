@@ -1,0 +1,114 @@
+"""What a plan says, in whole sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.planner.advice import MOST_WORSE, PAYS, Advice
+from experiments.planner.candidates import LOCAL
+from experiments.planner.estimate import LEAST_SIMULATED
+
+LOOKED_AT = (
+    "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
+)
+
+
+def not_enough(advice: Advice) -> str:
+    """Why nothing is recommended, and what would do."""
+    f, enough = advice.facts.federation, advice.enough
+    if f.private:
+        line = (
+            f"not enough clients for this epsilon: with {f.clients:,} clients at epsilon "
+            f"{f.epsilon:g} no method is expected to beat leaving the model alone"
+        )
+    else:
+        line = (
+            f"not enough rows: with {f.clients:,} clients of {advice.facts.rows_per_client:g} rows "
+            "no method is expected to beat leaving the model alone"
+        )
+    if enough is None:
+        return line
+    would = []
+    if enough.clients is not None:
+        would.append(f"from about {enough.clients[0]:,} clients on ({enough.clients[1]})")
+    if enough.epsilon is not None:
+        would.append(f"at epsilon {enough.epsilon[0]:g} ({enough.epsilon[1]})")
+    if not would:
+        return f"{line}, nor with many more clients or a larger epsilon"
+    return f"{line}; it would pay {' or '.join(would)}"
+
+
+def recommended(advice: Advice) -> str:
+    """The recommendation in a line, or why there is none."""
+    best = advice.chosen
+    if best is None:
+        return not_enough(advice)
+    plan = best.plan
+    rounds = plan.rounds - plan.counting_rounds
+    rate = "" if plan.sampling_rate == 1 else f" at sampling rate {plan.sampling_rate:g}"
+    by = "exact sums" if not plan.private else plan.mechanism
+    return (
+        f"recommended: {best.candidate.text}, {rounds} round{'s' * (rounds != 1)}{rate}, {by}; "
+        f"expected to leave {100 * best.left:.0f} % of the model's calibration error"
+    )
+
+
+def command(advice: Advice) -> str | None:
+    """The command that runs what is recommended."""
+    options = advice.options
+    if options is None:
+        return None
+    words = ["fedcal simulate"]
+    for key, value in options.items():
+        if key == "set":
+            words += [f"--set {k}={_plain(v)}" for k, v in value.items()]
+        else:
+            words.append(f"--{key.replace('_', '-')} {_plain(value)}")
+    return " ".join(words)
+
+
+def statement(advice: Advice) -> list[str]:
+    """Everything a reader of the table has to know."""
+    names = ", ".join(w["name"] for w in advice.worlds)
+    made = "shipped public data" if advice.public else "made-up rows"
+    lines = [LOOKED_AT.format(f"{made} ({names})")]
+    lines.append(
+        "'left' is the share of the model's own error that is left, half of it ECE, half classwise "
+        f"ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left and at "
+        f"most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
+    )
+    lines += approximations(advice)
+    best = advice.chosen
+    if best is not None and best.plan.private:
+        why = "trying methods on private rows is a release that nobody has paid for"
+        lines.append(f"The choice costs no budget; {why}.")
+    return lines
+
+
+def approximations(advice: Advice) -> list[str]:
+    """What was simpler in the simulation than it will be."""
+    f, size, facts = advice.facts.federation, advice.size, advice.facts
+    lines = []
+    if size.clients < f.clients:
+        lines.append(
+            f"{size.clients:,} of {f.clients:,} clients were simulated; each sum counts "
+            f"{f.clients / size.clients:.4g} times, the noise is that of the real plan."
+        )
+    if size.rows < facts.rows_per_client:
+        lines.append(
+            f"Clients were simulated with {size.rows:.4g} rows, not {facts.rows_per_client:g}."
+        )
+    if f.trust in ("distributed", "local"):
+        lines.append("The noise of all clients was drawn at once, as one draw of their variance.")
+    local = [e.candidate.method for e in advice.estimates if e.candidate.method in LOCAL]
+    if local and size.clients > LEAST_SIMULATED:
+        lines.append(
+            f"Of {', '.join(dict.fromkeys(local))}, {LEAST_SIMULATED} clients were simulated."
+        )
+    return lines
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

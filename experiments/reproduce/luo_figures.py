@@ -1,0 +1,158 @@
+"""Figures 1 to 3 of Luo et al.: ECE against sources, samples of each, and epsilon.
+
+One row of panels for each of the perturbations that the paper shows, and one over all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
+from experiments.figures.panel import (
+    Band,
+    Level,
+    Line,
+    Mark,
+    Panel,
+    Sheet,
+    linear_axis,
+)
+from experiments.luo.methods import BASELINES, PAPER, Column
+from experiments.luo.settings import SWEEPS
+from experiments.luo.suite import TRIALS
+from experiments.reproduce import luo
+from experiments.reproduce.luo import Row
+from strategies.job import Progress
+
+SEVERITY = 5
+SHOWN = ("fog", "jpeg_compression", "motion_blur")
+"""Perturbations of Figures 1, 2 and 3; where they are missing, the first three there are."""
+
+COLUMNS = (
+    *(Column(m, "" if m in BASELINES else "local") for m in PAPER),
+    Column("acc-t", "central"),
+)
+ALL = "mean over all"
+
+_LABELS = {
+    "sources": "private data sources",
+    "samples": "samples of each source",
+    "epsilon": "epsilon",
+}
+
+
+def rows(
+    data: Sequence[str] | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    *,
+    trials: int = TRIALS,
+    every: int = 1,
+) -> list[Row]:
+    """The points of the figure.
+
+    Parameters
+    ----------
+    data, out, resume, jobs, ray_address, progress, trials, every : see `luo_table1.rows`
+
+    Returns
+    -------
+    list of dict
+        As `luo.cells` for the data that are shown, and for `data` = "mean over all", where the
+        standard deviations are those over data of the means over trials.
+    """
+    found = luo.cells(
+        data or luo.shifted(SEVERITY),
+        COLUMNS,
+        out=out,
+        resume=resume,
+        jobs=jobs,
+        ray_address=ray_address,
+        progress=progress,
+        trials=trials,
+        every=every,
+    )
+    there = list(dict.fromkeys(row["data"] for row in found))
+    shown = [name for name in SHOWN if name in there] or there[:3]
+    return [*(row for row in found if row["data"] in shown), *_over_all(found)]
+
+
+def _over_all(found: Sequence[Row]) -> list[Row]:
+    """Mean and standard deviation over data, for each setting that all of them have."""
+    data = {row["data"] for row in found}
+    rows = []
+    for key in dict.fromkeys(_setting(row) for row in found):
+        mine = [row for row in found if _setting(row) == key]
+        if len(mine) < len(data):
+            continue
+        row = {**mine[0], "data": ALL}
+        for c in COLUMNS:
+            values = [float(r[c.key]) for r in mine]
+            row |= {c.key: fmean(values), f"{c.key} std": pstdev(values)}
+        rows.append(row)
+    return rows
+
+
+def _setting(row: Row) -> tuple[object, ...]:
+    return (row["sweep"], row["sources"], row["samples"], row["epsilon"])
+
+
+def sheet(found: Sequence[Row]) -> Sheet:
+    """A row of three panels for each of the data."""
+    fitted = [c for c in COLUMNS if c.noise]
+    plain = [c for c in COLUMNS if not c.noise]
+    looks = dict(zip(fitted, METHOD_STYLES, strict=False))
+    looks |= dict(zip(plain, BASELINE_STYLES, strict=False))
+    panels = [
+        _panel([r for r in found if r["data"] == name and r["sweep"] == sweep], sweep, looks)
+        for name in dict.fromkeys(row["data"] for row in found)
+        for sweep in SWEEPS
+    ]
+    legend = tuple((looks[c], _name(c)) for c in COLUMNS)
+    title = "ECE under privacy and domain shift"
+    return Sheet(title, len(SWEEPS), tuple(panels), legend)
+
+
+def _name(c: Column) -> str:
+    title = luo.TITLES[c.method]
+    return f"{title}, central noise" if c.noise == "central" else title
+
+
+def _panel(rows: Sequence[Row], sweep: str, looks: dict[Column, str]) -> Panel:
+    x = [float(row[sweep]) for row in rows]
+    marks: list[Mark] = []
+    said, means = [], []
+    for c, style in looks.items():
+        y = [100 * float(row[c.key]) for row in rows]
+        means += y
+        said.append(f"{_name(c)}: {', '.join(f'{v:.3g}' for v in y)}")
+        if not c.noise and c.method == "none":
+            marks.append(Level(style, fmean(y)))
+            continue
+        std = [100 * float(row[f"{c.key} std"]) for row in rows]
+        below = [max(m - s, 0.0) for m, s in zip(y, std, strict=True)]
+        above = [m + s for m, s in zip(y, std, strict=True)]
+        marks += [Band(style, x, below, above), Line(style, x, y)]
+    return Panel(
+        title=_constant(rows[0], sweep),
+        note=str(rows[0]["data"]),
+        x=linear_axis(_LABELS[sweep], x),
+        y=linear_axis(NAMES["ece"], means, zero=True),
+        marks=tuple(marks),
+        said=f"{rows[0]['data']}: ECE against {_LABELS[sweep]}. {'; '.join(said)}.",
+        aspect=0.8,
+    )
+
+
+def _constant(row: Row, sweep: str) -> str:
+    facts = {
+        "sources": f"{row['sources']} sources",
+        "samples": f"{row['samples']} samples",
+        "epsilon": f"ε = {row['epsilon']:g}",
+    }
+    return ", ".join(text for key, text in facts.items() if key != sweep)

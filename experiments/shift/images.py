@@ -1,0 +1,194 @@
+"""Benchmarks of corrupted images as they come: CIFAR-10-C, CIFAR-100-C, ImageNet-C.
+
+And any clean images of yours, corrupted here. Images are handed out in batches: ImageNet-C has
+7 GB in each of its 75 variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.training.images import read_pool
+from fedcal.checks import one_of, whole
+from fedcal.corruptions import SEVERITIES, corrupt
+from fedcal.errors import InputError
+from fedcal.optional import need
+from fedcal.types import Integers
+
+CLEAN = "none"
+"""The name of no corruption, severity 0: only for clean images, the benchmarks have none."""
+
+_SUFFIXES = (".jpeg", ".jpg", ".png")
+_MOST_CLASSES = 100_000
+
+
+@dataclass(frozen=True)
+class ShiftedImages:
+    """Images of one corruption and severity.
+
+    Attributes
+    ----------
+    labels : (n,) int64, the class of each image
+    batches : of a number of rows, the images in order, (m, h, w[, channels]) uint8 each
+    """
+
+    labels: Integers = field(repr=False)
+    batches: Callable[[int], Iterator[NDArray[np.uint8]]] = field(repr=False)
+
+
+def read_shifted(
+    path: str | Path, corruption: str, severity: int, classes: Sequence[str] | None = None
+) -> ShiftedImages:
+    """Images of one corruption and severity, from whichever of the three layouts lies there.
+
+    Parameters
+    ----------
+    path : a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
+        or clean images in a `.npz` with `x` and `y`, which are corrupted here by
+        `fedcal.corruptions`
+    corruption, severity : of the benchmark; for clean images also "none" and 0
+    classes : see `read_imagenet_c`
+
+    Raises
+    ------
+    InputError
+        One line that begins with the path.
+    """
+    folder = Path(path).expanduser()
+    try:
+        if folder.is_dir() and (folder / "labels.npy").exists():
+            return read_cifar_c(folder, corruption, severity)
+        if folder.is_dir():
+            return read_imagenet_c(folder, corruption, severity, classes)
+    except InputError as error:
+        raise InputError(f"{str(path)!r}: {error}") from None
+    if "," in str(path):
+        raise InputError(f"{str(path)!r}: one source of images at a time")
+    return _clean(str(path), corruption, severity)
+
+
+def read_cifar_c(folder: Path, corruption: str, severity: int) -> ShiftedImages:
+    """CIFAR-10-C or CIFAR-100-C: the rows of one severity.
+
+    `folder/CORRUPTION.npy` holds (5 n, h, w, channels) bytes, severity 1 first, and
+    `folder/labels.npy` the classes of all 5 n. Only the rows asked for are read.
+    """
+    names = sorted(p.stem for p in folder.glob("*.npy") if p.stem != "labels")
+    one_of("corruption", corruption, names)
+    whole("severity", severity, 1, 5)
+    labels, x = (_array(folder / f"{name}.npy") for name in ("labels", corruption))
+    if x.dtype != np.uint8 or x.ndim != 4 or 0 in x.shape:
+        raise InputError(
+            f"{corruption}.npy must hold (rows, height, width, channels) of uint8, got {x.shape} "
+            f"of {x.dtype}"
+        )
+    if labels.shape != (len(x),) or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"labels.npy must hold {len(x)} whole numbers, one per image of {corruption}.npy, got "
+            f"{labels.shape} of {labels.dtype}"
+        )
+    if len(x) % len(SEVERITIES):
+        raise InputError(f"{corruption}.npy has {len(x)} images, which is no multiple of 5")
+    rows = len(x) // len(SEVERITIES)
+    part = slice((severity - 1) * rows, severity * rows)
+    y = labels[part].astype(np.int64)
+    if y.min() < 0 or y.max() >= _MOST_CLASSES:
+        raise InputError(f"labels.npy holds {y.min()} and {y.max()}, which are no classes")
+    return ShiftedImages(y, lambda size: _slices(x[part], size))
+
+
+def read_imagenet_c(
+    folder: Path, corruption: str, severity: int, classes: Sequence[str] | None = None
+) -> ShiftedImages:
+    """ImageNet-C: `folder/CORRUPTION/SEVERITY/WNID/*.JPEG`, all images of one size.
+
+    Classes are numbered in the order of their folders' names, as for ImageNet; give `classes`,
+    all names in the model's order, where folders are missing. Needs Pillow.
+    """
+    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not names:
+        raise InputError(
+            "holds neither labels.npy (CIFAR-10-C) nor folders CORRUPTION/SEVERITY/CLASS "
+            "(ImageNet-C)"
+        )
+    one_of("corruption", corruption, names)
+    inner = folder / corruption / str(whole("severity", severity, 1, 5))
+    if not inner.is_dir():
+        raise InputError(f"{corruption} has no folder {severity}")
+    found = sorted(p.name for p in inner.iterdir() if p.is_dir() and not p.name.startswith("."))
+    order = found if classes is None else list(classes)
+    unknown = sorted(set(found) - set(order))
+    if unknown:
+        raise InputError(f"{corruption}/{severity}: class {unknown[0]!r} is not among the classes")
+    number = {name: k for k, name in enumerate(order)}
+    files = [
+        (number[name], file)
+        for name in found
+        for file in sorted((inner / name).iterdir())
+        if file.suffix.lower() in _SUFFIXES
+    ]
+    if not files:
+        raise InputError(f"{corruption}/{severity} holds no images in folders of classes")
+    pillow = need("PIL.Image", "train", "reading images")
+
+    def batches(size: int) -> Iterator[NDArray[np.uint8]]:
+        first: tuple[int, ...] | None = None
+        for start in range(0, len(files), size):
+            images = [_decoded(pillow, file) for _, file in files[start : start + size]]
+            first = first or images[0].shape
+            for (_, file), image in zip(files[start:], images, strict=False):
+                if image.shape != first:
+                    raise InputError(
+                        f"{str(file)!r} is {image.shape[1]} x {image.shape[0]}, the first image "
+                        f"{first[1]} x {first[0]}; all must have one size"
+                    )
+            yield np.stack(images)
+
+    return ShiftedImages(np.array([label for label, _ in files], np.int64), batches)
+
+
+def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
+    pool = read_pool(path)
+    if pool.x.dtype != np.uint8:
+        raise InputError(f"{path!r}: images must be uint8 (0..255), got {pool.x.dtype}")
+    if (corruption, severity) == (CLEAN, 0):
+        return ShiftedImages(pool.y, lambda size: _slices(pool.x, size))
+    corrupt(pool.x[:1], corruption, severity, 0)  # what is wrong is said now, not in a batch
+
+    def batches(size: int) -> Iterator[NDArray[np.uint8]]:
+        for start in range(0, len(pool.x), size):
+            x = pool.x[start : start + size]
+            yield corrupt(x, corruption, severity, 0, numbers=np.arange(start, start + len(x)))
+
+    return ShiftedImages(pool.y, batches)
+
+
+def _slices(x: NDArray[Any], size: int) -> Iterator[NDArray[np.uint8]]:
+    for start in range(0, len(x), size):
+        yield np.array(x[start : start + size])
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """An `.npy` file of a stranger, mapped, not read: no pickles, its header checked."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read: {error.strerror or 'damaged'}") from None
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, KeyError, RecursionError):
+        raise InputError(
+            f"{path.name} is no intact .npy file of numbers (truncated, damaged, pickled)"
+        ) from None
+
+
+def _decoded(pillow: Any, file: Path) -> NDArray[np.uint8]:
+    try:
+        with pillow.open(file) as image:
+            return np.asarray(image.convert("RGB"), np.uint8)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError):
+        raise InputError(f"{str(file)!r} is no intact image") from None

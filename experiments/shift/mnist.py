@@ -1,0 +1,107 @@
+"""Make the shipped set `mnist-shift` from your own copy of MNIST.
+
+A small network is trained on the clean training images; kept are its logits on corrupted test
+images, every second one of them (the first half of MNIST's is easier than the second), under each
+of the 15 corruptions with severities 1 and 5, rounded as `fedcal.datasets` packs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.shift.command import leave_with, refuse_folder
+from experiments.training.images import Pool, read_pool
+from fedcal.atomic import whole_file
+from fedcal.corruptions import corrupt
+from fedcal.datasets import shifted
+from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
+from fedcal.errors import InputError
+from fedcal.metrics import summary
+from fedcal.numerics import softmax
+from fedcal.optional import need
+
+TABLE = "digits"
+"""Whose constants the corruptions have: the benchmarks' hardly touch digits."""
+
+
+def variants_of(
+    train: Pool, test: Pool, *, epochs: int, seed: int
+) -> Iterator[tuple[Variant, NDArray[np.float32]]]:
+    """(corruption, severity), ("none", 0) first, and the network's logits (m, classes) on `test`.
+
+    Parameters
+    ----------
+    train, test : images (n, h, w[, channels]) of 0..255, and their labels
+    epochs : passes over the training images
+    seed : of the network and the corruptions
+    """
+    need("torch", "train", "training a network")
+    from experiments.shift.network import logits_of, trained
+
+    model = trained(train.x, train.y, train.classes, epochs, seed)
+    for name, severity in shifted("mnist-shift"):
+        images = test.x
+        if name != "none":
+            images = corrupt(images, name, severity, seed, table=TABLE)
+        yield (name, severity), logits_of(model, images)
+
+
+def read_images(train: str, test: str) -> tuple[Pool, Pool]:
+    """The training images, and every second one of the test images; InputError if they differ."""
+    first, second = read_pool(train), read_pool(test)
+    for path, pool in ((train, first), (test, second)):
+        if pool.x.dtype != np.uint8:
+            raise InputError(f"{path!r}: images must be uint8 (0..255), got {pool.x.dtype}")
+    if first.x.shape[1:] != second.x.shape[1:]:
+        raise InputError(
+            f"{test!r}: images of {second.x.shape[1:]}, but those of {train!r} have "
+            f"{first.x.shape[1:]}"
+        )
+    if second.classes > first.classes:
+        raise InputError(f"{test!r}: class {second.classes - 1} is not in {train!r}")
+    return first, Pool(second.x[::2], second.y[::2], first.classes)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, corrupt, keep the logits, and print accuracy and ECE with and without rounding."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.shift.mnist", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--train", required=True, help=".npz with x and y, or an image folder")
+    parser.add_argument("--test", required=True, help="the same of the test images")
+    parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the images (3)")
+    parser.add_argument("--seed", type=int, default=0, help="of network and corruptions (0)")
+    options = parser.parse_args(arguments)
+    leave_with(lambda: _run(options))
+
+
+def _run(options: Any) -> None:
+    refuse_folder(options.out)
+    train, test = read_images(options.train, options.test)
+    arrays: dict[str, NDArray[np.uint8]] = {"labels": test.y.astype(np.uint8)}
+    print(f"{'':<20} severity  accuracy %  ECE %  ECE % of what is kept")
+    for variant, logits in variants_of(train, test, epochs=options.epochs, seed=options.seed):
+        code = packed(logits)
+        exact, kept = (
+            summary(softmax(z), test.y) for z in (logits.astype(np.float64), unpacked(code))
+        )
+        print(
+            f"{variant[0]:<20} {variant[1]:>8}  {100 * exact['accuracy']:>10.2f}  "
+            f"{100 * exact['ece']:>5.2f}  {100 * kept['ece']:>5.2f}",
+            flush=True,
+        )
+        arrays[key_of(variant)] = code
+    with whole_file(options.out) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    print(f"written to {options.out}: {options.out.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""The privacy record of a run: numbers for scripts, and sentences for people.
+
+`record` puts it together, `promise` says what is guaranteed to whom, `exposure` who sees what and
+what nothing protects.
+"""
+
+from __future__ import annotations
+
+from experiments.statement.exposure import TEST_ROWS
+from experiments.statement.promise import in_short, large_delta
+from experiments.statement.record import HELD_OUT, NOT_NATURAL, of_plan, without_privacy
+
+__all__ = [
+    "HELD_OUT",
+    "NOT_NATURAL",
+    "TEST_ROWS",
+    "in_short",
+    "large_delta",
+    "of_plan",
+    "without_privacy",
+]

@@ -1,0 +1,222 @@
+"""Who sees what of a run, what nothing protects, and where the noise comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from experiments.statement.promise import contribution
+from fedcal.privacy.plan import Plan
+
+TEST_ROWS = (
+    "The metrics, reliability data and probabilities of the test rows are exact and not private: "
+    "for the researcher's eyes."
+)
+_CHOOSING = (
+    "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
+    "release, and not counted. A ledger counts runs, not looks."
+)
+_TESTS = (
+    "Test metrics (those after each release, too), reliability data and test probabilities are "
+    "exact."
+)
+_QUESTIONS = "The server's questions, which tell the earlier releases; no row of anybody else."
+NOISES = {
+    "laplace": "Laplace noise",
+    "gaussian": "Gaussian noise",
+    "discrete-laplace": "discrete Laplace noise",
+    "discrete-gaussian": "discrete Gaussian noise",
+}
+"""Additive mechanism -> what it is called in a sentence."""
+
+
+def of_tests(tested: bool, sentence: str) -> list[str]:
+    """A sentence about test rows, where there are any."""
+    return [sentence] if tested else []
+
+
+def without_privacy(trust: str, releases: int, masks: bool, tested: bool) -> dict[str, Any]:
+    """Who sees what of a run without differential privacy, and what nothing protects."""
+    if trust == "pooled":
+        sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
+    elif releases:
+        server = "The exact sums of all rounds, over masked contributions, and who answered."
+        if not masks:
+            server = (
+                "Each client's own contribution, since this run used no masks, and so the exact "
+                "sums of all rounds; and who answered."
+            )
+        results = "The exact sums{} and the calibrator.".format(
+            " (rounds.jsonl), exact test metrics," if tested else ""
+        )
+        sees = [
+            ("another client", "Everything that is released: the server's next question tells it."),
+            ("the server", server),
+            ("who reads the results", results),
+        ]
+    else:
+        sees = [("everybody", "Nothing about any client's rows; the calibrator learned nothing.")]
+    lost = [
+        *of_tests(tested, _TESTS),
+        "The number of clients, the method and its parameters are public.",
+    ]
+    if trust == "pooled":
+        lost.insert(0, "Every row: they were collected in one place.")
+    elif releases:
+        what = "an exact sum less those of all others is that client's contribution."
+        given = "" if masks else "the server got its contribution as it is, and "
+        lost.insert(0, f"Any client: {given}{what}")
+    said = "No noise is added."
+    return {"sees": _table(*sees, _analyst(tested)), "not_protected": lost, "noise": said}
+
+
+def _analyst(tested: bool) -> tuple[str, str]:
+    """Who runs a simulation, and what that tells."""
+    exact = "every exact number, and the test metrics" if tested else "and every exact number"
+    return "who runs the simulation", f"Everything: all rows, the seed, {exact}."
+
+
+def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"who": who, "what": what} for who, what in rows]
+
+
+def sees(plan: Plan, masks: bool, tested: bool) -> list[dict[str, str]]:
+    """Who sees what of a private run."""
+    client = _QUESTIONS
+    if masks:
+        client += " The names of the clients that it shares masks with."
+    if plan.trust == "distributed":
+        client += " Its own share of the noise, which is in every sum that it took part in."
+    results = "The noisy releases and the calibrator: what epsilon and delta bound."
+    if tested:
+        results = (
+            "The noisy releases (values in rounds.jsonl) and the calibrator: what epsilon and "
+            "delta bound. Exact test metrics (result.json, test in rounds.jsonl, ...): they "
+            "bound none of these."
+        )
+    rows = [
+        ("another client", client),
+        ("the server", _server(plan, masks)),
+        ("who reads the results", results),
+        _analyst(tested),
+    ]
+    if plan.unit == "example":
+        rows.insert(0, ("a row's own client", "All its rows, exactly: it is trusted with them."))
+    return _table(*rows)
+
+
+def _server(plan: Plan, masks: bool) -> str:
+    if plan.trust == "local":
+        if masks:
+            return "The noisy sum of each round, over masked contributions, and who answered."
+        return (
+            "Each client's contribution with all of its noise, which epsilon and delta bound; and "
+            "who answered."
+        )
+    if plan.trust == "distributed":
+        if masks:
+            return "The noisy sum of each round, over masked contributions, and who answered."
+        return (
+            "Each client's contribution with its share of the noise, since this run used no masks, "
+            "and so the noisy sums; and who answered. No epsilon bounds what a single share hides."
+        )
+    if masks:
+        return (
+            "The exact sum of each round, over masked contributions, and who answered. It is "
+            "trusted to add the noise and to forget the sum."
+        )
+    what = contribution(plan)
+    return (
+        f"{what[:1].upper()}{what[1:]}, since this run used no masks, and so the exact "
+        "sums. It is trusted to add the noise and to forget them."
+    )
+
+
+def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> list[str]:
+    """What the guarantee does not cover, in whole sentences."""
+    rows = []
+    if rows_per_client is not None:
+        scales = plan.bound is None or plan.bound.per == "client"
+        tell = "rows_per_client and the noise scales (noise_std) tell" if scales else "that tells"
+        rows.append(
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            f"{tell} it exactly."
+        )
+    more = " and more delta" if plan.delta else ""
+    if plan.unit == "example":
+        covered = (
+            "An example is one row: a client, or somebody, with k rows has k times the epsilon"
+            f"{more}, and what a client is like as a whole may show."
+        )
+    else:
+        covered = (
+            f"A user is one client: somebody with rows at k clients has k times the epsilon{more}."
+        )
+    answering = "Who takes part, who fails to answer and when: the server and the network see it."
+    if plan.trust == "distributed" and plan.sampling_rate < 1:
+        answering = (
+            "Who fails to answer and when: the server and the network see it (not whose rows a "
+            "secret coin left out)."
+        )
+    if plan.noise_source == "seeded":
+        source = (
+            "The seed: whoever has it can subtract the noise, and it stands wherever the "
+            "configuration is written."
+        )
+    else:
+        source = (
+            "Who watches the machine while noise is drawn: which entry of a table is read depends "
+            "on the noise, and the time of a draw may tell of it."
+        )
+    return [
+        *of_tests(tested, _TESTS),
+        "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
+        *rows,
+        answering,
+        covered,
+        "What is true of people in general: a release may tell it whether or not they took part.",
+        "Further runs on the same clients: each adds its epsilon to this one.",
+        _CHOOSING,
+        source,
+    ]
+
+
+def noise(plan: Plan) -> str:
+    """Where the noise comes from and what it is added to."""
+    if plan.noise_source == "seeded":
+        return (
+            f"{_added(plan)}. Its source is a seeded generator (Philox): repeatable, so a "
+            "simulation of protection and no protection against who knows the seed."
+        )
+    return (
+        f"{_added(plan)}. Its source is the operating system's generator, through tables of "
+        "integers: a run with the same configuration gives other numbers."
+    )
+
+
+def _added(plan: Plan) -> str:
+    if plan.mechanism == "exponential":
+        return "The released value is drawn at random (exponential mechanism) by the server"
+    if plan.mechanism == "unary":
+        flip = 0.0 if plan.noise is None else plan.noise.scales[0]
+        return (
+            "Each client sends its answer, a single 1 among zeros, bit by bit (optimal unary "
+            "encoding): a 1 stays with probability 1/2, a 0 becomes 1 with probability "
+            f"{flip:.4g}. noise_std is that of a count that nobody is in"
+        )
+    name = NOISES[plan.mechanism]
+    if plan.trust == "distributed":
+        times = math.sqrt(plan.noises(plan.clients))
+        return (
+            f"Each client adds a share of {name} to its answer. {plan.quorum} shares make all of "
+            f"it; those of all {plan.clients} clients have {times:.4g} times its std (noise_std)"
+        )
+    if plan.trust == "local":
+        return (
+            f"{name[:1].upper()}{name[1:]} is added by each client to its own answer, all that its "
+            "protection needs; noise_std is that of the sum of the answers that are expected"
+        )
+    return (
+        f"{name[:1].upper()}{name[1:]} is added to each sum by the server, once, after the "
+        "secure sum"
+    )

@@ -1,0 +1,109 @@
+"""The record itself: the numbers of the plan beside the sentences about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.statement import exposure
+from experiments.statement.promise import promise
+from fedcal.privacy.plan import Plan
+
+HELD_OUT = (
+    "The test rows were held out of the same clients' rows, and what tells how good the calibrator "
+    "is, is an exact function of them, which no epsilon bounds: before, after and intervals "
+    "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
+    "figures."
+)
+NOT_NATURAL = (
+    "{} names {} clients of its own; this run dealt its rows out by {} instead (partition "
+    "'natural' uses them)."
+)
+
+
+def without_privacy(
+    trust: str,
+    unit: str,
+    said: str,
+    releases: int = 0,
+    secure_aggregation: str = "none",
+    tested: bool = True,
+) -> dict[str, Any]:
+    """The record of a run without differential privacy.
+
+    Parameters
+    ----------
+    trust, unit : as in `Plan`; trust "pooled" where all rows lay in one place
+    said : what was released, in a sentence
+    releases : how many releases there were
+    secure_aggregation : "masks" or "none"
+    tested : whether there are test rows, of which exact numbers are told
+    """
+    return {
+        "unit": unit,
+        "adjacency": "add-remove" if unit == "example" else "zero-out",
+        "trust": trust,
+        "epsilon": None,
+        "delta": None,
+        "mechanism": "none",
+        "noise_std": 0.0,
+        "noise_source": "none",
+        "releases": releases,
+        "secure_aggregation": secure_aggregation,
+        "statement": [said, *exposure.of_tests(tested, exposure.TEST_ROWS)],
+        **exposure.without_privacy(trust, releases, secure_aggregation == "masks", tested),
+    }
+
+
+def of_plan(
+    plan: Plan,
+    releases: int,
+    secure_aggregation: str,
+    rows_per_client: float | None,
+    tested: bool = True,
+) -> dict[str, Any]:
+    """The record of a federated run.
+
+    Parameters
+    ----------
+    plan : what was planned, and so what the whole run spends
+    releases : how many releases there were
+    secure_aggregation : "masks" or "none"
+    rows_per_client : the nominal number that set the clip bound, if one did
+    tested : whether there are test rows, of which exact numbers are told
+
+    Returns
+    -------
+    dict
+        `noise_std` is that of the released sum if all clients that are expected answer, one number
+        or one for each block. `quorum` is the fewest answers that a round is released with (None
+        but for trust "distributed"), `diameter` how many times the bound a neighbour may change a
+        sum by.
+    """
+    if not plan.private:
+        said = "No differential privacy: the exact sums are released."
+        return without_privacy(plan.trust, plan.unit, said, releases, secure_aggregation, tested)
+    std, masks = plan.noise_std, secure_aggregation == "masks"
+    return {
+        "unit": plan.unit,
+        "adjacency": plan.adjacency,
+        "trust": plan.trust,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "mechanism": plan.mechanism,
+        "noise_std": None if std is None else std[0] if len(set(std)) == 1 else list(std),
+        "noise_source": plan.noise_source,
+        "releases": releases,
+        "secure_aggregation": secure_aggregation,
+        "quorum": plan.quorum if plan.trust == "distributed" else None,
+        "diameter": plan.diameter,
+        "noise_multiplier": plan.multiplier or None,
+        "zcdp_noise_multiplier": plan.zcdp_multiplier,
+        "event": plan.event,
+        "statement": [
+            *promise(plan, masks, rows_per_client),
+            *exposure.of_tests(tested, exposure.TEST_ROWS),
+        ],
+        "sees": exposure.sees(plan, masks, tested),
+        "not_protected": exposure.not_protected(plan, rows_per_client, tested),
+        "noise": exposure.noise(plan),
+    }

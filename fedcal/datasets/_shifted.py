@@ -1,0 +1,60 @@
+"""Shipped logits under domain shift: many corruptions of one test set, in one small file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.errors import InputError
+from fedcal.npz import read_npz
+from fedcal.types import Floats
+
+STEPS = 12
+"""Steps of sqrt(depth) per unit: with 12 a file of 31 variants stays under 1 MiB."""
+
+Variant = tuple[str, int]
+"""Corruption and severity; ("none", 0) is the images as they are."""
+
+
+def packed(logits: ArrayLike) -> NDArray[np.uint8]:
+    """(n, c) logits as bytes: sqrt(largest logit of the row - logit), in steps of 1/12, cut at 255.
+
+    Confidence hangs on the runners-up, so steps are fine near the top and coarse far below:
+    depth 1 is kept to 1/12 nat, depth 25 to 5/12. Rounding keeps the row's order but for ties.
+    """
+    z = np.asarray(logits, np.float64)
+    depth = z.max(axis=1, keepdims=True) - z
+    return np.minimum(np.rint(STEPS * np.sqrt(depth)), 255).astype(np.uint8)
+
+
+def unpacked(code: NDArray[np.uint8]) -> Floats:
+    """(n, c) logits whose largest of each row is 0, from `packed`."""
+    return -((code.astype(np.float64) / STEPS) ** 2)
+
+
+def key_of(variant: Variant) -> str:
+    """The variant's array in the file, such as `fog_5`."""
+    return f"{variant[0]}_{variant[1]}"
+
+
+def read_variant(path: Path, variant: Variant) -> tuple[Floats, NDArray[Any]]:
+    """Logits and labels of one variant of a shipped file."""
+    arrays = read_npz(path)
+    return unpacked(arrays[key_of(variant)]), arrays["labels"]
+
+
+def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
+    """The variant that `text` names, `name:CORRUPTION:SEVERITY`, or InputError."""
+    corruption, _, severity = text.removeprefix(f"{name}:").partition(":")
+    for variant in variants:
+        if (corruption, severity) == (variant[0], str(variant[1])):
+            return variant
+    corruptions = dict.fromkeys(c for c, _ in variants if c != "none")
+    severities = sorted({s for c, s in variants if c != "none"})
+    raise InputError(
+        f"unknown data set {text[:200]!r}; there are {name}:none:0 and {name}:CORRUPTION:SEVERITY "
+        f"with severity {' or '.join(map(str, severities))} and corruption {', '.join(corruptions)}"
+    )

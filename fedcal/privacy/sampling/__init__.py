@@ -1,1 +1,0 @@
-"""Parts of `fedcal.privacy.samplers`: `words` -> `tables` -> `noise`, `polya`, `choice`."""

@@ -1,0 +1,315 @@
+"""Every mechanism under attack: none tells more than it claims, and each mistake is caught.
+
+The first half runs the audit on right mechanisms: no lower bound may pass its claim (all of them
+together with probability 1e-3), and those that can come close must, or the attack is too weak to
+mean anything. The second half breaks one thing at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
+from fedcal.errors import InputError
+from fedcal.privacy import Bound, Federation, make_plan, mechanisms
+from fedcal.privacy import audit as attacks
+from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
+from fedcal.privacy.bounding import bounded
+from fedcal.privacy.plan import Plan
+from fedcal.streams import Purpose, stream
+
+ERROR = 1e-3  # of all cells together, and of each broken mechanism
+FAST, SLOW = 60_000, 800_000
+
+every_cell = pytest.mark.parametrize("cell", cells(), ids=str)
+
+
+def trials_of(cell: Cell) -> int:
+    """So many that the attack means something in a second."""
+    if cell.mechanism == "exponential":
+        return 2 * FAST  # of which a quarter is run
+    if cell.mechanism == "unary":
+        return FAST // 3 if cell.noise_source == "system" else FAST
+    if cell.mechanism == "discrete-laplace" and cell.trust == "distributed":
+        return FAST // 3
+    return FAST
+
+
+# --- right mechanisms ---------------------------------------------------------------------------
+
+
+@every_cell
+def test_no_mechanism_spends_more_than_it_claims(cell: Cell) -> None:
+    finding = attacked(cell, trials_of(cell), ERROR)
+    assert not finding.refuted
+    assert (finding.claimed, finding.error) == (1.0, ERROR / len(cells()))
+    if cell.pure:
+        assert finding.lower_bound >= within_reach(cell) * finding.claimed
+
+
+def within_reach(cell: Cell) -> float:
+    """Part of the claim that so few trials must find. A sampled index says less than a sum."""
+    return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
+
+
+@pytest.mark.slow
+@every_cell
+def test_no_mechanism_spends_more_in_many_trials(cell: Cell) -> None:
+    finding = attacked(cell, SLOW, ERROR, seed=1)
+    assert not finding.refuted
+    assert finding.lower_bound >= (0.8 if cell.pure else 0.2) * finding.claimed
+
+
+def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
+    there = {(c.mechanism, c.trust, c.unit) for c in cells()}
+    for mechanism in ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian"):
+        for trust in ("central", "distributed", "local"):
+            for unit in ("user", "example"):
+                try:
+                    Cell(mechanism, trust, unit).plan()
+                except InputError:
+                    assert (mechanism, trust, unit) not in there
+                else:
+                    assert (mechanism, trust, unit) in there
+    assert {(c.trust, c.unit) for c in cells() if c.mechanism == "exponential"} == {
+        ("central", "user"),
+        ("central", "example"),
+    }
+    assert {(c.trust, c.unit) for c in cells() if c.mechanism == "unary"} == {("local", "user")}
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
+@pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
+def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
+    federation = Federation(clients=3, classes=2, epsilon=2.0, delta=1e-2, mechanism=mechanism)
+    plan = make_plan(federation, rounds=1, bound=Bound((2, 1, 3), (2.0, 0.1, 10.0), rule))
+    finding = audit(plan, 40_000, error=ERROR)
+    assert 0.4 * 2.0 < finding.lower_bound <= 2.0
+
+
+# --- the bound itself ---------------------------------------------------------------------------
+
+
+def test_the_bound_is_wrong_as_rarely_as_it_says() -> None:
+    """Randomised response, whose epsilon is known, with an error that can be counted."""
+    rng = np.random.default_rng(0)
+    epsilon, error, repeats = 1.0, 0.2, 400
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    wrong = 0
+    for _ in range(repeats):
+        present, absent = rng.random(1000) < truth, rng.random(1000) >= truth
+        wrong += epsilon_lower_bound(present * 1.0, absent * 1.0, error=error) > epsilon
+    assert wrong <= repeats * error / 2 + 5 * math.sqrt(repeats * error / 2)
+
+
+def test_more_trials_come_closer_and_no_difference_tells_nothing() -> None:
+    rng = np.random.default_rng(1)
+    found = [
+        epsilon_lower_bound(rng.laplace(1.0, 1.0, n), rng.laplace(0.0, 1.0, n))
+        for n in (1000, 10_000, 300_000)
+    ]
+    assert found[0] < found[1] < found[2] <= 1.0
+    assert found[2] > 0.95
+    for n in (100, 100_000):
+        assert epsilon_lower_bound(rng.laplace(size=n), rng.laplace(size=n)) == 0.0
+        assert epsilon_lower_bound(np.zeros(n), np.zeros(n)) == 0.0
+
+
+def test_worlds_that_differ_for_certain_are_bounded_by_the_trials_only() -> None:
+    n = 2000
+    found = epsilon_lower_bound(np.ones(n), np.zeros(n), error=0.02)
+    # n / 2 hits, no alarm: log of error / 2 to the power of +- 2 / n
+    rate = 0.01 ** (2 / n)
+    assert found == pytest.approx(math.log(rate / (1 - rate)), rel=1e-9)
+    assert epsilon_lower_bound(np.zeros(n), np.ones(n), error=0.02) == found  # either way round
+    assert epsilon_lower_bound(np.ones(n), np.zeros(n), delta=0.999, error=0.02) == 0.0
+
+
+def test_a_difference_in_the_middle_is_found_too() -> None:
+    """No threshold tells these apart well: half of one world lies between two halves."""
+    rng = np.random.default_rng(2)
+    outer = rng.choice([-1.0, 1.0], 20_000) + rng.normal(0, 0.1, 20_000)
+    inner = np.where(rng.random(20_000) < 0.5, rng.normal(0, 0.1, 20_000), outer)
+    assert epsilon_lower_bound(inner, outer) > 4.0
+
+
+@pytest.mark.parametrize(
+    ("present", "error", "message"),
+    [(99, 0.1, "trials must be"), (200, 0.0, "error must be"), (200, 1.0, "error must be")],
+)
+def test_what_cannot_be_bounded_is_refused(present: int, error: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        epsilon_lower_bound(np.zeros(present), np.zeros(200), error=error)
+
+
+def test_a_plan_without_privacy_claims_nothing() -> None:
+    plan = make_plan(Federation(clients=3, classes=2), rounds=1, bound=Bound((1,), (1.0,)))
+    with pytest.raises(InputError, match="without privacy claims nothing"):
+        audit(plan, 1000)
+
+
+# --- broken mechanisms --------------------------------------------------------------------------
+
+
+def refuted(finding: Finding) -> bool:
+    assert finding.claimed == 1.0
+    return finding.refuted
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "trust"),
+    [
+        ("laplace", "central"),
+        ("laplace", "local"),
+        ("discrete-laplace", "central"),
+        ("discrete-laplace", "distributed"),
+        ("discrete-laplace", "local"),
+        ("gaussian", "central"),
+        ("gaussian", "local"),
+        ("discrete-gaussian", "distributed"),
+    ],
+)
+def test_half_of_the_sensitivity_is_caught(
+    mechanism: str, trust: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(mechanism, trust, "user")
+    # A Gaussian's loss is far in its tails: it takes more trials to show half of the noise.
+    trials = trials_of(cell) if "laplace" in mechanism else 6 * FAST
+    plan = cell.plan()
+    for name in ("sensitivity", "l1_sensitivity"):
+        right = getattr(Bound, name).fget
+        monkeypatch.setattr(Bound, name, property(lambda b, right=right: right(b) / 2))
+    assert refuted(audit(replace(plan), trials))  # the copy has no cached grid
+
+
+def test_noise_before_clipping_is_caught() -> None:
+    """The clip then bounds what is sent, and the noise hides an unbounded number."""
+    plan = Cell("laplace", "local", "user").plan()
+    assert plan.noise is not None
+    assert plan.bound is not None
+    wide = replace(plan.noise, lengths=(FAST,))
+    seen = []
+    for world in (1, -1):
+        noise = wide.draw(stream(0, Purpose.SHARE, 0, f"{world}")) * plan.grid
+        seen.append(bounded((world * 25.0 + noise)[:, None], plan.bound)[:, 0])
+    assert epsilon_lower_bound(*seen) > plan.epsilon
+    inside = [np.clip(world * 2.5 + noise, -2.5, 2.5) for world, noise in _noises(wide, plan)]
+    assert epsilon_lower_bound(*inside) <= plan.epsilon  # clipping after it is post-processing
+
+
+def _noises(wide: mechanisms.Noise, plan: Plan) -> list[tuple[int, Any]]:
+    return [(w, wide.draw(stream(1, Purpose.SHARE, 0, f"{w}")) * plan.grid) for w in (1, -1)]
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_a_query_that_the_budget_forgot_is_caught(rounds: int) -> None:
+    """Noise for `rounds` - 1 releases, and so many are made."""
+    plan = Cell("laplace", "central", "user", rounds=rounds - 1).plan()
+    assert refuted(audit(replace(plan, rounds=rounds), 4 * FAST))
+
+
+@pytest.mark.parametrize(("there", "caught"), [(4, False), (3, True)])
+def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> None:
+    federation = Federation(
+        clients=10, classes=2, epsilon=1.0, delta=0.0, trust="distributed", quorum=0.4
+    )
+    plan = make_plan(federation, rounds=1, bound=Bound((1,), (2.5,)), mechanism="laplace")
+    assert plan.noise is not None
+    assert plan.quorum == plan.noise.shares == 4
+    wide = replace(plan.noise, lengths=(FAST // 2,))
+    worst = attacks.worst_pair(plan)[0]
+    seen = []
+    for contribution in (worst[0], 0.0):
+        source = stream(3, Purpose.SHARE, 0, f"{contribution}")
+        noise = np.sum([wide.draw(source) for _ in range(there)], axis=0)
+        seen.append(contribution + noise * plan.grid)
+    assert (epsilon_lower_bound(*seen) > 1.0) == caught
+
+
+def test_laplace_of_that_std_is_caught() -> None:
+    """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
+    plan = Cell("laplace", "central", "user").plan()
+    weak = replace(plan, epsilon_per_release=plan.epsilon_per_release * math.sqrt(2))
+    assert refuted(audit(weak, FAST))
+
+
+def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine numbers of L2 norm C have an L1 norm of up to 3 C."""
+    plan = Cell("laplace", "central", "user", numbers=9).plan()
+    assert plan.bound is not None
+    everywhere = (np.full(9, 1e3), np.zeros(9))
+    assert not refuted(audit(plan, FAST // 2, pair=everywhere))
+    monkeypatch.setattr(Bound, "l1_sensitivity", property(lambda bound: 1.0))
+    loose = replace(plan, bound=replace(plan.bound, order=2))
+    assert refuted(audit(loose, FAST // 2, pair=everywhere))
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.7])
+def test_unary_encoding_with_a_wrong_flip_is_caught(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = mechanisms.unary_flip
+    monkeypatch.setattr(mechanisms, "unary_flip", lambda epsilon: factor * right(epsilon))
+    assert refuted(audit(Cell("unary", "local", "user", numbers=4).plan(), FAST // 4))
+
+
+def test_the_exponential_mechanism_without_its_factor_2_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = mechanisms.exponential
+    monkeypatch.setattr(
+        mechanisms,
+        "exponential",
+        lambda scores, epsilon, norm, source: right(scores, 2 * epsilon, norm, source),
+    )
+    plan = Cell("exponential", "central", "user", numbers=CANDIDATES).plan()
+    assert refuted(audit(plan, FAST // 3))
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "exponential"])
+def test_a_clipped_client_under_unit_example_is_caught(mechanism: str) -> None:
+    """One row more turns a clipped sum from one end of the client's bound to the other."""
+    numbers = CANDIDATES if mechanism == "exponential" else 1
+    plan = Cell(mechanism, "central", "example", numbers=numbers).plan()
+    assert plan.diameter == 1
+    wrong = Cell(mechanism, "central", "example", numbers=numbers, row_sums=False).plan()
+    assert wrong.diameter == 2
+    before = attacks.worst_pair(wrong)[0] * 1e3
+    pair = (before, before - 2 * before)  # the client's other rows, and with one row of -2 of them
+    trials = {"laplace": FAST, "gaussian": 6 * FAST, "exponential": FAST // 4}[mechanism]
+    assert refuted(audit(plan, trials, pair=pair))
+    assert not refuted(audit(wrong, FAST // 8, pair=pair))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "trust"),
+    [("laplace", "central"), ("gaussian", "central"), ("discrete-laplace", "distributed")],
+)
+def test_amplification_without_sampling_is_caught(mechanism: str, trust: str) -> None:
+    plan = Cell(mechanism, trust, "user", sampling_rate=0.3).plan()
+    trials = 2 * FAST if mechanism == "gaussian" else FAST // 3
+    assert refuted(audit(replace(plan, sampling_rate=1.0), trials))
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_row_for_each_cell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = [Cell("laplace", "central", "user"), Cell("unary", "local", "user", numbers=4)]
+    monkeypatch.setattr("experiments.benchmarks.audit.cells", lambda: few)
+    assert main(["--trials", "8000", "--markdown"]) == 0
+    head, rule, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("| mechanism | trust | unit | neighbours |")
+    assert rule.count("---") == head.count("|") - 1
+    assert [row.split(" | ")[8] for row in rows] == ["8000", "2000"]
+    right = mechanisms.laplace_scale
+    monkeypatch.setattr("fedcal.privacy.plan.laplace_scale", lambda b, e: right(b, e) / 2)
+    assert main(["--trials", "8000"]) == 1
+    assert "REFUTED: Cell(mechanism='laplace'" in capsys.readouterr().out

@@ -1,0 +1,186 @@
+"""Every strategy under every trust model and for both units: it runs, and says what it promises."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import simulate
+from experiments.cli import _run
+from experiments.config import job_of, load_config, merge
+from experiments.simulation import SimulationResult
+from fedcal import datasets
+from fedcal.errors import RoundFailed
+from fedcal.partition import deal
+from fedcal.privacy.mechanisms import DIVISIBLE
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+from strategies.job import settings_of
+
+CLIENTS, CLASSES, ROWS = 10, 3, 120
+TRUSTS = ("central", "distributed", "local")
+UNITS = ("user", "example")
+QUICK = {"steps": 4, "epochs": 1, "bins_exponent": 3}
+"""Of those that have it: less work, no other path through the code."""
+
+
+def arrays() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, CLASSES, 2 * ROWS)
+    logits = rng.normal(0, 3, (2 * ROWS, CLASSES))
+    logits[np.arange(2 * ROWS), labels] += 3
+    return {
+        "logits": logits[:ROWS],
+        "labels": labels[:ROWS],
+        "test_logits": logits[ROWS:],
+        "test_labels": labels[ROWS:],
+    }
+
+
+def options(method: str, **more: Any) -> dict[str, Any]:
+    quick = {k: v for k, v in QUICK.items() if k in settings_of(method)}
+    return {
+        **{"method": method, "clients": CLIENTS, "partition": "iid", "epsilon": 1.0, "seed": 3},
+        **{"delta": 1e-5, "set": quick, **more},
+    }
+
+
+def shards() -> Shards:
+    return deal(datasets.from_arrays(**arrays()), "iid", CLIENTS, 3)
+
+
+def run(method: str, **more: Any) -> SimulationResult:
+    return simulate(arrays(), **options(method, **more))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, unit: str) -> None:
+    result = run(method, trust=trust, unit=unit)
+    assert np.isfinite(result.test_probs).all()
+    np.testing.assert_allclose(result.test_probs.sum(axis=1), 1.0)
+    privacy, config = result.privacy, result.config
+    said = " ".join(privacy["statement"])
+
+    # the record is the plan's, and the plan the one that this configuration has
+    plan = job_of(config, shards()).plan
+    for key in ("trust", "unit", "adjacency", "epsilon", "delta", "mechanism", "diameter"):
+        assert privacy[key] == getattr(plan, key)
+    assert (privacy["trust"], privacy["unit"]) == (trust, unit)
+    assert privacy["releases"] == plan.rounds == len(result.rounds)
+    std = plan.noise_std
+    written = privacy["noise_std"]
+    if std is None:
+        assert (trust, written) == ("central", None)
+    else:
+        assert np.broadcast_to(written, len(std)).tolist() == list(std)
+        assert min(std) > 0
+
+    # who adds the noise, and who is protected against whom
+    assert ("trusted to forget" in said) is (trust == "central")
+    assert ("of the 10 clients answer and are honest" in said) is (trust == "distributed")
+    assert ("whatever other clients do" in said) is (trust == "local")
+    assert (privacy["mechanism"] in DIVISIBLE) is (trust == "distributed")
+    assert (config.secure_aggregation == "masks") is (trust == "distributed")
+    assert f"-DP for each {unit}:" in said
+    assert ("does not protect whole clients" in said) is (unit == "example")
+
+
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_how_much_noise_a_trust_model_costs(method: str) -> None:
+    """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""
+    std = {
+        trust: run(method, trust=trust, mechanism=mechanism).privacy["noise_std"]
+        for trust, mechanism in (
+            ("central", "gaussian"),
+            ("distributed", "discrete-gaussian"),
+            ("local", "gaussian"),
+        )
+    }
+    for trust, factor in (("distributed", math.sqrt(10 / 9)), ("local", 2 * math.sqrt(10))):
+        np.testing.assert_allclose(np.divide(std[trust], std["central"]), factor, rtol=1e-9)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+CASES: dict[str, dict[str, Any]] = {
+    "distributed": {"trust": "distributed", "sampling_rate": 0.5, "quorum": 0.5, "dropout": 0.2},
+    "distributed, laplace": {"trust": "distributed", "mechanism": "discrete-laplace"},
+    "distributed, no masks": {"trust": "distributed", "secure_aggregation": "none"},
+    "distributed, example": {"trust": "distributed", "unit": "example"},
+    "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
+    "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
+    "local, example": {"trust": "local", "unit": "example"},
+    "central, example": {"trust": "central", "unit": "example", "mechanism": "laplace"},
+    "central, discrete": {"trust": "central", "mechanism": "discrete-gaussian"},
+}
+
+
+@pytest.fixture(scope="module")
+def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "data.npz"
+    np.savez(path, **arrays())
+    return path
+
+
+@pytest.fixture(scope="module", params=CASES)
+def folder(request: pytest.FixtureRequest, data_file: Path) -> Path:
+    out = data_file.parent / request.param
+    simulate(data_file, out=out, **options("fednewton", **CASES[request.param]))
+    return out
+
+
+def test_the_config_of_a_run_gives_the_same_bits(folder: Path, tmp_path: Path) -> None:
+    config = load_config(folder / "config.toml", {})
+    again = simulate(config.data, config=config)
+    assert again.config.to_toml() == (folder / "config.toml").read_text("utf-8")
+    assert again.test_probs.tobytes() == np.load(folder / "test_probs.npy").tobytes()
+    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert [r["values"] for r in again.rounds] == [r["values"] for r in rounds]
+    written = json.loads((folder / "result.json").read_text("utf-8"))
+    assert json.loads(json.dumps(again.privacy)) == written["privacy"]
+
+
+def test_a_report_shows_trust_unit_and_mechanism(folder: Path) -> None:
+    text = (folder / "report.html").read_text("utf-8")
+    privacy = json.loads((folder / "result.json").read_text("utf-8"))["privacy"]
+    for key in ("trust", "unit", "adjacency"):
+        assert f"{privacy[key]}: " in text
+    assert ("quorum of a round" in text) is (privacy["trust"] == "distributed")
+    assert f"{privacy['mechanism'].replace('discrete-', 'discrete ')} noise" in text.lower()
+    for part in ("--trust", "--mechanism", "--quorum", "--noise-source", "--unit"):
+        assert part in text
+
+
+# --- too few answers ----------------------------------------------------------------------------
+
+
+def test_a_round_below_the_quorum_fails_and_writes_nothing(
+    data_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    asked = ["--clients", "10", "--trust", "distributed", "--epsilon", "1", "--dropout", "0.6"]
+    code = _run(["simulate", "--data", str(data_file), *asked, "--out", str(out)])
+    (line,) = capfd.readouterr().err.strip().splitlines()
+    assert code == 1
+    assert "of 10 clients answered, the noise was planned for at least 9" in line
+    assert not out.exists()
+
+
+def test_dropouts_above_the_quorum_leave_all_the_noise_that_was_planned() -> None:
+    common = {"trust": "distributed", "quorum": 0.5}
+    full = run("fedtemp", **common)
+    fewer = run("fedtemp", dropout=0.2, **common)
+    assert fewer.privacy["noise_std"] == full.privacy["noise_std"]  # of all ten answers
+    plan = job_of(merge(options("fedtemp", **common)), shards()).plan
+    least, most = (plan.std_of_sum(n)[0] for n in (plan.quorum, CLIENTS))
+    assert least == pytest.approx(most / math.sqrt(2))
+    assert least >= plan.multiplier * (1 - 1e-12) * 0.5  # clip 0.5: what central noise would be
+    with pytest.raises(RoundFailed, match="clients answered"):
+        run("fedtemp", trust="distributed", dropout=0.5)

@@ -1,0 +1,401 @@
+"""Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import simulate
+from experiments.comparison.run import Interrupted
+from experiments.luo import cell, histogram
+from experiments.luo.bench import GRID, Bench
+from experiments.luo.cell import run_setting
+from experiments.luo.methods import (
+    BASELINES,
+    COLUMNS,
+    EXPONENTIAL,
+    PRIVATE,
+    Column,
+    Released,
+    acc_t_exponential,
+    column,
+    drawn,
+)
+from experiments.luo.noise import laplace_std, laplace_sum, noise_scale
+from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree, golden
+from experiments.luo.settings import SUITES, Setting, fitting, suite_for
+from experiments.luo.suite import KIND, Suite, run_suite
+from experiments.luo.tables import BINS, rows_of, tabulate
+from experiments.luo.trials import Trials, divisions
+from fedcal import datasets
+from fedcal.calibrators import TopLabelBinning
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.metrics import ece, nll
+from fedcal.numerics import softmax
+from fedcal.search import Bisection, GoldenSection, golden_tree
+from fedcal.types import Floats, Integers
+
+SETTING = Setting("sources", 12, 10, 1.0)
+
+
+def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> Dataset:
+    """Logits that are too sure of themselves."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    logits = 3 * (rng.normal(size=(n, classes)) + 0.8 * np.eye(classes)[labels])
+    return datasets.from_arrays(logits=logits, labels=labels, name=name)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench.of(made())
+
+
+def some_trials(bench: Bench, setting: Setting = SETTING, trials: int = 8) -> Trials:
+    return Trials(bench, setting, divisions(bench, setting, trials, seed=3))
+
+
+def test_the_settings_are_those_of_the_paper() -> None:
+    cifar, imagenet = SUITES["cifar"], SUITES["imagenet"]
+    assert Counter(s.sweep for s in cifar) == {"sources": 25, "samples": 10, "epsilon": 10}
+    assert Counter(s.sweep for s in imagenet) == {"sources": 20, "samples": 20, "epsilon": 10}
+    assert cifar[0] == Setting("sources", 10, 10, 1.0)
+    assert cifar[-1] == Setting("epsilon", 50, 30, 2.0)
+    assert imagenet[-1] == Setting("epsilon", 100, 50, 2.0)
+    assert max(s.fit_rows for s in cifar) == 2500
+    assert max(s.fit_rows for s in imagenet) == 20_000
+
+
+def test_half_of_the_rows_are_left_for_the_test() -> None:
+    assert (suite_for(39_999), suite_for(40_000)) == ("cifar", "imagenet")
+    assert len(fitting(SUITES["cifar"], 5000, "d")) == 45
+    assert all(s.fit_rows <= 500 for s in fitting(SUITES["cifar"], 1000, "d"))
+    with pytest.raises(InputError, match="d: 199 rows are too few"):
+        fitting(SUITES["cifar"], 199, "d")
+
+
+def test_divisions_draw_each_row_once_and_all_alike(bench: Bench) -> None:
+    drawn_rows = divisions(bench, SETTING, 400, seed=1)
+    assert all(len(set(rows)) == SETTING.fit_rows for rows in drawn_rows.tolist())
+    # the first source is a uniform draw too: one-source is fitted on it
+    first = np.bincount(drawn_rows[:, : SETTING.samples].ravel(), minlength=bench.rows)
+    assert stats.chisquare(first).pvalue > 1e-3
+
+
+def test_tables_give_the_ece_of_the_metrics() -> None:
+    data = made(300)
+    temperatures = np.array([0.5, 1.0, 2.3])
+    tables = tabulate(data.logits, data.labels, temperatures)
+    fit = np.random.default_rng(0).permutation(300)[:90].reshape(3, 30)
+    got = tables.test_ece(np.arange(3), fit)
+    for k, t in enumerate(temperatures):
+        rest = np.setdiff1d(np.arange(300), fit[k])
+        assert got[k] == pytest.approx(ece(softmax(data.logits[rest] / t), data.labels[rest]))
+
+
+def test_sums_of_entries_have_no_order(bench: Bench) -> None:
+    gaps = bench.golden.gaps[5]
+    some = np.random.default_rng(2).permutation(len(gaps))
+    assert gaps.sum() == gaps[some].sum() == math.fsum(gaps.tolist())
+
+
+def test_both_parts_of_a_data_set_are_divided() -> None:
+    logits, labels = rows_of(datasets.load("resnet110-cifar10"))
+    assert logits.shape == (15_000, 10)
+    assert len(labels) == 15_000
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_golden_walk_is_the_search_itself(absolute: bool) -> None:
+    tree = golden_tree(LOW, HIGH)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, EVALUATIONS))  # one for each evaluation, whatever is asked
+    asked: list[list[float]] = [[] for _ in values]
+
+    def ask(at: Integers, k: int) -> Floats:
+        for trial, t in enumerate(tree.temperatures[at]):
+            asked[trial].append(t)
+        return np.abs(values[:, k]) if absolute else values[:, k]
+
+    answers = tree.answers[golden(tree, ask, len(values))]
+    for trial, told in enumerate(values):
+        search = GoldenSection(LOW, HIGH, 5, "absolute" if absolute else "value")
+        for k in range(EVALUATIONS):
+            t = search.next()
+            assert t == asked[trial][k]
+            search.tell(t, float(told[k]))
+        assert search.next() is None
+        assert search.answer() == answers[trial]
+
+
+def test_a_bisection_walk_is_the_search_itself() -> None:
+    tree = bisection_tree()
+    values = np.random.default_rng(0).normal(size=(100, EVALUATIONS))
+    values[0] = 0.0
+    asked: list[list[float]] = [[] for _ in values]
+
+    def ask(at: Integers, k: int) -> Floats:
+        for trial, t in enumerate(tree.temperatures[at]):
+            asked[trial].append(t)
+        return values[:, k]
+
+    answers = tree.answers[bisection(tree, ask, len(values))]
+    for trial, told in enumerate(values):
+        search = Bisection(LOW, HIGH, EVALUATIONS)
+        for k in range(EVALUATIONS):
+            t = search.next()
+            assert t == asked[trial][k]
+            search.tell(t, float(told[k]))
+        assert search.answer() == answers[trial]
+
+
+def test_one_draw_is_laplace_noise_and_many_are_a_sum_of_it() -> None:
+    rng = np.random.default_rng(0)
+    one = laplace_sum(rng, 3.0, 1, (20_000,))
+    assert stats.kstest(one, stats.laplace(scale=3.0).cdf).pvalue > 1e-3
+    many = laplace_sum(rng, 3.0, 5, (20_000,))
+    added = rng.laplace(scale=3.0, size=(20_000, 5)).sum(axis=1)
+    assert stats.ks_2samp(many, added).pvalue > 1e-3
+    assert many.std() == pytest.approx(laplace_std(3.0, 5), rel=0.03)
+
+
+def test_noise_is_sized_by_what_a_row_changes() -> None:
+    """(K + 1) Delta / epsilon for each answer, d draws under local noise and one under central."""
+    rng = np.random.default_rng(0)
+    stds = {}
+    for key in ("acc-t/local", "acc-t/central", "nll-t/central", "histogram/central"):
+        noise = drawn(column(key), SETTING, GRID, 2000, rng)
+        assert isinstance(noise, Released)
+        assert noise.noise.std() == pytest.approx(noise.std, rel=0.05)
+        stds[key] = noise.std / math.sqrt(2)
+    assert noise_scale(1.0, 0.5, 6) == 12.0
+    assert stds["acc-t/central"] == pytest.approx(6.0)
+    assert stds["acc-t/local"] == pytest.approx(6.0 * math.sqrt(12))
+    assert stds["nll-t/central"] == pytest.approx(60.0)
+    assert stds["histogram/central"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("counts", ["correct_wrong", "correct_total"])
+def test_histogram_binning_is_the_calibrator_s(bench: Bench, counts: Any) -> None:
+    data, trials = made(), some_trials(bench)
+    fit = histogram.counts(bench.plain, trials.fit)
+    noise = laplace_sum(np.random.default_rng(1), 4.0, 1, (len(trials), 2, BINS))
+    other = fit.sum(axis=2) if counts == "correct_total" else fit[:, :, 0]
+    correct, other = fit[:, :, 1] + noise[:, 0], other + noise[:, 1]
+    values = histogram.bin_values(correct, other, counts, bench.classes)
+    got = histogram.test_ece(values, histogram.counts(bench.plain) - fit)
+    for k, rows in enumerate(trials.fit):
+        calibrator = TopLabelBinning.from_counts(correct[k], other[k], bench.classes, counts)
+        rest = np.setdiff1d(np.arange(bench.rows), rows)
+        after = calibrator.predict_proba(data.logits[rest])
+        assert got[k] == pytest.approx(ece(after, data.labels[rest]), abs=1e-9)
+
+
+def test_one_source_is_fitted_on_the_rows_of_one(bench: Bench) -> None:
+    trials = some_trials(bench)
+    data = made()
+    grid = bench.grid.temperatures
+    got = BASELINES["one-source"](trials)
+    for k, rows in enumerate(trials.fit):
+        own = rows[: SETTING.samples]
+        losses = [nll(softmax(data.logits[own] / t), data.labels[own]) for t in grid]
+        t = grid[int(np.argmin(losses))]
+        rest = np.setdiff1d(np.arange(bench.rows), rows)
+        assert got[k] == pytest.approx(ece(softmax(data.logits[rest] / t), data.labels[rest]))
+
+
+def test_the_exponential_mechanism_draws_by_its_scores(bench: Bench) -> None:
+    one = divisions(bench, SETTING, 1, seed=0)
+    trials = Trials(bench, SETTING, np.repeat(one, 4000, axis=0))
+    gumbel = np.random.default_rng(0).gumbel(size=(4000, GRID))
+    at = (-0.5 * np.abs(trials.grid_gaps) + gumbel).argmax(axis=1)
+    scores = -SETTING.epsilon * np.abs(trials.grid_gaps[0]) / 2
+    p = np.exp(scores - scores.max())
+    p /= p.sum()
+    likely = np.argsort(p)[-8:]
+    shares = np.bincount(at, minlength=GRID)[likely] / 4000
+    assert shares == pytest.approx(p[likely], abs=0.03)
+    assert acc_t_exponential(trials, gumbel) == pytest.approx(bench.grid.test_ece(at, trials.fit))
+
+
+def test_more_privacy_costs_calibration_and_secure_aggregation_wins_it_back(bench: Bench) -> None:
+    columns = [column("acc-t/local"), column("acc-t/central")]
+    strict, loose = (
+        run_setting(bench, dataclasses.replace(SETTING, epsilon=e), columns, 200, 0)
+        for e in (0.3, 100.0)
+    )
+    assert strict["acc-t/local"].mean() > loose["acc-t/local"].mean()
+    assert strict["acc-t/central"].mean() < strict["acc-t/local"].mean()
+
+
+def test_columns_and_blocks_do_not_change_each_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = [c for c in COLUMNS if "posterior" not in c.method]
+    together = run_setting(bench, SETTING, quick, 20, seed=4)
+    monkeypatch.setattr(cell, "_BLOCK", 7)
+    for c in quick:
+        alone = run_setting(bench, SETTING, [c], 20, seed=4)[c.key]
+        assert alone.tolist() == together[c.key].tolist()
+    other = run_setting(bench, SETTING, quick[:1], 20, seed=5)
+    assert other[quick[0].key].tolist() != together[quick[0].key].tolist()
+
+
+def test_every_method_stands_under_every_noise_it_can_have() -> None:
+    keys = [c.key for c in COLUMNS]
+    assert len(set(keys)) == len(keys) == 2 + 2 * len(PRIVATE) + 1
+    assert Column(EXPONENTIAL, "local") not in COLUMNS
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize(
+    ("key", "method", "settings"),
+    [
+        ("acc-t", "acct", {}),
+        ("nll-t", "nllt", {}),
+        ("ece-t", "ecet", {}),
+        ("acc-t-bisection", "acct", {"search": "bisection"}),
+        ("acc-t-posterior", "acct", {"search": "posterior", "iterations": 5}),
+        ("histogram", "dp-histogram", {"counts": "correct_total"}),
+        ("histogram-wrong", "dp-histogram", {"counts": "correct_wrong"}),
+    ],
+)
+def test_the_strategies_themselves_reach_the_same_ece(
+    key: str, method: str, settings: dict[str, Any], trust: str
+) -> None:
+    """With next to no noise: the same rows, the same clients, the same calibrator."""
+    data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
+    bench = Bench.of(data)
+    setting = Setting("sources", 40, 10, 1e8)
+    trials = Trials(bench, setting, divisions(bench, setting, 2, seed=0))
+    noise = drawn(Column(key, trust), setting, GRID, 2, np.random.default_rng(0))
+    assert isinstance(noise, Released)
+    got = PRIVATE[key].run(trials, noise)
+    if "search" in settings and settings["search"] == "posterior":
+        settings = settings | {"rows_per_client": setting.samples}
+    for k, fit in enumerate(trials.fit):
+        rest = np.setdiff1d(np.arange(bench.rows), fit)
+        result = simulate(
+            {
+                "logits": data.logits[fit],
+                "labels": data.labels[fit],
+                "client": np.repeat(np.arange(setting.sources), setting.samples),
+                "test_logits": data.logits[rest],
+                "test_labels": data.labels[rest],
+            },
+            method=method,
+            partition="natural",
+            epsilon=setting.epsilon,
+            unit="example",
+            trust=trust,
+            set=settings,
+        )
+        # a posterior's temperature is judged at the nearest one of the grid
+        close = 2e-3 if key == "acc-t-posterior" else 1e-6
+        assert got[k] == pytest.approx(result.after["ece"], abs=close)
+
+
+# --- suites -------------------------------------------------------------------------------------
+
+KEYS = ("none", "one-source", "acc-t/local", "ece-t/central", "acc-t-exponential/central")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    paths = []
+    for k in range(2):
+        data = made(3000, seed=k)
+        path = tmp_path / f"shift{k}.npz"
+        np.savez(path, logits=data.logits, labels=data.labels)
+        paths.append(str(path))
+    return tuple(paths)
+
+
+def bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_rows_do_not_depend_on_processes_or_an_interruption(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
+    suite = Suite(files, KEYS, trials=10, every=10)
+    alone = bare(run_suite(suite, jobs=1))
+    assert bare(run_suite(suite, jobs=2)) == alone
+    out = tmp_path / "out"
+
+    def stop(done: int, total: int) -> None:
+        assert total == len(alone)
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=f"3 of {len(alone)} runs are kept"):
+        run_suite(suite, jobs=1, out=out, progress=stop)
+    with pytest.raises(InputError, match="unfinished"):
+        run_suite(suite, jobs=1, out=out)
+    told: list[int] = []
+    again = run_suite(
+        suite, jobs=1, out=out, resume=True, progress=lambda done, _: told.append(done)
+    )
+    assert bare(again) == alone
+    assert told == list(range(3, len(alone) + 1))
+    assert (out / KIND.done).exists()
+    assert len((out / "rows.jsonl").read_text().splitlines()) == len(alone)
+
+
+@pytest.mark.slow
+def test_ray_tasks_give_the_same_rows(files: tuple[str, ...]) -> None:
+    pytest.importorskip("ray")
+    suite = Suite(files, KEYS, trials=5, every=10)
+    script = (
+        "import json, sys; from experiments.luo.suite import read_suite, run_suite; "
+        "rows = run_suite(read_suite(json.loads(sys.argv[1])), ray_address='local', jobs=2); "
+        "print(json.dumps(rows))"
+    )
+    asked = json.dumps(dataclasses.asdict(suite))
+    ran = subprocess.run(
+        [sys.executable, "-c", script, asked], text=True, capture_output=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert bare(json.loads(ran.stdout)) == bare(run_suite(suite, jobs=1))
+
+
+def test_what_was_begun_otherwise_is_not_gone_on_with(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
+    suite = Suite(files[:1], KEYS, trials=5, every=10)
+    run_suite(suite, jobs=1, out=tmp_path / "out")
+    more = dataclasses.replace(suite, trials=6)
+    with pytest.raises(InputError, match="trials was 5 and is 6"):
+        run_suite(more, jobs=1, out=tmp_path / "out", resume=True)
+    grown = dataclasses.replace(suite, data=files)
+    assert len(run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)) == 6
+    data = made(3000, seed=9)
+    np.savez(files[0], logits=data.logits, labels=data.labels)
+    with pytest.raises(InputError, match="changed since"):
+        run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": ()}, "no data sets"),
+        ({"data": ("a", "a")}, "'a' is there twice"),
+        ({"columns": ("acc-t",)}, "unknown column 'acc-t'"),
+        ({"trials": 0}, "trials must be"),
+        ({"settings": "mnist"}, "unknown settings"),
+    ],
+)
+def test_bad_suites_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Suite(**{"data": ("a",), **options})

@@ -1,0 +1,301 @@
+"""The privacy record: each sentence is there where it is true, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+
+from experiments.statement import of_plan
+from experiments.statement.promise import amplified, in_short
+from fedcal.privacy.bounding import Bound
+from fedcal.privacy.choice import amplifying_rate
+from fedcal.privacy.plan import Federation, Plan, make_plan
+
+CLIENTS = 20
+TRUSTS = ("central", "distributed", "local")
+UNITS = ("user", "example")
+
+
+def plan_of(row_sums: bool = False, preferred: Any = "gaussian", **fields: Any) -> Plan:
+    rounds = 1 if preferred == "exponential" else 2
+    public = {"clients": CLIENTS, "classes": 3, "rounds": rounds, "epsilon": 1.0, **fields}
+    rule: Any = "per_value" if preferred == "exponential" else "joint"
+    norm = 2.0 if preferred == "unary" else 1.0
+    bound = Bound((4,), (norm,), rule)
+    return make_plan(
+        Federation(**public), rounds=rounds, bound=bound, mechanism=preferred, row_sums=row_sums
+    )
+
+
+def record(plan: Plan, masks: str = "none", rows: float | None = None) -> dict[str, Any]:
+    return of_plan(plan, plan.rounds, masks, rows)
+
+
+def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str:
+    return " ".join(record(plan, masks, rows)["statement"])
+
+
+def server(plan: Plan, masks: str) -> str:
+    return next(s["what"] for s in record(plan, masks)["sees"] if s["who"] == "the server")
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
+@pytest.mark.parametrize("row_sums", [False, True])
+def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_sums: bool) -> None:
+    plan = plan_of(row_sums, preferred, unit=unit, trust=trust)
+    found = record(plan, "masks")
+    for key in ("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_source"):
+        assert found[key] == getattr(plan, key)
+    assert (found["releases"], found["diameter"]) == (2, plan.diameter)
+    assert found["quorum"] == (18 if trust == "distributed" else None)
+    assert found["secure_aggregation"] == "masks"
+    answers = {"central": 1.0, "distributed": CLIENTS / 18, "local": CLIENTS}[trust]
+    if preferred == "gaussian":
+        one = plan.multiplier * plan.diameter
+    else:
+        one = math.sqrt(2.0) * plan.diameter / plan.epsilon_per_release
+    assert found["noise_std"] == pytest.approx(one * math.sqrt(answers))
+    twice = (unit == "user" and trust == "local") or (unit == "example" and not row_sums)
+    assert found["diameter"] == (2 if twice else 1)
+
+
+def test_the_least_answers_of_a_quorum() -> None:
+    for share, least in ((0.9, 18), (0.5, 10), (1.0, 20), (0.01, 1)):
+        found = record(plan_of(trust="distributed", quorum=share))
+        assert found["quorum"] == least
+
+
+# --- what is promised ---------------------------------------------------------------------------
+
+NEIGHBOURS = {
+    "removing all rows of one client": ("user", ("central", "distributed")),
+    "replacing all rows of one client by any others": ("user", ("local",)),
+    "adding or removing one row": ("example", TRUSTS),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_the_promise_names_unit_and_neighbours(unit: str, trust: str) -> None:
+    said = statement(plan_of(unit=unit, trust=trust))
+    assert f"(1, 1e-05)-DP for each {unit}:" in said
+    for words, (of_unit, trusts) in NEIGHBOURS.items():
+        assert (words in said) is (unit == of_unit and trust in trusts)
+    assert ("All 2 answers of a client" in said) is (trust == "local")
+    assert ("All 2 releases" in said) is (trust != "local")
+    assert ("does not protect whole clients" in said) is (unit == "example")
+    assert ("says nothing against a row's own client" in said) is (unit == "example")
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
+def test_delta_is_named_only_where_there_is_one(trust: str, unit: str, preferred: str) -> None:
+    plan = plan_of(preferred=preferred, trust=trust, unit=unit)
+    lost = " ".join(record(plan)["not_protected"])
+    pure = preferred == "laplace"
+    assert ("(1, 0)-DP" in statement(plan)) is pure
+    assert ("without exception (delta is 0)" in statement(plan)) is pure
+    assert ("except with probability 1e-05" in statement(plan)) is not pure
+    assert ("and more delta" in statement(plan) + lost) is not pure
+
+
+AGAINST = {
+    # (trust, masks): (what holds, what must not be claimed)
+    ("central", "none"): (
+        "server sees each client's bounded contribution, and so the exact sums, and is trusted",
+        ("against everyone", "share of the noise", "quorum"),
+    ),
+    ("central", "masks"): (
+        "The server sees the exact sums and is trusted to forget them",
+        ("against everyone", "share of the noise", "each client's bounded"),
+    ),
+    ("distributed", "masks"): (
+        "against everyone, the server too, if the secure aggregation shows nothing but the sum "
+        "and at least 18 of the 20 clients answer and are honest",
+        ("trusted to forget", "does not hold against it"),
+    ),
+    ("distributed", "none"): (
+        "the server sees each client's contribution with 1/18 of the noise's variance, and this "
+        "does not hold against it. It holds against everyone else if at least 18 of the 20",
+        ("trusted to forget", "the server too"),
+    ),
+    ("local", "none"): (
+        "against everyone, the server too, whatever other clients do",
+        ("trusted to forget", "share of the noise", "honest"),
+    ),
+    ("local", "masks"): (
+        "against everyone, the server too, whatever other clients do",
+        ("trusted to forget", "share of the noise", "honest"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("trust", "masks"), AGAINST)
+def test_against_whom_it_holds(trust: str, masks: str) -> None:
+    said = statement(plan_of(trust=trust), masks)
+    holds, never = AGAINST[trust, masks]
+    assert holds in said
+    for words in never:
+        assert words not in said
+    assert ("Secure aggregation is simulated here" in said) is (
+        (trust, masks) == ("distributed", "masks")
+    )
+
+
+@pytest.mark.parametrize("masks", ["masks", "none"])
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
+    sees = server(plan_of(trust=trust, unit=unit), masks)
+    assert ("exact sum" in sees) is (trust == "central")
+    assert ("noisy sum" in sees) is (trust == "distributed" or (trust, masks) == ("local", "masks"))
+    assert ("masked contributions" in sees) is (masks == "masks")
+    assert ("Each client's" in sees) is (masks == "none")
+    seers = [line["who"] for line in record(plan_of(trust=trust, unit=unit))["sees"]]
+    assert ("a row's own client" in seers) is (unit == "example")
+
+
+def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
+    said = statement(plan_of(trust="distributed"), "masks")
+    assert "of 20 clients up to 2 in all may fail to answer or work together" in said
+    assert "fewer than 18 answers is not released" in said
+    whole = statement(plan_of(trust="distributed", quorum=1.0), "masks")
+    assert "against a client only 19 of 20 parts of the noise's variance are left" in whole
+    assert "may fail to answer or work together" not in whole
+    alone = statement(plan_of(trust="distributed", clients=1), "masks")
+    assert "the one client answers and is honest" in alone
+    assert "knows its own" not in alone
+
+
+def test_a_client_clipped_row_by_row_has_no_bound_of_its_own() -> None:
+    for row_sums in (False, True):
+        said = statement(plan_of(row_sums, trust="central", unit="example"))
+        assert ("each client's bounded contribution" in said) is not row_sums
+
+
+# --- sampling -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
+def test_what_is_said_of_sampling_is_what_the_plan_claims(trust: str, unit: str) -> None:
+    federation = Federation(CLIENTS, 3, sampling_rate=0.5, epsilon=1.0, trust=trust, unit=unit)
+    plan = plan_of(trust=trust, unit=unit, sampling_rate=0.5)
+    claimed = amplifying_rate(federation) < 1
+    assert amplified(plan) is claimed
+    said = statement(plan, "masks")
+    assert ("No amplification by sampling is claimed" in said) is not claimed
+    assert ("secret coin" in said) is (claimed and trust == "distributed")
+    assert ("does not hold against the server and, with masks" in said) is (
+        claimed and trust == "central"
+    )
+    assert ("the server sees who answers" in said) is (trust == "local")
+    assert ("other rows of its client" in said) is (unit == "example" and trust != "local")
+    everybody = statement(plan_of(trust=trust, unit=unit), "masks")
+    for words in ("amplification", "secret coin", "counts on"):
+        assert words not in everybody
+
+
+# --- noise --------------------------------------------------------------------------------------
+
+NOISES = {
+    ("central", "gaussian"): "Gaussian noise is added to each sum by the server, once",
+    ("central", "laplace"): "Laplace noise is added to each sum by the server, once",
+    ("central", "exponential"): "drawn at random (exponential mechanism) by the server",
+    ("distributed", "gaussian"): "a share of discrete Gaussian noise to its answer. 18 shares",
+    ("distributed", "laplace"): "a share of discrete Laplace noise to its answer. 18 shares",
+    ("local", "gaussian"): "Gaussian noise is added by each client to its own answer",
+    ("local", "laplace"): "Laplace noise is added by each client to its own answer",
+    ("local", "unary"): "bit by bit (optimal unary encoding): a 1 stays with probability 1/2",
+}
+
+
+@pytest.mark.parametrize(("trust", "preferred"), NOISES)
+def test_who_adds_which_noise(trust: str, preferred: str) -> None:
+    said = record(plan_of(preferred=preferred, trust=trust))["noise"]
+    assert NOISES[trust, preferred] in said
+    assert sum(words in said for words in NOISES.values()) == 1
+
+
+def test_unary_encoding_states_its_flip() -> None:
+    plan = plan_of(preferred="unary", trust="local")
+    found = record(plan)
+    assert (found["delta"], found["mechanism"], found["adjacency"]) == (0.0, "unary", "replace")
+    assert f"probability {1 / (1 + math.exp(0.5)):.4g}" in found["noise"]
+
+
+def test_a_draw_has_no_noise_std() -> None:
+    found = record(plan_of(preferred="exponential", trust="central"))
+    assert (found["noise_std"], found["delta"]) == (None, 0.0)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
+def test_where_the_noise_comes_from(trust: str, preferred: str) -> None:
+    seeded = plan_of(preferred=preferred, trust=trust)
+    system = plan_of(preferred=preferred, trust=trust, noise_source="system")
+    assert "Seeded noise protects nobody who knows the seed" in statement(seeded)
+    assert "operating system" not in statement(seeded)
+    said = statement(system)
+    assert "2^-60 a value) is counted in delta" in said
+    assert "Seeded noise" not in said
+    lost = " ".join(record(system)["not_protected"])
+    assert "the time of a draw may tell of it" in lost
+    assert "can subtract the noise" not in lost
+    assert "gives other numbers" in record(system)["noise"]
+    if preferred == "laplace":  # what was pure is so no more, by very little
+        assert 0 < system.delta < 1e-9
+        assert "without exception" not in said
+
+
+# --- the number of rows -------------------------------------------------------------------------
+
+
+def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> None:
+    of_clients = plan_of(unit="example", trust="central")
+    of_rows = plan_of(True, unit="example", trust="central")
+    said = statement(of_clients, rows=50.0)
+    assert "rows_per_client = 50 sets the clip bound" in said
+    assert "it and the noise scales tell the exact number of fit rows" in said
+    said = statement(of_rows, rows=50.0)
+    assert "noise scales" not in said
+    assert "it tells the exact number of fit rows" in said
+    for plan in (of_clients, of_rows):
+        lost = " ".join(record(plan, rows=50.0)["not_protected"])
+        assert ("noise_std" in lost) is (plan is of_clients)
+        assert "tell" in lost
+
+
+# --- without privacy ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unit", "adjacency"), [("user", "zero-out"), ("example", "add-remove")])
+def test_without_privacy_nothing_is_promised(unit: str, adjacency: str) -> None:
+    found = record(plan_of(epsilon=math.inf, unit=unit))
+    assert (found["epsilon"], found["unit"], found["adjacency"]) == (None, unit, adjacency)
+    assert "No differential privacy" in found["statement"][0]
+    assert "DP for each" not in " ".join(found["statement"])
+
+
+# --- in a table ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
+def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
+    adjacency = plan_of(trust=trust, unit=unit).adjacency
+    said = in_short(trust, unit, adjacency, masks, 0.9)
+    assert said.startswith(f"Trust {trust}, unit {unit}: ")
+    everyone = trust == "local" or (trust == "distributed" and masks)
+    assert ("the server too" in said) is everyone
+    assert ("everyone but the server" in said) is not everyone
+    assert ("90 %" in said) is (trust == "distributed")
+    assert ("m times the epsilon" in said) is (unit == "example")

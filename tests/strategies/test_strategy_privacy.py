@@ -1,0 +1,381 @@
+"""What holds for every method under every trust model and both units: bound, noise, limits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients.answers import answer
+from experiments.engines.inline import run_inline
+from fedcal.errors import InputError
+from fedcal.numerics import softmax
+from fedcal.privacy.accounting import exponential_epsilon, gaussian_multiplier
+from fedcal.privacy.plan import Federation
+from fedcal.query import Query
+from fedcal.release import Release
+from fedcal.shards import Shards
+from fedcal.types import Floats, Integers
+from strategies import STRATEGIES, CalibrationStrategy
+
+CLIENTS, CLASSES = 6, 3
+METHODS: dict[str, dict[str, Any]] = {
+    "fedtemp": {},
+    "fednewton": {"rows_per_client": 5},
+    "fedoneshot": {"rows_per_client": 5},
+    "fedbin": {"bins_exponent": 3},
+    "fedbbq": {"bins_exponent": 3},
+    "fedvector": {},
+    "fedmatrix": {},
+    "fedopvector": {},
+    "fedcal": {},
+    "fednewton-entropy": {"rows_per_client": 5},
+    "fednewton-vector": {"rows_per_client": 5},
+    "fednewton-opvector": {"rows_per_client": 5},
+}
+AVERAGED = ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal")
+ONCE = ("fedoneshot", "fedbin", "fedbbq")
+UNITS, TRUSTS = ("user", "example"), ("central", "distributed", "local")
+every_method = pytest.mark.parametrize("name", METHODS)
+every_unit = pytest.mark.parametrize("unit", UNITS)
+every_trust = pytest.mark.parametrize("trust", TRUSTS)
+
+
+def federation(**fields: Any) -> Federation:
+    return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, **fields})
+
+
+def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
+    return STRATEGIES[name](own, **{**METHODS[name], **options})
+
+
+def dealt(owner: Integers, scale: float, seed: int, classes: int = CLASSES) -> Shards:
+    """Rows whose logits are as large as `scale`, also for wrong labels."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, scale, (len(owner), classes))
+    labels = rng.integers(0, classes, len(owner))
+    right = rng.random(len(owner)) < 0.6
+    labels[right] = logits[right].argmax(axis=1)
+    return Shards.from_owner(logits, labels, owner, CLIENTS)
+
+
+def nobody(classes: int = CLASSES) -> Shards:
+    none = np.zeros(0, np.int64)
+    return Shards.from_owner(np.zeros((0, classes)), none, none, CLIENTS)
+
+
+def query(strategy: CalibrationStrategy) -> Query:
+    """The first round's question, without the clients' own noise."""
+    ask, plan = strategy.query(1), strategy.plan
+    assert ask is not None
+    assert plan.bound is not None
+    return Query(ask.kind, ask.params, plan.bound, plan.ring, 1)
+
+
+def moved(strategy: CalibrationStrategy, seed: int) -> CalibrationStrategy:
+    """After a round of some noisy release: at other parameters than the identity."""
+    ask = strategy.query(1)
+    assert ask is not None
+    if strategy.name not in ONCE:
+        std = strategy.plan.std_of_sum(CLIENTS)
+        noise = np.random.default_rng(seed).normal(0, std)
+        strategy.update(Release(1, ask.kind, noise, std))
+    return strategy
+
+
+def without(shards: Shards, rows: Any) -> Shards:
+    keep = np.ones(len(shards.labels), bool)
+    keep[rows] = False
+    owner = shards.owner[keep]
+    return Shards.from_owner(shards.logits[keep], shards.labels[keep], owner, CLIENTS)
+
+
+# -- how much a neighbour changes -----------------------------------------------------------------
+
+
+def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
+    """Norm of the difference of the encoded sums, in units of the bound."""
+    asked = query(strategy)
+    words = [answer(shards, asked).sum(axis=0, dtype=np.uint64) for shards in (one, other)]
+    difference = asked.ring.decode(words[0] - words[1])
+    return float(asked.bound.norms_of(difference[None]).max())
+
+
+@every_method
+@every_unit
+@every_trust
+@pytest.mark.parametrize("noise", ["auto", "laplace"])
+def test_neighbours_differ_by_no_more_than_the_plan_says(
+    name: str, unit: str, trust: str, noise: str
+) -> None:
+    """A client's rows removed (local: replaced), or one row; also with extreme logits."""
+    if noise != "auto" and trust == "distributed":
+        noise = "discrete-laplace"
+    if name == "fedcal" and (noise, trust) != ("auto", "local"):
+        pytest.skip("clipped as the other averaged methods are, and slow")
+    own = federation(unit=unit, trust=trust, mechanism=noise, rounds=None if name in ONCE else 2)
+    strategy = moved(method(name, own), 3)
+    plan = strategy.plan
+    assert plan.bound is not None
+    whole_rows = unit == "example" and name not in AVERAGED
+    assert plan.bound.per == ("row" if whole_rows else "client")
+    assert plan.bound.order == (1 if "laplace" in plan.mechanism else 2)
+    twice = (unit, trust) == ("user", "local") or (unit == "example" and name in AVERAGED)
+    assert plan.diameter == (2 if twice else 1)
+    found = []
+    for seed, scale in enumerate((1.0, 8.0, 300.0)):
+        rng = np.random.default_rng(seed)
+        owner = np.sort(rng.integers(1, CLIENTS, 60))  # the first client has no rows
+        shards = dealt(owner, scale, seed)
+        if unit == "example":
+            pairs = [(shards, without(shards, rng.integers(60))) for _ in range(4)]
+        elif trust == "local":
+            wrong = (shards.logits.argmin(axis=1) + 0 * owner)[owner == 2]
+            labels = shards.labels.copy()
+            labels[owner == 2] = wrong
+            other = Shards.from_owner(shards.logits, labels, owner, CLIENTS)
+            pairs = [(shards, other), (shards, without(shards, owner == 3))]
+        else:
+            pairs = [(shards, without(shards, owner == k)) for k in range(CLIENTS)]
+        found += [change(strategy, *pair) for pair in pairs]
+    assert max(found) <= plan.diameter
+    assert max(found) > 0.02
+
+
+@every_unit
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in AVERAGED])
+def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name: str, unit: str) -> None:
+    """One client (unit "user") or one row that says all that can be said."""
+    options: dict[str, Any] = {"tables": "per_class"} if name == "fedbbq" else {}
+    strategy = method(name, federation(unit=unit, mechanism="gaussian"), **options)
+    n = 4000 if unit == "user" else 1
+    shards = dealt(np.full(n, 2), 40.0, 5)
+    wrong = Shards(shards.logits, shards.logits.argmin(axis=1), shards.offsets)
+    assert 0.99 < change(strategy, wrong, nobody()) <= 1.0
+
+
+def ones(name: str, classes: int, mechanism: str) -> tuple[float, float]:
+    """Norm that one row is given, and the norm of one row's counts in it."""
+    own = federation(unit="example", classes=classes, mechanism=mechanism)
+    strategy = method(name, own, tables="per_class")
+    bound = strategy.plan.bound
+    assert bound is not None
+    assert (bound.rule, bound.per) == ("joint", "row")
+    rng = np.random.default_rng(0)
+    shards = Shards.from_owner(
+        rng.normal(0, 2, (1, classes)), rng.integers(0, classes, 1), np.zeros(1, np.int64), CLIENTS
+    )
+    (norm,) = set(bound.norms)
+    return norm, norm * change(strategy, shards, nobody())
+
+
+@pytest.mark.parametrize("name", ["fedbin", "fedbbq"])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name: str, classes: int) -> None:
+    c = 1 if classes == 2 else classes  # of two classes one table says it all
+    for mechanism, want in (("auto", math.sqrt(c)), ("laplace", c)):
+        norm, found = ones(name, classes, mechanism)
+        assert norm == pytest.approx(want, rel=1e-12)
+        assert found == pytest.approx(want, rel=1e-3)  # nothing is cut
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "laplace"])
+@pytest.mark.parametrize("outside", [0, 1, 2, 5])
+def test_pooled_rows_are_cut_only_where_many_negatives_leave_the_first_bin(
+    mechanism: str, outside: int
+) -> None:
+    own = federation(unit="example", classes=10, mechanism=mechanism)
+    strategy = method("fedbbq", own, bins_exponent=7)
+    logits = np.full(10, -30.0)
+    logits[: outside + 1] = 0.1 * np.arange(outside + 1)
+    shards = Shards.from_owner(logits[None], np.zeros(1, int), np.zeros(1, int), CLIENTS)
+    sent = query(strategy).ring.decode(answer(shards, query(strategy))[0])
+    assert (sent.max() < 0.9 * (9 - outside)) == (outside > 2)
+
+
+# -- how much noise -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fedtemp", "fednewton", "fednewton-entropy", "fedbbq"])
+@every_unit
+@every_trust
+def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -> None:
+    """Nobody has rows: what is released is noise, of the std that is said. Two clients drop out."""
+    clients, delta, gone = 20, 1e-5, np.array([3, 11])
+    draws: list[Floats] = []
+    for seed in range(20):
+        own = federation(clients=clients, unit=unit, trust=trust, seed=seed, rounds=4)
+        strategy = method(name, own)
+        none = np.zeros(0, np.int64)
+        empty = Shards.from_owner(np.zeros((0, CLASSES)), none, none, clients)
+        run_inline(strategy, empty, unavailable=lambda r: gone)
+        bound = strategy.plan.bound
+        assert bound is not None
+        assert bound.rule == "joint"
+        std = bound.scale * gaussian_multiplier(1.0, delta, 4) * strategy.plan.diameter
+        std *= {"central": 1.0, "distributed": math.sqrt(18 / 18), "local": math.sqrt(18)}[trust]
+        for release in strategy.releases:
+            assert release.std == pytest.approx(std, rel=1e-9)
+            draws.append(release.values / std)
+    noise = np.concatenate(draws)
+    tolerance = 5 / math.sqrt(2 * len(noise))
+    assert abs(noise.std() - 1) < tolerance < 0.5
+    assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
+
+
+@every_unit
+@pytest.mark.parametrize("repliers", [18, 19, 20])
+def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise(
+    unit: str, repliers: int
+) -> None:
+    own = federation(clients=20, unit=unit, trust="distributed")
+    plan = method("fednewton", own).plan
+    assert plan.bound is not None
+    whole = plan.bound.scale * gaussian_multiplier(1.0, 1e-5, 4)
+    assert plan.std_of_sum(repliers) == pytest.approx(whole * math.sqrt(repliers / 18), rel=1e-9)
+
+
+@pytest.mark.parametrize(("trust", "times"), [("distributed", 1.0), ("local", 2.0)])
+def test_one_shot_vector_takes_the_lesser_noise(trust: str, times: float) -> None:
+    """Of 8 scores Gaussian noise at (1, 1e-5); Laplace at small epsilon and with delta = 0."""
+    for epsilon, delta, mechanism in (
+        (1.0, 1e-5, "gaussian"),
+        (1.0, 0.0, "laplace"),
+        (0.01, 1e-5, "laplace"),
+        (1.0, 1e-9, "laplace"),
+    ):
+        own = federation(trust=trust, epsilon=epsilon, delta=delta)
+        plan = method("fedoneshot", own).plan
+        assert plan.mechanism == ("discrete-" if trust == "distributed" else "") + mechanism
+        assert plan.delta == (delta if mechanism == "gaussian" else 0.0)
+        laplace = math.sqrt(2) * 8 * 3.0 / exponential_epsilon(epsilon, 1.0)
+        gauss = math.inf
+        if delta:
+            gauss = math.sqrt(8) * 3.0 * gaussian_multiplier(epsilon, delta, 1)
+        (std,) = plan.noise_std or ()
+        repliers = 1.0 if trust == "distributed" else CLIENTS
+        assert std == pytest.approx(times * math.sqrt(repliers) * min(laplace, gauss), rel=1e-9)
+
+
+# -- the limits -----------------------------------------------------------------------------------
+
+
+GENEROUS: dict[str, dict[str, Any]] = {
+    **{name: {"clip": 50.0, "rounds": 2} for name in AVERAGED},
+    **{name: {"rows_per_client": 1000, "rounds": 4} for name in METHODS if "newton" in name},
+    "fedoneshot": {"rows_per_client": 1000},
+    "fedbin": {"clip_positive": 90.0, "clip_negative": 90.0},
+    "fedbbq": {"clip_positive": 90.0, "clip_negative": 90.0, "tables": "per_class"},
+}
+
+
+@every_method
+@every_unit
+@every_trust
+def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, trust: str) -> None:
+    """Mild rows, everybody has some, nothing is cut: only the privacy machinery is between."""
+    rng = np.random.default_rng(2)
+    logits = rng.normal(0, 1.5, (300, CLASSES))
+    cooler = softmax(0.6 * logits)
+    labels = (cooler.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(0, CLASSES - 1)
+    shards = Shards.from_owner(logits, labels, np.arange(300) % CLIENTS, CLIENTS)
+    options = {**GENEROUS[name]}
+    rounds = options.pop("rounds", None)
+    if unit == "example":
+        for key in ("clip_positive", "clip_negative"):
+            options.pop(key, None)
+    own = federation(unit=unit, trust=trust, epsilon=1e7, rounds=rounds)
+    private = method(name, own, **options)
+    run_inline(private, shards)
+    exact_options = {k: v for k, v in options.items() if k == "tables"}
+    exact_rounds = 8 if name.startswith("fednewton") else rounds
+    exact = method(
+        name,
+        federation(unit=unit, trust="secagg", epsilon=math.inf, rounds=exact_rounds),
+        **exact_options,
+    )
+    run_inline(exact, shards)
+    found, want = (s.result().predict_proba(logits) for s in (private, exact))
+    # the one-shot vector knows 8 points of the curve; diagonal curvature takes slower steps
+    tolerance = {"fedoneshot": 0.02, "fednewton-vector": 0.1, "fednewton-opvector": 0.1}
+    assert np.abs(found - want).max() < tolerance.get(name, 0.01)
+    assert np.abs(want - softmax(logits)).max() > 0.02
+
+
+@every_method
+@every_unit
+@every_trust
+@pytest.mark.parametrize("clients", [1, CLIENTS])
+def test_one_client_empty_clients_and_two_classes(
+    name: str, unit: str, trust: str, clients: int
+) -> None:
+    rng = np.random.default_rng(4)
+    logits, labels = rng.normal(0, 3, (40, 2)), rng.integers(0, 2, 40)
+    owner = np.full(40, clients - 1)
+    shards = Shards.from_owner(logits, labels, owner, clients)
+    own = Federation(
+        clients=clients,
+        classes=2,
+        epsilon=1.0,
+        unit=unit,
+        trust=trust,
+        rounds=None if name in ONCE else 2,
+    )
+    strategy = method(name, own)
+    run_inline(strategy, shards)
+    proba = strategy.result().predict_proba(logits)
+    assert np.isfinite(proba).all()
+    assert proba.sum(axis=1) == pytest.approx(1.0)
+
+
+@every_method
+@every_unit
+def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name: str, unit: str) -> None:
+    """No client, no noise: there is nothing in the sum, and nothing is learned."""
+    rounds = None if name in ONCE else 2
+    own = federation(trust="local", unit=unit, sampling_rate=1e-9, rounds=rounds)
+    strategy = method(name, own, **({"weighting": "all"} if name == "fedbin" else {}))
+    shards = dealt(np.arange(60) % CLIENTS, 3.0, 1)
+    run_inline(strategy, shards)
+    assert not any(release.values.any() for release in strategy.releases)
+    found = strategy.result().predict_proba(shards.logits)
+    np.testing.assert_allclose(found, softmax(shards.logits), atol=1e-12)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "options", "word"),
+    [
+        ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
+        ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
+        ("fedoneshot", {"mechanism": "unary"}, {}, "sum"),
+        ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
+        ("fedbbq", {"mechanism": "gaussian", "trust": "distributed"}, {}, "shares"),
+        ("fedtemp", {"delta": 0.0}, {}, "delta"),
+        ("fedbin", {"unit": "example"}, {"clip_positive": 2.0}, "clip_positive"),
+        ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
+        ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
+        ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
+        ("fednewton", {"unit": "example"}, {"rows_per_client": -1}, "rows_per_client"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(
+    name: str, fields: dict[str, Any], options: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(InputError, match=word) as caught:
+        method(name, federation(**fields), **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if "rows_per_client" in METHODS[n]])
+@every_trust
+def test_a_rows_bound_needs_no_nominal_number_of_rows(name: str, trust: str) -> None:
+    own = federation(unit="example", trust=trust)
+    found = {
+        method(name, own, rows_per_client=rows).plan.bound for rows in (None, 1.0, 50.0, 5000.0)
+    }
+    assert len(found) == 1

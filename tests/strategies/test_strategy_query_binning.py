@@ -1,0 +1,232 @@
+"""Histogram binning by one query of counts: exact, noisy, and one cell a client."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.answers import answer
+from experiments.engines.inline import run_inline
+from fedcal.calibrators import Identity, TopLabelBinning
+from fedcal.errors import InputError
+from fedcal.metrics import accuracy, ece
+from fedcal.numerics import softmax
+from fedcal.privacy.mechanisms import unary_flip
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from fedcal.types import Floats
+from strategies import STRATEGIES, DPHistogram
+
+CLIENTS, CLASSES = 12, 4
+COUNTS: tuple[Any, ...] = ("correct_wrong", "correct_total")
+every_counts = pytest.mark.parametrize("counts", COUNTS)
+
+
+def federation(**fields: Any) -> Federation:
+    return Federation(**{"clients": CLIENTS, "classes": CLASSES, **fields})
+
+
+def private(**fields: Any) -> Federation:
+    return federation(**{"epsilon": 1.0, **fields})
+
+
+def method(own: Federation | None = None, **options: Any) -> DPHistogram:
+    return DPHistogram(own or federation(), secure_aggregation="none", **options)
+
+
+def some_shards(c: int = CLASSES, rows: int = 600, seed: int = 0, clients: int = CLIENTS) -> Shards:
+    """Overconfident rows; the first and the last client have none."""
+    rng = np.random.default_rng([c, seed])
+    labels, owner = rng.integers(0, c, rows), rng.integers(1, clients - 1, rows)
+    logits = rng.normal(0, 2, (rows, c))
+    logits[np.arange(rows), labels] += rng.normal(3, 2, rows)
+    return Shards.from_owner(logits, labels, owner, clients)
+
+
+def run(shards: Shards, own: Federation | None = None, **options: Any) -> TopLabelBinning:
+    own = own or federation(classes=shards.classes, clients=shards.clients)
+    strategy = method(own, **options)
+    run_inline(strategy, shards)
+    result = strategy.result()
+    assert isinstance(result, TopLabelBinning)
+    return result
+
+
+@every_counts
+@pytest.mark.parametrize("c", [2, 4, 20])
+@pytest.mark.parametrize("bins", [7, 15])
+def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(
+    counts: str, c: int, bins: int
+) -> None:
+    shards = some_shards(c)
+    p = softmax(shards.logits)
+    index = np.minimum((p.max(axis=1) * bins).astype(int), bins - 1)
+    correct = p.argmax(axis=1) == shards.labels
+    found = run(shards, counts=counts, bins=bins)
+    assert found.classes == c
+    for b in range(bins):
+        inside = index == b
+        want = correct[inside].mean() if inside.any() else (b + 0.5) / bins
+        assert found.values[b] == pytest.approx(want, abs=1e-15)
+    if bins == 15:
+        pooled = TopLabelBinning().fit(shards.logits, shards.labels)
+        np.testing.assert_array_equal(found.values, pooled.values)
+
+
+def test_before_the_release_it_is_the_identity() -> None:
+    assert isinstance(method().result(), Identity)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_laplace_scale_is_sensitivity_over_epsilon(epsilon: float) -> None:
+    for options, sensitivity in (
+        ({"unit": "example"}, {"correct_wrong": 1.0, "correct_total": 2.0}),
+        ({"unit": "user"}, {"correct_wrong": 4.0, "correct_total": 4.0}),
+    ):
+        for counts in COUNTS:
+            more = {"rows_per_client": 50.0} if options["unit"] == "user" else {}
+            plan = method(private(epsilon=epsilon, **options), counts=counts, **more).plan
+            assert (plan.mechanism, plan.rounds, plan.delta) == ("laplace", 1, 0.0)
+            std = math.sqrt(2) * sensitivity[counts] / epsilon
+            assert plan.noise_std is not None
+            assert plan.noise_std == pytest.approx([std] * len(plan.noise_std), rel=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), c=st.integers(2, 12), counts=st.sampled_from(COUNTS))
+def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) -> None:
+    shards = some_shards(c, rows=90, seed=seed)
+    client = 1 + seed % (CLIENTS - 2)
+    for unit, most, gone in (
+        ("user", 2.5, shards.owner == client),
+        ("example", 1.0 if counts == "correct_wrong" else 2.0, np.arange(90) == seed % 90),
+    ):
+        options: dict[str, Any] = {"clip": 2.5} if unit == "user" else {}
+        strategy = method(private(classes=c, unit=unit), counts=counts, **options)
+        asked = strategy.open_round(1)
+        assert asked is not None
+        less = Shards.from_owner(
+            shards.logits[~gone], shards.labels[~gone], shards.owner[~gone], CLIENTS
+        )
+        sums = [answer(s, asked.query).sum(axis=0, dtype=np.uint64) for s in (shards, less)]
+        change = (sums[0] - sums[1]).view(np.int64) * asked.query.ring.grid
+        assert np.abs(change).sum() <= most
+        assert change.any() or not gone.any()
+
+
+def test_noise_shrinks_with_the_budget() -> None:
+    shards = some_shards(rows=4000)
+    exact = run(shards).values
+    off: list[float] = []
+    for epsilon in (0.1, 1.0, 10.0, 1e5):
+        runs = [
+            run(shards, private(epsilon=epsilon, unit="example", seed=s)).values for s in range(10)
+        ]
+        off.append(float(np.mean(np.abs(np.array(runs) - exact)[:, 6:])))
+    assert off[0] > off[1] > off[2] > off[3]
+    assert off[3] < 1e-3
+
+
+def test_counts_of_wrong_predictions_are_less_noisy_than_totals() -> None:
+    """A quarter of the noise variance: the confidences are closer to the exact ones."""
+    shards = some_shards(rows=2000)
+    exact = run(shards).values
+    errors: dict[str, Floats] = {}
+    for counts in COUNTS:
+        runs = [
+            run(shards, private(unit="example", epsilon=0.3, seed=s), counts=counts).values
+            for s in range(30)
+        ]
+        errors[counts] = np.sqrt(np.mean((np.array(runs) - exact) ** 2, axis=0))
+    assert errors["correct_wrong"][8:].mean() < 0.8 * errors["correct_total"][8:].mean()
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("unit", ["user", "example"])
+def test_no_prediction_changes_whatever_the_noise(trust: str, unit: str) -> None:
+    shards = some_shards()
+    options = {"clip": 1.0} if unit == "user" else {}
+    found = run(shards, private(epsilon=0.1, trust=trust, unit=unit), **options)
+    p = found.predict_proba(shards.logits)
+    assert accuracy(p, shards.labels) == accuracy(softmax(shards.logits), shards.labels)
+
+
+def test_nobody_with_rows_keeps_the_midpoints() -> None:
+    none = np.zeros(0, np.int64)
+    empty = Shards.from_owner(np.zeros((0, CLASSES)), none, none, CLIENTS)
+    assert run(empty).values == pytest.approx((np.arange(15) + 0.5) / 15)
+
+
+# --- optimal unary encoding -----------------------------------------------------------------------
+
+
+def test_unary_estimates_how_many_clients_are_in_each_cell() -> None:
+    clients = 4000
+    shards = some_shards(rows=12_000, clients=clients)
+    own = private(clients=clients, trust="local", mechanism="unary", epsilon=2.0)
+    strategy = method(own)
+    run_inline(strategy, shards)
+    release = strategy.releases[0]
+    assert (strategy.plan.mechanism, strategy.plan.adjacency) == ("unary", "replace")
+    flip = unary_flip(2.0)
+    std = math.sqrt(clients * flip * (1 - flip)) / (0.5 - flip)
+    assert release.std == pytest.approx(np.full(30, std))
+    with_rows = int((shards.rows > 0).sum())
+    assert release.values.sum() == pytest.approx(with_rows, abs=6 * std * math.sqrt(30))
+    # a cell's expected count: its share of the rows of each client
+    correct = softmax(shards.logits).argmax(axis=1) == shards.labels
+    index = np.minimum((softmax(shards.logits).max(axis=1) * 15).astype(int), 14)
+    share = 1.0 / np.maximum(shards.rows, 1)[shards.owner]
+    want = np.bincount(index + 15 * ~correct, share, 30)
+    noise = np.sqrt(std**2 + want)  # and of the draws of rows
+    assert (np.abs(release.values - want) < 5 * noise).all()
+    assert np.abs(want).max() > 10 * std
+
+
+def test_unary_calibrates_where_there_are_many_clients() -> None:
+    clients = 6000
+    shards = some_shards(rows=12_000, clients=clients)
+    fresh = some_shards(rows=6000, seed=9)
+    own = private(clients=clients, trust="local", mechanism="unary", epsilon=4.0)
+    found = run(shards, own, bins=5)
+    before = ece(softmax(fresh.logits), fresh.labels)
+    assert ece(found.predict_proba(fresh.logits), fresh.labels) < 0.6 * before
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "words"),
+    [
+        ({"rounds": 2}, {}, "rounds must be 1"),
+        ({}, {"bins": 0}, "bins"),
+        ({}, {"counts": "all"}, "unknown counts 'all'"),
+        ({"epsilon": 1.0}, {}, "rows_per_client"),
+        ({"epsilon": 1.0}, {"clip": -1.0}, "clip must be"),
+        ({"epsilon": 1.0, "unit": "example"}, {"clip": 2.0}, "clip is for unit 'user'"),
+        ({"epsilon": 1.0, "mechanism": "unary"}, {"clip": 1.0}, "'unary' needs trust 'local'"),
+        (
+            {"epsilon": 1.0, "mechanism": "unary", "trust": "local", "unit": "example"},
+            {},
+            "unit 'user'",
+        ),
+        (
+            {"epsilon": 1.0, "mechanism": "unary", "trust": "local"},
+            {"counts": "correct_total"},
+            "counts = correct_wrong",
+        ),
+        ({"epsilon": 1.0, "mechanism": "exponential"}, {"clip": 1.0}, "exponential"),
+    ],
+)
+def test_bad_settings_are_refused(own: dict[str, Any], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        method(federation(**own), **options)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_it_is_registered() -> None:
+    assert STRATEGIES["dp-histogram"] is DPHistogram
