@@ -150,7 +150,7 @@ class FedNewtonVector(_ByForm):
 
     Privacy: as the plan says. G's slopes and offsets are clipped to 5 c_g and c_g, the curvature's
     diagonal to 15 c_g and c_g, jointly; c_g as FedNewtonEntropy's. With unit "example" those of a
-    row to ROWNORMS.
+    row to 8, 1.5, 16 and 0.5.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class FedNewtonVector(_ByForm):
 
     name, form = "fednewton-vector", VectorScaling
     stds, norms = (0.3, 0.3), (5.0, 1.0, 15.0, 1.0)
-    row_norms = (12.0, 2.0, 24.0, 0.75)
+    row_norms = (8.0, 1.5, 16.0, 0.5)
 
 
 class FedNewtonOPVector(_ByForm):
@@ -172,7 +172,7 @@ class FedNewtonOPVector(_ByForm):
 
     Privacy: as the plan says. G's slopes and offsets are clipped to 3 c_g and c_g, the curvature's
     diagonal to 9 c_g and 3 c_g, jointly; c_g as FedNewtonEntropy's. With unit "example" those of a
-    row to ROWNORMS.
+    row to 4, 4, 4 and 2.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class FedNewtonOPVector(_ByForm):
 
     name, form = "fednewton-opvector", OrderPreservingVector
     stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
-    row_norms = (4.0, 4.0, 2.0, 1.0)
+    row_norms = (4.0, 4.0, 4.0, 2.0)
 
 
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:

@@ -253,7 +253,7 @@ def curvature_clip(federation: Federation, gradient: float) -> float:
     """Bound of the curvature in log(1/T): of one client 3 times its gradient's.
 
     Of one row 2 + log(c)^2 / 2, twice what bounds the variance of log-probabilities of c classes
-    (Reeb & Wolf 2015, Equation 8 and Lemma 15): the clip is left to gradients.
+    (Reeb & Wolf 2015): the clip is left to gradients.
     """
     if federation.unit == "example":
         return 2.0 + math.log(federation.classes) ** 2 / 2.0

@@ -138,10 +138,10 @@ class Grid:
                     for privacy in self._privacies(epsilon):
                         for variant in self.method:
                             if not variant.baseline:
-                                config = self._config(data, variant, *values, *privacy)
+                                config = self._config(data, variant, *values, privacy)
                                 yield Cell(variant, config, seeds)
 
-    def _privacies(self, epsilon: float) -> Iterator[tuple[float, float, str, str | None, str]]:
+    def _privacies(self, epsilon: float) -> Iterator[dict[str, Any]]:
         """Budgets, units, trusts and mechanisms; without privacy there is one of each.
 
         With privacy all combinations, also those that cannot be; but where epsilon = inf is in the
@@ -149,12 +149,14 @@ class Grid:
         """
         if math.isinf(epsilon):
             trust = "secagg" if "secagg" in self.trust else None
-            yield epsilon, self.delta[0], self.unit[0], trust, Config.mechanism
+            exact = {"epsilon": epsilon, "delta": self.delta[0], "unit": self.unit[0]}
+            yield exact | {"trust": trust, "mechanism": Config.mechanism}
             return
         noisy = tuple(t for t in self.trust if t != "secagg")
         trusts = noisy if noisy and math.inf in self.epsilon else self.trust
-        for rest in product(self.delta, self.unit, trusts, self.mechanism):
-            yield epsilon, *rest
+        names = ("epsilon", "delta", "unit", "trust", "mechanism")
+        for values in product((epsilon,), self.delta, self.unit, trusts, self.mechanism):
+            yield dict(zip(names, values, strict=True))
 
     def _config(
         self,
@@ -164,11 +166,7 @@ class Grid:
         clients: int | None,
         rounds: int | None,
         sampling_rate: float,
-        epsilon: float,
-        delta: float,
-        unit: str,
-        trust: str | None,
-        mechanism: str,
+        privacy: Mapping[str, Any],
     ) -> Config:
         known = settings_of(variant.method)
         shared = {k: v for k, v in self.set.items() if k in known}
@@ -179,11 +177,7 @@ class Grid:
             clients=clients,
             rounds=rounds,
             sampling_rate=sampling_rate,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            trust=trust,
-            mechanism=mechanism,
+            **privacy,
             quorum=self.quorum,
             noise_source=self.noise_source,
             secure_aggregation=self.secure_aggregation,

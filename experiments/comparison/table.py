@@ -53,9 +53,11 @@ class Cells:
         """Those of `_FOLLOWING` that tell lines apart which all before them do not."""
         keys, found = list(_TELLING), list[str]()
         for fact in _FOLLOWING:
+            # a delta of 0 is a consequence of the mechanism, and no name for it
+            known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
             without, given = (
                 len({tuple(line.get(k) for k in some) for line in self._lines})
-                for some in (keys, [*keys, fact])
+                for some in (known, [*known, fact])
             )
             if fact in varied and given > without:
                 keys.append(fact)

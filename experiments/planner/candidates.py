@@ -85,7 +85,9 @@ def candidates(
     if methods is None:
         slow = COSTLY + (PER_CLASS if facts.federation.classes > MOST_CLASSES else ())
         methods = [name for name in STRATEGIES if name not in slow]
-        refused = [(name, "slow to simulate: --method names it") for name in STRATEGIES if name in slow]
+        refused = [
+            (name, "slow to simulate: --method names it") for name in STRATEGIES if name in slow
+        ]
     for name in dict.fromkeys(methods):
         one_of("method", name, STRATEGIES)
         why = ""

@@ -178,7 +178,7 @@ def _sum(
     words = answer(shards, query)
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
     factor = weight * taking_part / max(1, shards.clients)
-    return np.rint(total * factor).astype(np.int64).view(np.uint64)
+    return np.asarray(np.rint(total * factor).astype(np.int64).view(np.uint64))
 
 
 def _noised(

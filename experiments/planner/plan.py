@@ -89,7 +89,7 @@ def plan(
 def to_json(advice: Advice) -> dict[str, Any]:
     """The content of `plan.json`: strict JSON, no NaN and no infinity."""
     enough, chosen = advice.enough, advice.chosen
-    missing = None
+    missing: dict[str, Any] | None = None
     if chosen is None:
         missing = {"line": not_enough(advice), "clients": None, "epsilon": None}
         if enough is not None and enough.clients is not None:

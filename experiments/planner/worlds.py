@@ -168,7 +168,7 @@ def _labels(p: Floats, rng: np.random.Generator) -> Integers:
     """One label for each row's probabilities, (n, c) -> (n,)."""
     cumulative = np.cumsum(p, axis=1)
     drawn = rng.random(len(p)) * cumulative[:, -1]
-    return np.minimum((cumulative <= drawn[:, None]).sum(axis=1), p.shape[1] - 1)
+    return np.asarray(np.minimum((cumulative <= drawn[:, None]).sum(axis=1), p.shape[1] - 1))
 
 
 def of_public(data: Dataset) -> World:

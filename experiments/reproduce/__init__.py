@@ -21,7 +21,7 @@ by their file `experiments/configs/NAME.toml`:
 
   (what is claimed, whether it holds, what was found), and
 
-      def sheet(rows) -> experiments.figures.panel.Sheet
+      def sheet(rows) -> experiments.figures.panel.Sheet | None
 
   (the figure).
 

@@ -102,8 +102,15 @@ def _setting(row: Row) -> tuple[object, ...]:
     return (row["sweep"], row["sources"], row["samples"], row["epsilon"])
 
 
-def sheet(found: Sequence[Row]) -> Sheet:
-    """A row of three panels for each of the data."""
+def sheet(found: Sequence[Row]) -> Sheet | None:
+    """A row of three panels for each of the data.
+
+    Data with few rows lack settings, and perhaps a whole sweep: only sweeps of which all data
+    have a setting are drawn. None if there is no such sweep.
+    """
+    sweeps = [s for s in SWEEPS if any(r["data"] == ALL and r["sweep"] == s for r in found)]
+    if not sweeps:
+        return None
     fitted = [c for c in COLUMNS if c.noise]
     plain = [c for c in COLUMNS if not c.noise]
     looks = dict(zip(fitted, METHOD_STYLES, strict=False))
@@ -111,11 +118,11 @@ def sheet(found: Sequence[Row]) -> Sheet:
     panels = [
         _panel([r for r in found if r["data"] == name and r["sweep"] == sweep], sweep, looks)
         for name in dict.fromkeys(row["data"] for row in found)
-        for sweep in SWEEPS
+        for sweep in sweeps
     ]
     legend = tuple((looks[c], _name(c)) for c in COLUMNS)
     title = "ECE under privacy and domain shift"
-    return Sheet(title, len(SWEEPS), tuple(panels), legend)
+    return Sheet(title, len(sweeps), tuple(panels), legend)
 
 
 def _name(c: Column) -> str:

@@ -193,9 +193,9 @@ class RowsExperiment:
         return found
 
     @property
-    def sheet(self) -> Callable[[Rows], Sheet] | None:
+    def sheet(self) -> Callable[[Rows], Sheet | None] | None:
         """The module's `sheet`, if it has one: the figure of its rows."""
-        found: Callable[[Rows], Sheet] | None = getattr(self._home, "sheet", None)
+        found: Callable[[Rows], Sheet | None] | None = getattr(self._home, "sheet", None)
         return found
 
     @property

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from experiments.shift.command import leave_with, refuse_folder
 from experiments.training.images import Pool, read_pool
 from fedcal.atomic import whole_file
+from fedcal.checks import whole
 from fedcal.corruptions import corrupt
 from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
@@ -25,6 +26,7 @@ from fedcal.errors import InputError
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
+from fedcal.streams import check_seed
 
 TABLE = "digits"
 """Whose constants the corruptions have: the benchmarks' hardly touch digits."""
@@ -52,8 +54,14 @@ def variants_of(
         yield (name, severity), logits_of(model, images)
 
 
-def read_images(train: str, test: str) -> tuple[Pool, Pool]:
-    """The training images, and every second one of the test images; InputError if they differ."""
+def read_images(train: str, test: str, rows: int) -> tuple[Pool, Pool]:
+    """The first `rows` training images, and every second one of the test images.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or the two do not go together.
+    """
     first, second = read_pool(train), read_pool(test)
     for path, pool in ((train, first), (test, second)):
         if pool.x.dtype != np.uint8:
@@ -65,6 +73,7 @@ def read_images(train: str, test: str) -> tuple[Pool, Pool]:
         )
     if second.classes > first.classes:
         raise InputError(f"{test!r}: class {second.classes - 1} is not in {train!r}")
+    first = Pool(first.x[:rows], first.y[:rows], first.classes)
     return first, Pool(second.x[::2], second.y[::2], first.classes)
 
 
@@ -76,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--train", required=True, help=".npz with x and y, or an image folder")
     parser.add_argument("--test", required=True, help="the same of the test images")
     parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+    parser.add_argument(
+        "--rows", type=int, default=20_000, help="training images, the first of them (20000)"
+    )
     parser.add_argument("--epochs", type=int, default=3, help="passes over the images (3)")
     parser.add_argument("--seed", type=int, default=0, help="of network and corruptions (0)")
     options = parser.parse_args(arguments)
@@ -84,10 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(options: Any) -> None:
     refuse_folder(options.out)
-    train, test = read_images(options.train, options.test)
+    train, test = read_images(options.train, options.test, whole("rows", options.rows, 1))
+    epochs, seed = whole("epochs", options.epochs, 1), check_seed(options.seed)
     arrays: dict[str, NDArray[np.uint8]] = {"labels": test.y.astype(np.uint8)}
     print(f"{'':<20} severity  accuracy %  ECE %  ECE % of what is kept")
-    for variant, logits in variants_of(train, test, epochs=options.epochs, seed=options.seed):
+    for variant, logits in variants_of(train, test, epochs=epochs, seed=seed):
         code = packed(logits)
         exact, kept = (
             summary(softmax(z), test.y) for z in (logits.astype(np.float64), unpacked(code))

@@ -136,7 +136,7 @@ _KINDS = {
         _digital.contrast,
         _one(0.75, 0.5, 0.4, 0.3, 0.15),
         _one(0.4, 0.3, 0.2, 0.1, 0.05),
-        _one(0.3, 0.25, 0.22, 0.18, 0.15),
+        _one(0.3, 0.26, 0.23, 0.2, 0.17),
     ),
     "elastic_transform": _Kind(
         _digital.elastic_transform,

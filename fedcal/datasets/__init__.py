@@ -1,7 +1,8 @@
 """Data sets of scores and labels: shipped ones, files, and arrays in memory.
 
-`load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and `load("scores.npz")` a file; `from_arrays`
-takes arrays and `from_huggingface` a `datasets.Dataset`. All of them run the same checks.
+`load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and
+`load("scores.npz")` a file; `from_arrays` takes arrays and `from_huggingface` a
+`datasets.Dataset`. All of them run the same checks.
 Whether scores are logits or probabilities is declared by whoever gives them, never guessed from
 the values.
 """

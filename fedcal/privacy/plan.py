@@ -40,6 +40,7 @@ __all__ = ["Federation", "Plan", "make_plan"]
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
+_ROWS = 64  # ... and once more by this, where each row of a client is truncated by itself
 _MOST_STEPS = 2.0**40  # of a scale or std that `samplers` draw
 _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
@@ -91,11 +92,12 @@ class Plan:
                 f"its noise asks for steps of {self.grid:g}, which leave room for {room:g}"
             )
         tables = self.noise_source == "system" or self.mechanism in DIVISIBLE
-        if tables and self.noise is not None and max(self.noise.scales) > _MOST_STEPS:
+        noise = self.noise  # refuses scales that make no sense
+        if tables and noise is not None and max(noise.scales) > _MOST_STEPS:
             raise InputError(
                 f"clip norms from {min(self.bound.norms):g} to {largest:g} are too far apart: the "
                 f"grid of {self.clients} clients has steps of {self.grid:g}, and noise of "
-                f"{max(self.noise.scales):.3g} steps is not drawn"
+                f"{max(noise.scales):.3g} steps is not drawn"
             )
         if self.mechanism == "unary" and min(self.bound.norms) * (1.0 - SLACK) < 1.0:
             raise InputError(
@@ -117,20 +119,20 @@ class Plan:
     def grid(self) -> float:
         """Step of the fixed-point ring, a power of two.
 
-        Each client truncates toward zero by less than a step, so the sum of K of them is off by
-        less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
+        Each addend is truncated toward zero by less than a step, so the sum of K clients is off
+        by less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
         Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is the same
-        part of the sum's. Unary encoding sends whole numbers.
+        part of the sum's. Where each row is truncated by itself the step is 64 times smaller.
+        Unary encoding sends whole numbers.
         """
         if self.mechanism == "unary":
             return 1.0
         scales = self._scales()
-        if not scales:
+        if not scales or self.bound is None:
             return EXACT_GRID
         std = min(scales) * (math.sqrt(2.0) if self.mechanism in LAPLACIAN else 1.0)
-        finer = float(_FINER * self.clients)
-        if self.trust == "local":
-            finer = _FINER * math.sqrt(self.clients)
+        addends = math.sqrt(self.clients) if self.trust == "local" else float(self.clients)
+        finer = _FINER * addends * (_ROWS if self.bound.per == "row" else 1)
         return float(2.0 ** math.floor(math.log2(std / finer)))
 
     @cached_property

@@ -83,7 +83,7 @@ def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
 @claims
 def test_half_of_the_noise_is_caught(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     real = mechanisms.gaussian_std
-    monkeypatch.setattr(mechanisms, "gaussian_std", lambda b, m: real(b, m) / 2)
+    monkeypatch.setattr("fedcal.privacy.plan.gaussian_std", lambda b, m: real(b, m) / 2)
     without, with_it = (2 * attacked_run(claim, x, seed) for x, seed in ((0.0, 2), (1e9, 1)))
     assert epsilon_at_least(without, with_it, claim.delta) > claim.epsilon
 
@@ -102,12 +102,9 @@ def test_several_blocks_at_once(rule: str, weakened: float, caught: bool) -> Non
     direction = shift / np.linalg.norm(shift)
 
     def attacked(words: np.ndarray, seed: int) -> np.ndarray:
-        noisy = mechanisms.gaussian(
-            np.tile(words, TRIALS),
-            plan.ring,
-            np.tile(std * weakened, TRIALS),
-            stream(seed, Purpose.NOISE, 1),
-        )
+        scales = tuple((std * weakened / plan.grid).tolist() * TRIALS)
+        noise = mechanisms.Noise("gaussian", (1,) * len(scales), scales)
+        noisy = plan.ring.add(np.tile(words, TRIALS), noise.draw(stream(seed, Purpose.NOISE, 1)))
         seen = plan.ring.decode(noisy).reshape(TRIALS, -1) / (std * weakened)
         return np.asarray((seen * direction).sum(axis=1))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from clients.answers import answer
+from clients.answers import contribute
 from clients.client_app import client_app, site_of
 from experiments.engines.flower import InProcessGrid, run_in_process
 from experiments.engines.inline import Unavailable, run_inline
@@ -136,7 +136,8 @@ def by_hand(
         total, repliers = [0] * asked.query.bound.length, 0
         for k in asked.clients.tolist():
             if k not in gone:
-                words = answer(shards.block(k, k + 1), asked.query)[0].tolist()
+                one = contribute(shards.block(k, k + 1), asked.query, np.array([k]))
+                words = one[0].tolist()
                 total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
                 repliers += 1
         strategy.close_round(asked, np.array(total, np.uint64), repliers)
@@ -323,4 +324,74 @@ def test_nobody_answers_is_not_nobody_sampled(
         strategy = make(method, epsilon, masks=masks)
         with pytest.raises(RoundFailed, match="nothing was released"):
             run(strategy, shards, unavailable=lambda number: np.arange(CLIENTS))
+        assert strategy.releases == []
+
+
+# --- noise and coins of the clients' own --------------------------------------------------------
+
+by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])
+units = pytest.mark.parametrize("unit", ["user", "example"])
+
+
+@few_methods
+@by_clients
+@units
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_clients_noise_is_the_same_whoever_drives(
+    method: str, trust: str, unit: str, rate: float, shards: Shards
+) -> None:
+    """With dropouts, as many as the quorum allows."""
+    noisy = partial(make, method, 1.0, rate, trust=trust, unit=unit, quorum=0.6)
+    lost = {"unavailable": partial(dropouts, 4, CLIENTS, 0.2)}
+    want = told(noisy(), by_hand, shards, **lost)
+    assert told(noisy(), run_inline, shards, **lost) == want
+    assert told(noisy(), run_inline, shards, block=3, **lost) == want
+    assert told(noisy(masks="masks"), run_inline, shards, **lost) == want
+    assert told(noisy(masks="masks"), run_in_process, shards, **lost) == want
+    assert told(noisy(seed=6), run_inline, shards, **lost) != want
+
+
+@by_clients
+def test_each_client_s_noise_is_its_own(trust: str, shards: Shards) -> None:
+    """Of two clients without rows, and of one in two rounds, no number is the same."""
+    strategy = make("fednewton", 1.0, trust=trust)
+    seen = []
+    for number in (1, 2):
+        asked = strategy.open_round(number)
+        assert asked is not None
+        words = contribute(shards.take(np.array(EMPTY)), asked.query, np.array(EMPTY))
+        assert words.all()
+        seen += words.ravel().tolist()
+        strategy.close_round(asked, np.zeros(words.shape[1], np.uint64), CLIENTS)
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_coin_leaves_out_rows_and_no_noise(shards: Shards) -> None:
+    """Everybody is asked and answers; heads and tails differ by the rows alone."""
+    strategy = make("fednewton", 1.0, 0.5, trust="distributed")
+    asked = strategy.open_round(1)
+    assert asked is not None
+    assert asked.clients.tolist() == list(range(CLIENTS))
+    sites, nobody = asked.clients, shards.take(np.full(CLIENTS, EMPTY[0]))
+    noise = contribute(nobody, asked.query, sites)
+    sent = contribute(shards, asked.query, sites)
+    counted = (sent != noise).any(axis=1)
+    assert noise.any(axis=1).all()
+    assert 0 < counted.sum() < (shards.rows > 0).sum()
+    (alone,) = contribute(shards.block(5, 6), asked.query, np.array([5]))
+    assert alone.tolist() == sent[5].tolist()
+
+
+@few_methods
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_fewer_answers_than_the_quorum_release_nothing(
+    method: str, masks: str, shards: Shards
+) -> None:
+    for run in (run_inline, run_in_process):
+        enough = make(method, 1.0, masks=masks, trust="distributed", quorum=0.9)
+        run(enough, shards, unavailable=lambda number: np.array([0, 5]))
+        assert len(enough.releases) == enough.plan.rounds
+        strategy = make(method, 1.0, masks=masks, trust="distributed", quorum=0.9)
+        with pytest.raises(RoundFailed, match="planned for at least 18; nothing was released"):
+            run(strategy, shards, unavailable=lambda number: np.array([0, 5, 7]))
         assert strategy.releases == []

@@ -13,7 +13,7 @@ import pytest
 from experiments import simulate
 from experiments.cli import _run
 from experiments.config import job_of, load_config, merge
-from experiments.simulation import SimulationResult
+from experiments.result import SimulationResult
 from fedcal import datasets
 from fedcal.errors import RoundFailed
 from fedcal.partition import deal
@@ -131,8 +131,9 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=CASES)
 def folder(request: pytest.FixtureRequest, data_file: Path) -> Path:
-    out = data_file.parent / request.param
-    simulate(data_file, out=out, **options("fednewton", **CASES[request.param]))
+    case: str = request.param
+    out = data_file.parent / case
+    simulate(data_file, out=out, **options("fednewton", **CASES[case]))
     return out
 
 

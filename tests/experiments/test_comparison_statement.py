@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments.comparison.grid import Cell
 from experiments.comparison.statement import Spent, spent, statement
 from experiments.comparison.variant import Variant
-from experiments.config import Config
+from experiments.config import Config, job_of
+from fedcal.shards import Shards
+
+SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)
 
 
 def cell(epsilon: float, seeds: tuple[int, ...] = (0,), **config: Any) -> Cell:
@@ -88,3 +93,53 @@ def test_without_a_budget_there_is_nothing_to_add_up() -> None:
     assert "Published together" not in said
     assert "Noise" not in said
     assert "2 lines of the table are without privacy" in said
+
+
+def planned(epsilon: float = 1.0, **config: Any) -> Cell:
+    """A resolved cell."""
+    found = cell(epsilon, **config)
+    plan = job_of(found.config, SHARDS).plan
+    known = replace(
+        found.config, secure_aggregation=job_of(found.config, SHARDS).secure_aggregation
+    )
+    return replace(found, config=known, plan=plan, delta=plan.delta)
+
+
+def test_each_guarantee_of_the_table_is_told_once() -> None:
+    kinds = [("central", "user"), ("distributed", "user"), ("local", "user"), ("local", "example")]
+    cells = [
+        planned(method=method, trust=trust, unit=unit)
+        for trust, unit in kinds
+        for method in ("fedbin", "fedtemp", "acct")
+    ]
+    said = [line for line in statement(cells, {"d": False}) if line.startswith("Trust ")]
+    assert [tuple(line.split(":")[0].split(", unit ")) for line in said] == [
+        (f"Trust {trust}", unit) for trust, unit in kinds
+    ]
+    assert said[0].endswith("Noise: gaussian, laplace.")
+    assert said[1].endswith("Noise: discrete-gaussian, discrete-laplace.")
+    assert "secure aggregation shows nothing but sums" in said[1]
+    assert "m times the epsilon" in said[3]
+    open_shares = [planned(trust="distributed", secure_aggregation="none")]
+    assert "everyone but the server (no masks)" in " ".join(statement(open_shares, {"d": False}))
+
+
+def test_two_units_do_not_add_up() -> None:
+    both = [planned(unit="user"), planned(unit="example", epsilon=0.5)]
+    said = " ".join(statement(both, {"d": False}))
+    assert "spend epsilon = 1, delta = 1e-05 for each user" in said
+    assert "spend epsilon = 0.5, delta = 1e-05 for each row" in said
+    assert "runs of unit user come on top, each with at most twice its epsilon" in said
+    assert "come on top" not in " ".join(statement(both[:1], {"d": False}))
+
+
+def test_noise_from_the_operating_system_is_no_simulation_by_seed() -> None:
+    said = " ".join(statement([planned(noise_source="system")], {"d": False}))
+    assert "the same comparison again gives other numbers" in said
+    assert "Noise follows from the seed" not in said
+
+
+def test_where_rows_are_clipped_noise_scales_tell_no_number_of_rows() -> None:
+    for unit, told in (("user", True), ("example", False)):
+        said = " ".join(statement([planned(method="acct", unit=unit)], {"d": False}))
+        assert ("can be read from the noise scales" in said) is told

@@ -48,7 +48,7 @@ def line(**given: Any) -> dict[str, Any]:
 
 
 BASELINE = {
-    **dict.fromkeys(("clients", "partition", "unit", "trust", "sampling_rate")),
+    **dict.fromkeys(("clients", "partition", "unit", "trust", "sampling_rate", "mechanism")),
     "method": "none",
     "label": "uncalibrated",
     "baseline": True,
@@ -98,6 +98,8 @@ def test_a_line_as_people_read_it() -> None:
         ("sampling_rate", (1.0, 0.5), ("1", "0.5")),
         ("rounds", (1, 4), ("1", "4")),
         ("trust", ("central", "local"), ("central", "local")),
+        ("unit", ("user", "example"), ("user", "example")),
+        ("mechanism", ("gaussian", "laplace"), ("gaussian", "laplace")),
     ],
 )
 def test_what_differs_is_a_column_and_what_does_not_is_in_the_title(
@@ -115,6 +117,18 @@ def test_what_differs_is_a_column_and_what_does_not_is_in_the_title(
 def test_rounds_and_trust_that_follow_from_method_and_budget_are_no_columns() -> None:
     lines = [line(), line(label="FedTemp", rounds=12), line(epsilon=1.0, trust="central")]
     assert not {"rounds", "trust"} & set(Cells(lines).headings)
+
+
+def test_a_mechanism_that_follows_from_the_trust_is_no_column() -> None:
+    shared = {"epsilon": 1.0, "delta": 1e-5}
+    lines = [line(**shared, trust="central", mechanism="gaussian")]
+    lines.append(line(**shared, trust="distributed", mechanism="discrete-gaussian"))
+    assert "trust" in Cells(lines).headings
+    assert "mechanism" not in Cells(lines).headings
+    lines.append(line(**shared, trust="central", mechanism="laplace"))
+    assert {"trust", "mechanism"} <= set(Cells(lines).headings)
+    parts = [Cells(lines).section(some)[-1] for some in lines]
+    assert parts == ["central", "distributed", "central"]
 
 
 def test_a_baseline_does_not_make_columns() -> None:

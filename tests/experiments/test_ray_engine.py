@@ -210,6 +210,17 @@ def test_methods_by_name(method: str, epsilon: float) -> None:
 
 
 @slow
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_noise_of_the_clients_own(trust: str, unit: str) -> None:
+    options: dict[str, Any] = {
+        **{"clients": 10, "epsilon": 1.0, "trust": trust, "unit": unit, "seed": 1},
+        **{"sampling_rate": 0.6, "dropout": 0.2, "quorum": 0.5},
+    }
+    assert same(simulate(rows(), engine="ray", **options), simulate(rows(), **options))
+
+
+@slow
 @pytest.mark.parametrize("aggregation", ["none", "masks"])
 def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str) -> None:
     data = rows()

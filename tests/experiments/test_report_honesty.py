@@ -172,6 +172,7 @@ def test_each_data_set_has_its_own_verdict(tmp_path: Path) -> None:
         ("trust", ("central", "local"), ("trust central", "trust local")),
         ("rounds", (1, 8), ("1 round", "8 rounds")),
         ("unit", ("user", "example"), ("user", "example")),
+        ("mechanism", ("gaussian", "laplace"), ("gaussian", "laplace")),
     ],
 )
 def test_what_varies_is_told(fact: str, values: Any, words: tuple[str, str]) -> None:

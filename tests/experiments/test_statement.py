@@ -39,7 +39,8 @@ def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str
 
 
 def server(plan: Plan, masks: str) -> str:
-    return next(s["what"] for s in record(plan, masks)["sees"] if s["who"] == "the server")
+    sees = {s["who"]: str(s["what"]) for s in record(plan, masks)["sees"]}
+    return sees["the server"]
 
 
 # --- numbers ------------------------------------------------------------------------------------

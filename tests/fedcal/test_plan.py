@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from fedcal.privacy import Bound, Federation, Plan, accounting, make_plan
-from fedcal.privacy.mechanisms import TAIL
+from fedcal.privacy.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, TAIL
+from fedcal.privacy.samplers import TOTAL_VARIATION
+from fedcal.streams import Purpose, stream
 
 PAIR = Bound((1, 1), (10.0, 30.0))
 
@@ -187,6 +189,12 @@ def test_plans_and_federations_are_frozen() -> None:
         ({"sampling_rate": math.nan}, "sampling rate"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 2**63}, "seed must be a whole number"),
+        ({"mechanism": "none"}, "unknown mechanism 'none'"),
+        ({"mechanism": "skellam"}, "unknown mechanism 'skellam'"),
+        ({"quorum": 0.0}, r"quorum must be in \(0, 1\]"),
+        ({"quorum": 1.1}, r"quorum must be in \(0, 1\]"),
+        ({"quorum": math.nan}, r"quorum must be in \(0, 1\]"),
+        ({"noise_source": "dice"}, "unknown noise source 'dice'"),
         ({"unit": "row"}, "unknown unit 'row'; allowed: user, example"),
         ({"trust": "nobody"}, "unknown trust 'nobody'"),
         ({"trust": "secagg"}, "adds no noise, so epsilon cannot be finite"),
@@ -197,16 +205,6 @@ def test_what_is_not_allowed_is_refused(change: dict[str, Any], message: str) ->
     with pytest.raises(InputError, match=message) as error:
         federation(**change)
     assert "\n" not in str(error.value)
-    assert not isinstance(error.value, NotBuiltYet)
-
-
-@pytest.mark.parametrize("change", [{"unit": "example"}, {"trust": "distributed"}])
-@pytest.mark.parametrize("epsilon", [1.0, math.inf])
-def test_what_belongs_to_later_versions_says_so(change: dict[str, Any], epsilon: float) -> None:
-    with pytest.raises(NotBuiltYet, match="is not built yet in this version of fedcal"):
-        federation(epsilon=epsilon, **change)
-    with pytest.raises(NotBuiltYet, match="trust model 'local'"):
-        federation(epsilon=epsilon, trust="local")
 
 
 def test_gaussian_noise_needs_a_delta() -> None:
@@ -236,3 +234,345 @@ def test_a_norm_that_the_ring_has_no_room_for_is_refused_when_planning() -> None
     federation = Federation(clients=10**6, classes=10, epsilon=1.0)
     with pytest.raises(InputError, match="does not fit the ring"):
         make_plan(federation, rounds=1, bound=Bound((1, 1), (1e-6, 10.0)))
+
+
+# --- every trust model ------------------------------------------------------------------------
+
+ADDITIVE = (*LAPLACIAN, *GAUSSIAN)
+TRUSTED = [
+    (mechanism, trust)
+    for mechanism in ADDITIVE
+    for trust in ("central", "distributed", "local")
+    if trust != "distributed" or mechanism in DIVISIBLE
+]
+trusted = pytest.mark.parametrize(("mechanism", "trust"), TRUSTED)
+
+
+def noise_of_sum(plan: Plan, repliers: int, times: int) -> np.ndarray:
+    """Noise of the sum of so many answers, in the statistic's units, (times, length)."""
+    assert plan.noise is not None
+    draws = repliers if plan.trust in ("distributed", "local") else 1
+    wide = replace(plan.noise, lengths=tuple(n * times for n in plan.noise.lengths))
+    source = stream(5, Purpose.NOISE, 1, plan.mechanism)
+    total = np.sum([wide.draw(source) for _ in range(draws)], axis=0) * plan.grid
+    blocks = np.split(total, np.cumsum(wide.lengths)[:-1])
+    return np.concatenate([b.reshape(times, -1) for b in blocks], axis=1)
+
+
+@trusted
+@pytest.mark.parametrize("repliers", [9, 10])
+def test_the_noise_of_a_sum_is_what_the_plan_says(
+    mechanism: str, trust: str, repliers: int
+) -> None:
+    bound = Bound((2, 1), (2.0, 0.5), "per_block")
+    plan = plan_of(2, bound, clients=10, mechanism=mechanism, trust=trust)
+    noise = noise_of_sum(plan, repliers, 8000)
+    want = plan.std_of_sum(repliers)
+    np.testing.assert_allclose(noise.std(axis=0), want, rtol=0.06)
+    assert (np.abs(noise.mean(axis=0)) < 5 * want / math.sqrt(8000)).all()
+    if repliers == plan.clients:
+        assert plan.noise_std is not None
+        np.testing.assert_allclose(want, np.repeat(plan.noise_std, bound.lengths))
+
+
+@trusted
+def test_no_trust_model_has_less_noise_than_one_server_would_add(
+    mechanism: str, trust: str
+) -> None:
+    plan = plan_of(clients=20, mechanism=mechanism, trust=trust, quorum=0.7)
+    one = plan_of(clients=20, mechanism=mechanism)
+    for repliers in range(plan.quorum, 21):
+        assert (plan.std_of_sum(repliers) >= one.std_of_sum(20) * (1 - 1e-12)).all()
+    if trust == "distributed":
+        assert plan.quorum == plan.shares == 14
+        np.testing.assert_allclose(plan.std_of_sum(14), one.std_of_sum(20))
+        assert (plan.std_of_sum(13) < one.std_of_sum(20)).all()  # so the quorum is needed
+    if trust == "local":  # each answer alone hides any other one
+        np.testing.assert_allclose(plan.std_of_sum(1), 2 * one.std_of_sum(20))
+        np.testing.assert_allclose(plan.std_of_sum(16), 8 * one.std_of_sum(20))
+
+
+@pytest.mark.parametrize(
+    ("quorum", "clients", "want"), [(0.9, 10, 9), (0.9, 11, 10), (1.0, 7, 7), (1e-3, 7, 1)]
+)
+def test_the_quorum_is_rounded_to_more_clients(quorum: float, clients: int, want: int) -> None:
+    assert plan_of(clients=clients, trust="distributed", quorum=quorum).quorum == want
+    assert plan_of(clients=clients, trust="central", quorum=quorum).quorum == 1
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
+@pytest.mark.parametrize("mechanism", LAPLACIAN)
+def test_laplace_noise_is_for_the_l1_norm(mechanism: str, rule: Any, rounds: int) -> None:
+    bound = Bound((3, 1), (2.0, 0.5), rule)
+    plan = plan_of(rounds, bound, mechanism=mechanism, delta=0.0)
+    assert plan.bound is not None
+    assert (plan.bound.order, plan.delta) == (1, 0.0)
+    groups = {"joint": 1, "per_block": 2, "per_value": 4}[rule]
+    want = np.array([2.0, 2.0, 2.0, 0.5]) * groups * rounds  # times 1 / epsilon = 1
+    np.testing.assert_allclose(plan.std_of_sum(100), want * math.sqrt(2))
+    assert plan.noise is not None
+    np.testing.assert_allclose(np.array(plan.noise.scales) * plan.grid, want[[0, 3]])
+
+
+@pytest.mark.parametrize(
+    ("change", "row_sums", "adjacency", "per", "diameter"),
+    [
+        ({}, False, "zero-out", "client", 1),
+        ({}, True, "zero-out", "client", 1),
+        ({"trust": "distributed"}, True, "zero-out", "client", 1),
+        ({"trust": "local"}, True, "replace", "client", 2),
+        ({"unit": "example"}, True, "add-remove", "row", 1),
+        ({"unit": "example"}, False, "add-remove", "client", 2),
+        ({"unit": "example", "trust": "local"}, True, "add-remove", "row", 1),
+        ({"unit": "example", "trust": "local"}, False, "add-remove", "client", 2),
+        ({"unit": "example", "trust": "distributed"}, False, "add-remove", "client", 2),
+    ],
+)
+@pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
+def test_who_the_neighbours_are_and_what_they_cost(
+    change: dict[str, Any], row_sums: bool, adjacency: str, per: str, diameter: int, preferred: Any
+) -> None:
+    who = federation(**change)
+    plan = make_plan(who, rounds=1, bound=PAIR, mechanism=preferred, row_sums=row_sums)
+    assert plan.bound is not None
+    assert (plan.adjacency, plan.bound.per, plan.diameter) == (adjacency, per, diameter)
+    one = make_plan(federation(), rounds=1, bound=PAIR, mechanism=preferred)
+    assert plan.noise is not None
+    assert one.noise is not None
+    got, want = (np.array(p.noise.scales) * p.grid for p in (plan, one))  # type: ignore[union-attr]
+    np.testing.assert_allclose(got, diameter * want, rtol=1e-4)  # discrete: smoothing, of 3 steps
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    ("change", "amplified"),
+    [
+        ({"trust": "central"}, True),
+        ({"trust": "distributed"}, True),
+        ({"trust": "local"}, False),
+        ({"trust": "central", "unit": "example"}, False),
+        ({"trust": "distributed", "unit": "example"}, False),
+        ({"trust": "local", "unit": "example"}, False),
+    ],
+)
+def test_amplification_is_claimed_where_it_holds(
+    change: dict[str, Any], amplified: bool, mechanism: Any
+) -> None:
+    plans = [
+        make_plan(
+            federation(sampling_rate=rate, **change), rounds=1, bound=PAIR, mechanism=mechanism
+        )
+        for rate in (0.2, 1.0)
+    ]
+    spent = [(p.multiplier, p.epsilon_per_release) for p in plans]
+    assert (spent[0] != spent[1]) == amplified
+
+
+def test_under_distributed_everybody_is_asked_and_tosses_a_coin() -> None:
+    plan = plan_of(1, sampling_rate=0.1, trust="distributed")
+    assert plan.sample(1).tolist() == list(range(100))
+    assert len(plan_of(1, sampling_rate=0.1, trust="local").sample(1)) < 40
+
+
+def test_the_operating_system_samples_at_the_rate_and_never_alike() -> None:
+    plan = plan_of(1, clients=20_000, sampling_rate=0.1, delta=1e-6, noise_source="system")
+    samples = [plan.sample(1) for _ in range(2)]
+    assert samples[0].tolist() != samples[1].tolist()
+    for sampled in samples:
+        assert abs(len(sampled) - 2000) < 6 * math.sqrt(1800)
+
+
+# --- room in the ring -------------------------------------------------------------------------
+
+
+@trusted
+@pytest.mark.parametrize("clients", [1, 10, 3000, 10**6])
+@pytest.mark.parametrize("quorum", [0.05, 1.0])
+def test_the_ring_has_room_for_the_noise_of_all_clients(
+    mechanism: str, trust: str, clients: int, quorum: float
+) -> None:
+    """P(sum > t) < 2**-60, by what is known of sums of Gaussian and of Laplace variates."""
+    plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients, quorum=quorum)
+    assert plan.noise is not None
+    room = plan.ring.headroom
+    widest = max(plan.noise.scales)
+    whole = plan.noises(clients)
+    if mechanism in GAUSSIAN:
+        chance = math.erfc(room / widest / math.sqrt(2 * whole))
+    elif trust == "central":
+        chance = math.exp(-room / widest)
+    else:  # Chernoff, at the best of some exponents
+        theta = np.linspace(0.01, 0.99, 99)
+        logs = -theta * room / widest - whole * np.log1p(-(theta**2))
+        chance = 2 * math.exp(logs.min())
+    assert chance < 2.0**-60
+    assert plan.ring.limit * clients + room < 2**63
+    assert plan.ring.limit * plan.grid > max(PAIR.norms)
+
+
+@trusted
+@pytest.mark.parametrize("clients", [10, 3000, 10**6])
+def test_truncation_is_far_below_the_noise_under_every_trust(
+    mechanism: str, trust: str, clients: int
+) -> None:
+    plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients)
+    assert plan.grid * clients <= min(plan.std_of_sum(clients)) / 1024 * 1.0001
+
+
+# --- the operating system's draws are part of delta -------------------------------------------
+
+
+@trusted
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_delta_includes_the_samplers_total_variation(
+    mechanism: str, trust: str, rate: float
+) -> None:
+    bound = Bound((50, 50), (1.0, 1.0), "per_block")
+    change: dict[str, Any] = {"trust": trust, "mechanism": mechanism, "sampling_rate": rate}
+    plan = plan_of(1, bound, noise_source="system", **change)
+    draws = 100 * (100 if trust == "distributed" else 1)
+    coins = 100 if rate < 1 else 0
+    slack = (draws + coins) * TOTAL_VARIATION * (1 + math.e)
+    if mechanism in LAPLACIAN:
+        assert plan.delta == pytest.approx(slack, rel=1e-12)
+        assert plan_of(1, bound, **change).delta == 0.0
+        return
+    assert plan.delta == 1e-5
+    amplified = 1.0 if trust == "local" else rate
+    least = accounting.gaussian_multiplier(1.0, 1e-5 - slack, 1, amplified)
+    assert plan.multiplier == least
+
+
+def test_more_draws_than_delta_allows_are_refused() -> None:
+    big = Bound((10_000,), (1.0,))
+    with pytest.raises(InputError, match="do not go with 10000000000 draws") as error:
+        plan_of(1, big, clients=10**6, trust="distributed", delta=1e-9, noise_source="system")
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="draws from the operating system"):
+        plan_of(1, big, epsilon=200.0, noise_source="system")
+    assert plan_of(1, big, clients=10**6, trust="distributed", delta=1e-9).delta == 1e-9  # seeded
+
+
+# --- unary encoding and the exponential mechanism ---------------------------------------------
+
+
+def test_a_unary_plan() -> None:
+    bound = Bound((8,), (2.0,))
+    plan = make_plan(federation(trust="local"), rounds=2, bound=bound, mechanism="unary")
+    assert (plan.adjacency, plan.diameter, plan.delta) == ("replace", 1, 0.0)
+    assert plan.epsilon_per_release == 0.5
+    assert plan.noise is not None
+    assert plan.noise.scales[0] == pytest.approx(1 / (1 + math.exp(0.5)))
+    assert (plan.grid, plan.ring.headroom) == (1.0, 0)
+    flip = plan.noise.scales[0]
+    want = math.sqrt(25 * flip * (1 - flip)) / (0.5 - flip)
+    np.testing.assert_allclose(plan.std_of_sum(25), want)
+
+
+@pytest.mark.parametrize("norm", [0.5, 1.0])
+def test_a_norm_that_would_cut_the_one_is_refused(norm: float) -> None:
+    with pytest.raises(InputError, match="needs clip norms above 1"):
+        make_plan(
+            federation(trust="local"), rounds=1, bound=Bound((8,), (norm,)), mechanism="unary"
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "preferred", "bound", "message"),
+    [
+        ({}, "unary", Bound((8,), (2.0,)), "needs trust 'local', got 'central'"),
+        ({"trust": "distributed"}, "unary", Bound((8,), (2.0,)), "needs trust 'local'"),
+        ({"trust": "local", "unit": "example"}, "unary", Bound((8,), (2.0,)), "unit 'user'"),
+        ({"trust": "local"}, "exponential", Bound((8,), (2.0,), "per_value"), "trust 'central'"),
+        ({"mechanism": "laplace"}, "exponential", Bound((8,), (2.0,), "per_value"), "made for"),
+        ({"mechanism": "exponential"}, "laplace", PAIR, "does not fit a release that is a sum"),
+        ({"mechanism": "unary"}, "gaussian", PAIR, "does not fit a release that is a sum"),
+        ({"mechanism": "laplace", "trust": "distributed"}, "laplace", PAIR, "drawn in shares"),
+        ({"mechanism": "gaussian", "trust": "distributed"}, "laplace", PAIR, "drawn in shares"),
+        ({"delta": 0.0, "mechanism": "discrete-gaussian"}, "laplace", PAIR, "delta = 0"),
+        ({}, "exponential", Bound((8,), (2.0,)), "a bound for each candidate"),
+        ({}, "exponential", Bound((4, 4), (2.0, 2.0), "per_block"), "a bound of order 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    change: dict[str, Any], preferred: Any, bound: Bound, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        make_plan(federation(**change), rounds=1, bound=bound, mechanism=preferred)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("trust", "asked", "want"),
+    [
+        ("central", "auto", "laplace"),
+        ("distributed", "auto", "discrete-laplace"),
+        ("local", "auto", "laplace"),
+        ("central", "gaussian", "gaussian"),
+        ("distributed", "discrete-gaussian", "discrete-gaussian"),
+        ("local", "discrete-laplace", "discrete-laplace"),
+    ],
+)
+def test_the_user_and_the_trust_model_choose_the_mechanism(
+    trust: str, asked: str, want: str
+) -> None:
+    who = federation(trust=trust, mechanism=asked)
+    assert make_plan(who, rounds=1, bound=PAIR, mechanism="laplace").mechanism == want
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("delta", [1e-5, 1e-2])
+@pytest.mark.parametrize("length", [1, 4, 30, 300])
+def test_least_is_whichever_has_less_noise(trust: str, delta: float, length: int) -> None:
+    """A Laplace release limits the L1 norm, a Gaussian one the L2 norm, to the same number."""
+
+    def planned(preferred: Any, rounds: int = 3) -> Plan:
+        bound = Bound((length,), (2.0,), "per_value")
+        who = federation(trust=trust, delta=delta)
+        return make_plan(who, rounds=rounds, bound=bound, mechanism=preferred)
+
+    stds = {m: planned(m).std_of_sum(100)[0] for m in ("laplace", "gaussian")}
+    least = min(stds, key=lambda m: stds[m])
+    assert planned("least").mechanism == planned(least).mechanism
+    assert planned("least").std_of_sum(100)[0] == stds[least]
+
+
+# --- extremes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preferred", ["laplace", "gaussian", "exponential", "unary"])
+@pytest.mark.parametrize("epsilon", [1e-310, 1e-300, 1e-12, 700.0, 1e308])
+def test_an_absurd_epsilon_is_planned_or_refused_in_one_line(
+    preferred: Any, epsilon: float
+) -> None:
+    trust = "local" if preferred == "unary" else "central"
+    bound = Bound((4,), (2.0,), "per_value")
+    who = federation(epsilon=epsilon, trust=trust)
+    refused: set[Any] = {
+        ("laplace", 1e-310),
+        ("laplace", 1e-300),
+        ("laplace", 1e308),
+        ("gaussian", 1e308),
+        ("unary", 1e-310),
+        ("unary", 1e-300),
+        ("unary", 1e308),
+    }
+    if (preferred, epsilon) in refused:
+        with pytest.raises(InputError) as error:
+            make_plan(who, rounds=1, bound=bound, mechanism=preferred)
+        assert "\n" not in str(error.value)
+        return
+    plan = make_plan(who, rounds=1, bound=bound, mechanism=preferred)
+    assert plan.ring.limit >= 1
+    assert preferred == "exponential" or plan.noise is not None
+
+
+def test_noise_that_the_samplers_cannot_draw_is_refused_when_planning() -> None:
+    far = Bound((1, 1), (1e-3, 1e6), "per_block")
+    plan_of(1, far)  # seeded doubles reach further
+    with pytest.raises(InputError, match="too far apart") as error:
+        plan_of(1, far, noise_source="system")
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="too far apart"):
+        plan_of(1, far, mechanism="discrete-gaussian")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from fedcal.errors import BudgetExceeded, PrivacyError, RoundFailed
-from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan, mechanisms
+from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
+from fedcal.privacy.mechanisms import Noise
 from fedcal.query import Ask
-from fedcal.release import Asked, Curator, Release
+from fedcal.release import Asked, Curator, Release, scores_of
 from fedcal.streams import Purpose, stream
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
@@ -203,13 +204,13 @@ def test_each_release_is_charged_before_its_noise_is_drawn(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     charged_at_noise = []
-    real = mechanisms.gaussian
+    real = Noise.draw
 
-    def spy(*arguments: Any) -> Any:
+    def spy(noise: Noise, source: Any) -> Any:
         charged_at_noise.append(ledger.entries()[0].charged)
-        return real(*arguments)
+        return real(noise, source)
 
-    monkeypatch.setattr(mechanisms, "gaussian", spy)
+    monkeypatch.setattr(Noise, "draw", spy)
     curator = Curator(plan_of(), ledger)
     for r in range(1, ROUNDS + 1):
         release(curator, r)
@@ -339,3 +340,155 @@ def test_a_ring_of_the_callers_own_is_not_believed(drawn: list[int]) -> None:
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, replace(mine, query=coarse))
     assert not drawn
+
+
+# --- every trust model ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_the_server_adds_nothing_where_clients_did(
+    trust: str, mechanism: str, drawn: list[int]
+) -> None:
+    asked_for = {"gaussian": "discrete-gaussian"}.get(mechanism, "discrete-laplace")
+    plan = plan_of(trust=trust, mechanism=asked_for if trust == "distributed" else mechanism)
+    curator = Curator(plan)
+    asked = curator.open(1, ASK)
+    assert asked.query.noise == plan.noise
+    released = close(curator, asked)
+    np.testing.assert_array_equal(released.values, SUM)  # no client of this test added any
+    np.testing.assert_array_equal(released.std, plan.std_of_sum(10))
+    assert (released.std > 0).all()
+    assert not drawn
+
+
+def test_what_clients_are_told_of_noise_and_coins() -> None:
+    central = Curator(plan_of(1, sampling_rate=0.5)).open(1, ASK).query
+    assert (central.noise, central.rate, central.seed) == (None, 1.0, None)
+    shared = plan_of(1, sampling_rate=0.5, trust="distributed")
+    query = Curator(shared).open(1, ASK).query
+    assert (query.noise, query.rate, query.seed) == (shared.noise, 0.5, shared.client_seed)
+    alone = plan_of(1, sampling_rate=0.5, trust="local")
+    query = Curator(alone).open(1, ASK).query
+    assert (query.noise, query.rate, query.seed) == (alone.noise, 1.0, alone.client_seed)
+    for trust in ("distributed", "local"):
+        plan = plan_of(trust=trust, noise_source="system")
+        assert Curator(plan).open(1, ASK).query.seed is None
+    seeds = {shared.seed, shared.client_seed, shared.mask_seed}
+    assert len(seeds) == 3  # who knows one of clients' seeds must not know the server's
+
+
+@pytest.mark.parametrize("repliers", [1, 8])
+def test_a_round_below_the_quorum_is_not_released(
+    repliers: int, ledger: Ledger, drawn: list[int]
+) -> None:
+    curator = Curator(plan_of(trust="distributed"), ledger)
+    assert curator.plan.quorum == 9
+    asked = curator.open(1, ASK)
+    with pytest.raises(RoundFailed, match=f"{repliers} of 10 clients answered.* at least 9") as e:
+        close(curator, asked, repliers)
+    assert "\n" not in str(e.value)
+    assert (curator.releases, ledger.entries(), drawn) == (0, (), [])  # nothing was learned
+    with pytest.raises(PrivacyError, match="is not open"):
+        close(curator, asked, 10)  # late answers do not bring it back
+    assert release(curator).round == 1  # asked again
+    assert ledger.spent()[0] == 1.0
+
+
+@pytest.mark.parametrize("repliers", [9, 10])
+def test_a_round_at_the_quorum_is_released(repliers: int) -> None:
+    curator = Curator(plan_of(trust="distributed"))
+    released = close(curator, curator.open(1, ASK), repliers)
+    one = plan_of(mechanism=curator.plan.mechanism)
+    assert (released.std >= one.std_of_sum(10) * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_elsewhere_a_single_answer_will_do(trust: str) -> None:
+    curator = Curator(plan_of(trust=trust))
+    assert close(curator, curator.open(1, ASK), 1).round == 1
+
+
+def test_under_local_a_question_is_spent_when_it_is_asked(ledger: Ledger) -> None:
+    """The server reads each answer, also of a round that then fails."""
+    curator = Curator(plan_of(trust="local"), ledger)
+    asked = curator.open(1, ASK)
+    with pytest.raises(RoundFailed):
+        close(curator, asked, repliers=0)
+    curator.abandon()
+    assert ledger.spent()[0] == 1.0
+    with pytest.raises(PrivacyError, match="round 1 was asked already"):
+        curator.open(1, ASK)
+
+
+def test_under_local_a_round_that_is_open_is_not_asked_again() -> None:
+    curator = Curator(plan_of(trust="local"))
+    asked = curator.open(1, ASK)
+    with pytest.raises(PrivacyError, match="no client answers twice"):
+        curator.open(1, ASK)
+    close(curator, asked)
+    assert release(curator, 2).round == 2
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed"])
+def test_two_runs_with_noise_of_the_operating_system_differ(trust: str) -> None:
+    plan = plan_of(1, noise_source="system", trust=trust, sampling_rate=0.5)
+    if trust == "central":
+        values = [release(Curator(plan)).values.tolist() for _ in range(2)]
+        assert values[0] != values[1]
+        samples = [Curator(plan).open(1, ASK).clients.tolist() for _ in range(20)]
+        assert len({tuple(s) for s in samples}) > 1
+    else:
+        assert len(Curator(plan).open(1, ASK).clients) == 10  # who counts is not the server's
+
+
+def test_the_ledger_knows_unit_adjacency_and_mechanism(ledger: Ledger) -> None:
+    Curator(plan_of(trust="local", mechanism="laplace"), ledger).open(1, ASK)
+    (entry,) = ledger.entries()
+    assert (entry.unit, entry.adjacency, entry.mechanism) == ("user", "replace", "laplace")
+    assert (entry.epsilon, entry.delta) == (1.0, 0.0)
+
+
+def test_unary_answers_are_released_as_counts() -> None:
+    federation = Federation(clients=10, classes=2, epsilon=2.0, trust="local")
+    plan = make_plan(federation, rounds=1, bound=Bound((4,), (2.0,)), mechanism="unary")
+    curator = Curator(plan)
+    asked = curator.open(1, Ask("cells", (4,)))
+    ones = np.array([5, 0, 3, 1], np.uint64)
+    released = curator.close(asked, ones, 8)
+    flip = 1 / (1 + math.exp(2.0))
+    np.testing.assert_allclose(released.values, (ones - 8 * flip) / (0.5 - flip))
+    np.testing.assert_allclose(released.std, math.sqrt(8 * flip * (1 - flip)) / (0.5 - flip))
+
+
+# --- the exponential mechanism on blocks ------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengths", [(2, 2, 2), (1, 3, 2)])
+def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths: tuple[int, ...]) -> None:
+    bound = Bound(lengths, (2.0,) * 3, "per_block", 1)
+    sums = np.array([1.0, -2.0, 3.0, -4.0, 5.0, -6.0])
+    want = [abs(b).sum() for b in np.split(sums, np.cumsum(lengths)[:-1])]
+    np.testing.assert_array_equal(scores_of(sums, bound), want)
+    each = Bound((6,), (2.0,), "per_value")
+    np.testing.assert_array_equal(scores_of(sums, each), np.abs(sums))
+
+
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("row_sums", [True, False])
+def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) -> None:
+    """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
+    federation = Federation(clients=10, classes=2, epsilon=2.0, unit=unit)
+    bound = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1)
+    plan = make_plan(federation, rounds=1, bound=bound, mechanism="exponential", row_sums=row_sums)
+    sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
+    norm = 2.0 * (2 if unit == "example" and not row_sums else 1)
+    p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * norm)))
+    hits = 0
+    for seed in range(300):
+        curator = Curator(replace(plan, seed=seed))
+        asked = curator.open(1, Ask("scores", (2, 1, 2)))
+        hits += curator.close(asked, asked.query.ring.encode(sums), 10).values[0] == 0
+    assert abs(hits - 300 * p) < 5 * math.sqrt(300 * p * (1 - p))
+    wrong = 1 / (1 + 2 * math.exp(-2.0 * 4 / norm))
+    assert abs(hits - 300 * wrong) > 5 * math.sqrt(300 * wrong * (1 - wrong))

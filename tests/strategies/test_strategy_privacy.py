@@ -113,8 +113,6 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(
     """A client's rows removed (local: replaced), or one row; also with extreme logits."""
     if noise != "auto" and trust == "distributed":
         noise = "discrete-laplace"
-    if name == "fedcal" and (noise, trust) != ("auto", "local"):
-        pytest.skip("clipped as the other averaged methods are, and slow")
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=None if name in ONCE else 2)
     strategy = moved(method(name, own), 3)
     plan = strategy.plan
@@ -125,23 +123,30 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(
     twice = (unit, trust) == ("user", "local") or (unit == "example" and name in AVERAGED)
     assert plan.diameter == (2 if twice else 1)
     found = []
-    for seed, scale in enumerate((1.0, 8.0, 300.0)):
+    slow = name in AVERAGED[1:]  # a local fit each
+    for seed, scale in enumerate((8.0,) if slow else (1.0, 8.0, 300.0)):
         rng = np.random.default_rng(seed)
         owner = np.sort(rng.integers(1, CLIENTS, 60))  # the first client has no rows
         shards = dealt(owner, scale, seed)
         if unit == "example":
-            pairs = [(shards, without(shards, rng.integers(60))) for _ in range(4)]
+            pairs = [(shards, without(shards, rng.integers(60))) for _ in range(2 if slow else 4)]
         elif trust == "local":
-            wrong = (shards.logits.argmin(axis=1) + 0 * owner)[owner == 2]
-            labels = shards.labels.copy()
-            labels[owner == 2] = wrong
+            labels = np.where(owner == 2, shards.logits.argmin(axis=1), shards.labels)
             other = Shards.from_owner(shards.logits, labels, owner, CLIENTS)
             pairs = [(shards, other), (shards, without(shards, owner == 3))]
         else:
-            pairs = [(shards, without(shards, owner == k)) for k in range(CLIENTS)]
+            pairs = [(shards, without(shards, owner == k)) for k in range(3 if slow else CLIENTS)]
         found += [change(strategy, *pair) for pair in pairs]
     assert max(found) <= plan.diameter
-    assert max(found) > 0.02
+    assert max(found) > (0.0 if slow else 0.02)
+
+
+def test_one_row_may_move_an_averaged_update_by_twice_the_bound() -> None:
+    """A right row alone wants T = 0; with a wrong one of the same logits the client wants T > 1."""
+    strategy = method("fedtemp", federation(unit="example"))
+    logits = np.array([[9.0, 0.0, 0.0], [9.0, 0.0, 0.0]])
+    both = Shards.from_owner(logits, np.array([0, 1]), np.array([2, 2]), CLIENTS)
+    assert 1.9 < change(strategy, both, without(both, 1)) <= strategy.plan.diameter == 2
 
 
 @every_unit
@@ -178,7 +183,7 @@ def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name: str, cla
     for mechanism, want in (("auto", math.sqrt(c)), ("laplace", c)):
         norm, found = ones(name, classes, mechanism)
         assert norm == pytest.approx(want, rel=1e-12)
-        assert found == pytest.approx(want, rel=1e-3)  # nothing is cut
+        assert found == pytest.approx(want, rel=5e-3)  # nothing is cut
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "laplace"])
@@ -198,14 +203,14 @@ def test_pooled_rows_are_cut_only_where_many_negatives_leave_the_first_bin(
 # -- how much noise -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fedtemp", "fednewton", "fednewton-entropy", "fedbbq"])
+@pytest.mark.parametrize("name", ["fedvector", "fednewton-entropy", "fedbbq"])
 @every_unit
 @every_trust
 def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -> None:
     """Nobody has rows: what is released is noise, of the std that is said. Two clients drop out."""
     clients, delta, gone = 20, 1e-5, np.array([3, 11])
     draws: list[Floats] = []
-    for seed in range(20):
+    for seed in range(6):
         own = federation(clients=clients, unit=unit, trust=trust, seed=seed, rounds=4)
         strategy = method(name, own)
         none = np.zeros(0, np.int64)
@@ -239,11 +244,10 @@ def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise(
 
 @pytest.mark.parametrize(("trust", "times"), [("distributed", 1.0), ("local", 2.0)])
 def test_one_shot_vector_takes_the_lesser_noise(trust: str, times: float) -> None:
-    """Of 8 scores Gaussian noise at (1, 1e-5); Laplace at small epsilon and with delta = 0."""
+    """Of 8 scores Gaussian noise at (1, 1e-5); Laplace with a smaller delta, or none."""
     for epsilon, delta, mechanism in (
         (1.0, 1e-5, "gaussian"),
         (1.0, 0.0, "laplace"),
-        (0.01, 1e-5, "laplace"),
         (1.0, 1e-9, "laplace"),
     ):
         own = federation(trust=trust, epsilon=epsilon, delta=delta)
@@ -286,7 +290,7 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     if unit == "example":
         for key in ("clip_positive", "clip_negative"):
             options.pop(key, None)
-    own = federation(unit=unit, trust=trust, epsilon=1e7, rounds=rounds)
+    own = federation(unit=unit, trust=trust, epsilon=1e9, rounds=rounds)
     private = method(name, own, **options)
     run_inline(private, shards)
     exact_options = {k: v for k, v in options.items() if k == "tables"}
@@ -299,9 +303,9 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     run_inline(exact, shards)
     found, want = (s.result().predict_proba(logits) for s in (private, exact))
     # the one-shot vector knows 8 points of the curve; diagonal curvature takes slower steps
-    tolerance = {"fedoneshot": 0.02, "fednewton-vector": 0.1, "fednewton-opvector": 0.1}
-    assert np.abs(found - want).max() < tolerance.get(name, 0.01)
-    assert np.abs(want - softmax(logits)).max() > 0.02
+    tolerance = {"fedoneshot": 0.03, "fednewton-vector": 0.1, "fednewton-opvector": 0.1}
+    assert np.abs(found - want).max() < tolerance.get(name, 0.005)
+    assert np.abs(want - softmax(logits)).max() > (0.005 if name == "fedcal" else 0.1)
 
 
 @every_method

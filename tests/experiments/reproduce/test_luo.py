@@ -91,9 +91,12 @@ def test_claims_hold_and_fail() -> None:
     assert told[lead] == (True, "1.49 times ahead of Histogram binning")
     twice = next(text for text in told if text.startswith("Acc-T: one noise"))
     assert told[twice][0]
-    assert not told[
-        "Under local noise another search finds a better temperature than golden section"
-    ][0]
+    other = "Under local noise another search finds a better temperature than golden section"
+    assert not told[other][0]
+    assert told[lead.replace("next", "next private")][0]
+    told = verdicts(luo_table1, **{"one-source": 0.09})
+    assert told[lead] == (False, "1.12 times ahead of One source")
+    assert told[lead.replace("next", "next private")][0]
     told = verdicts(luo_table1, **{"nll-t/local": 0.07, "acc-t/central": 0.079})
     assert not told["Acc-T has the lowest median ECE"][0]
     assert not told["Acc-T has the lowest mean ECE"][0]
@@ -117,11 +120,11 @@ def test_all_shipped_perturbations_of_a_severity_are_run(module: Any, severity: 
 
 @pytest.fixture
 def shifts(data_file: Callable[..., str]) -> list[str]:
-    return [data_file("fog.npz", n=2400), data_file("snow.npz", n=2410)]
+    return [data_file("fog.npz", n=3100), data_file("snow.npz", n=3110)]
 
 
 def quick(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
-    rows = functools.partial(module.rows, trials=4, every=5)
+    rows = functools.partial(module.rows, trials=2, every=5)
     monkeypatch.setattr(module, "rows", rows)
 
 
@@ -132,7 +135,7 @@ def test_an_interrupted_table_goes_on(
     options: dict[str, Any] = {"data": shifts, "jobs": 1}
     whole = reproduce("luo-table1", **options)
     assert {r["data"] for r in whole.rows if r["what"] == "cell"} == {"fog.npz", "snow.npz"}
-    assert len(whole.verdicts) == 7
+    assert len(whole.verdicts) == 8
     assert all(block.lines for block in whole.blocks)
     out = tmp_path / "out"
 
@@ -173,6 +176,15 @@ def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(
     assert (tmp_path / "out" / "luo-figures.pdf").stat().st_size > 10_000
 
 
+def test_data_that_are_too_small_for_a_sweep_are_drawn_without_it() -> None:
+    found = [{**row, **{f"{c.key} std": 0.01 for c in COLUMNS}} for row in cells()]
+    rows = [*found, *({**row, "data": luo_figures.ALL} for row in found[:3])]
+    sheet = luo_figures.sheet(rows)
+    assert sheet is not None
+    assert (sheet.columns, len(sheet.panels)) == (1, 4)
+    assert luo_figures.sheet(found) is None
+
+
 @pytest.mark.parametrize("name", ["luo-table1", "luo-table7", "luo-figures"])
 def test_what_cannot_be_chosen_is_refused(name: str, tmp_path: Path) -> None:
     found = experiment(name)
@@ -183,3 +195,8 @@ def test_what_cannot_be_chosen_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown data set 'mnist-shift:rain:5'"):
         reproduce(name, data=["mnist-shift:rain:5"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_ray_is_refused_where_nothing_runs_on_it() -> None:
+    with pytest.raises(InputError, match="leave out --ray-address"):
+        reproduce("amplification", ray_address="local")

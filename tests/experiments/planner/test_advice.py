@@ -1,0 +1,148 @@
+"""Advice: what pays, what is taken, and an honest line where nothing pays."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from experiments.files import to_json
+from experiments.planner import plan as planning
+from experiments.planner.advice import PAYS, Estimate, _chosen, _order
+from experiments.planner.candidates import Candidate
+from experiments.planner.estimate import Population, Size, Trial
+from experiments.planner.facts import MOST_CLIENTS, Facts
+from experiments.planner.words import recommended
+from experiments.planner.worlds import Errors, made_up
+from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
+
+WORLDS = made_up(2)
+FACTS = Facts(Federation(10, 2), 10.0)
+BEFORE = Errors(0.1, 0.1, 0.9)
+
+
+def estimate(
+    name: str, left: list[float], lost: float = 0.0, sent: int = 8, worlds: int = 1
+) -> Estimate:
+    """An estimate whose runs left these shares of the error, in turn in so many worlds."""
+    found = Estimate(Candidate(name), Candidate("fedtemp").plan(FACTS))
+    shards = Population.draw(WORLDS[0], FACTS, 0).shards
+    for k, share in enumerate(left):
+        world = WORLDS[k % worlds]
+        population = Population(world, shards, Size(10, 10.0), k, BEFORE, BEFORE)
+        errors = Errors(0.1 * share, 0.1 * share, 0.9 - lost)
+        found.runs.append((population, Trial(errors, world.truth[:, 0], (sent, 0))))
+    return found
+
+
+def test_what_is_left_is_a_mean_over_worlds_not_over_runs() -> None:
+    uneven = estimate("a", [0.2, 0.6, 0.2], worlds=2)  # twice in the first world
+    assert uneven.left == pytest.approx(0.4)
+    assert uneven.spread == pytest.approx(0.0)
+    assert estimate("a", [0.2]).spread is None
+
+
+@pytest.mark.parametrize(
+    ("left", "lost", "pays"),
+    [
+        ([0.5] * 4, 0.0, True),
+        ([PAYS + 0.05] * 4, 0.0, False),
+        ([0.1, 0.1, 1.1, 1.1], 0.0, False),  # good on average, and a gamble
+        ([0.1, 0.1, 0.1, 1.1], 0.0, True),
+        ([0.1] * 4, 0.02, False),
+    ],
+)
+def test_what_pays(left: list[float], lost: float, pays: bool) -> None:
+    assert estimate("a", left, lost).pays is pays
+
+
+def test_of_equals_the_one_that_sends_least_is_taken() -> None:
+    dear, cheap = estimate("dear", [0.50] * 2, sent=900), estimate("cheap", [0.52] * 2)
+    assert _chosen([dear, cheap]) is cheap
+    worse = estimate("worse", [0.56] * 2)
+    assert _chosen([dear, worse]) is dear
+    assert _chosen([estimate("bad", [1.2] * 2)]) is None
+    loser = estimate("loser", [0.1] * 2, lost=0.5)
+    assert min([loser, dear], key=_order) is dear
+
+
+def plan(**given: Any) -> Any:
+    usual = {"clients": 60, "rows_per_client": 20, "classes": 2, "methods": ["fednewton"]}
+    return planning.plan(**usual | given)
+
+
+def test_a_plan_is_the_same_for_the_same_seed_and_strict_json() -> None:
+    first, again = (planning.to_json(plan(epsilon=1.0)) for _ in range(2))
+    first["seconds"] = again["seconds"] = 0.0
+    assert first == again
+    text = json.loads(to_json(first))
+    assert text["schema"] == 1 and text["facts"]["epsilon"] == 1.0
+    assert text["facts"]["trust"] == "central"
+    line = text["methods"][0]
+    assert line["method"] == "fednewton" and line["runs"] == 32 and line["pays"]
+    assert line["bytes_up_per_client"] == 16 * line["rounds"]
+    real = Candidate("fednewton", line["rounds"]).plan(Facts(Federation(60, 2, epsilon=1.0), 20.0))
+    assert real.bound is not None
+    assert line["noise_std"] == list(real.noise_std or ())
+    assert line["clip"] == list(real.bound.norms)
+    assert text["recommendation"] == line and text["not_enough"] is None
+
+
+def test_without_privacy_there_is_no_noise_and_epsilon_is_text() -> None:
+    found = planning.to_json(plan())
+    assert found["facts"]["epsilon"] == "inf" and found["methods"][0]["noise_std"] == [0.0]
+    assert "epsilon" not in found["options"]
+    to_json(found)
+
+
+def test_where_nothing_pays_it_says_what_would() -> None:
+    advice = plan(clients=10, epsilon=0.1)
+    assert advice.chosen is None and advice.enough is not None
+    clients, epsilon = advice.enough.clients, advice.enough.epsilon
+    assert clients is not None and epsilon is not None
+    assert clients[0] > 10 and epsilon[0] > 0.1
+    line = recommended(advice)
+    assert line.startswith("not enough clients for this epsilon: with 10 clients at epsilon 0.1")
+    assert f"from about {clients[0]:,} clients on" in line
+    assert planning.to_json(advice)["not_enough"]["clients"]["least"] == clients[0]
+    assert plan(clients=clients[0], epsilon=0.1).chosen is not None
+
+
+def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
+    advice = plan(
+        clients=100, rows_per_client=50, classes=10, epsilon=1.0, methods=["fedbbq", "fedbin"]
+    )
+    assert advice.chosen is None
+    assert all(e.left > 1 for e in advice.estimates)
+
+
+def test_public_data_take_the_place_of_made_up_rows() -> None:
+    advice = plan(classes=None, data="imdb-binary", epsilon=1.0)
+    assert advice.public and [w["name"] for w in advice.worlds] == ["imdb-binary"]
+    assert len(advice.estimates[0].runs) == 32  # as many as in four made-up worlds
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"classes": None}, "needs the number of classes"),
+        ({"data": "imdb-binary", "classes": 3}, "must fit together"),
+        ({"data": "imdb"}, "unknown public data set"),
+        ({"rows_per_client": 0}, "rows_per_client"),
+        ({"clients": 0}, "clients"),
+        ({"clients": MOST_CLIENTS + 1}, "at most 10,000,000 clients"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 1.0, "trust": "secagg"}, "adds no noise"),
+        ({"partition": "natural"}, "needs data"),
+        ({"methods": ["nonsense"]}, "unknown method"),
+        ({"methods": ["fedoneshot"], "rounds": 3}, "no method goes with these facts"),
+        ({"seed": -1}, "seed"),
+        ({"clients": math.nan}, "clients"),
+    ],
+)
+def test_facts_that_are_not_allowed(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan(**given)

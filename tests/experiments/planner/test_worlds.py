@@ -1,0 +1,74 @@
+"""Made-up worlds are what they say; errors against known truth are the usual metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.planner.worlds import KINDS, errors, made_up, of_public
+from fedcal import datasets, metrics
+from fedcal.calibrators import TemperatureScaling
+from fedcal.numerics import softmax
+
+
+@pytest.mark.parametrize("classes", [2, 7])
+def test_errors_with_one_hot_truth_are_the_metrics(classes: int) -> None:
+    rng = np.random.default_rng(0)
+    probs = softmax(2.0 * rng.standard_normal((500, classes)))
+    labels = rng.integers(0, classes, 500)
+    found = errors(probs, np.eye(classes)[labels])
+    assert found.ece == pytest.approx(metrics.ece(probs, labels), abs=1e-12)
+    assert found.classwise_ece == pytest.approx(metrics.classwise_ece(probs, labels), abs=1e-12)
+    assert found.accuracy == pytest.approx(metrics.accuracy(probs, labels))
+
+
+def test_the_truth_itself_has_no_error() -> None:
+    truth = softmax(np.random.default_rng(0).standard_normal((200, 5)))
+    found = errors(truth, truth)
+    assert found.ece < 1e-12 and found.classwise_ece < 1e-12
+
+
+@pytest.mark.parametrize("classes", [2, 10, 60])
+def test_labels_of_fresh_rows_agree_with_the_truth(classes: int) -> None:
+    """What is measured on many fresh labelled rows is what the known truth says."""
+    for world in made_up(classes):
+        logits, labels = world.draw(20_000, np.random.default_rng(1))
+        known, _ = world.judge(None)
+        probs = softmax(logits)
+        assert metrics.accuracy(probs, labels) == pytest.approx(known.accuracy, abs=0.02)
+        assert metrics.ece(probs, labels) == pytest.approx(known.ece, abs=0.02)
+
+
+def test_worlds_differ_as_they_say() -> None:
+    worlds = {world.name: world for world in made_up(10)}
+    fitted = {}
+    for name, world in worlds.items():
+        fitted[name] = TemperatureScaling().fit(*world.draw(5000, np.random.default_rng(2)))
+    assert set(worlds) == {kind.name for kind in KINDS}
+    assert fitted["sure"].temperature > 1.8 and fitted["hard"].temperature > 1.5
+    assert fitted["timid"].temperature < 0.9
+    before, _ = worlds["sure"].judge(None)
+    after, _ = worlds["sure"].judge(fitted["sure"])
+    assert after.ece < 0.4 * before.ece
+    before, _ = worlds["crooked"].judge(None)
+    after, _ = worlds["crooked"].judge(fitted["crooked"])
+    assert after.ece > 0.5 * before.ece  # one temperature is not enough there
+
+
+def test_a_seed_makes_the_same_world_and_another_one_another() -> None:
+    first, again, other = made_up(3, 0)[0], made_up(3, 0)[0], made_up(3, 1)[0]
+    assert (first.logits == again.logits).all()
+    assert not (first.logits == other.logits).all()
+
+
+def test_public_data_are_drawn_from_the_fit_rows_and_judged_on_test_rows() -> None:
+    data = datasets.load("resnet110-cifar10")
+    world = of_public(data)
+    logits, labels = world.draw(300, np.random.default_rng(0))
+    there = {row.tobytes() for row in data.logits}
+    assert world.public and all(row.tobytes() in there for row in logits)
+    assert labels.shape == (300,)
+    assert data.test_probs is not None and data.test_labels is not None
+    assert world.judge(None)[0].ece == pytest.approx(
+        metrics.ece(data.test_probs, data.test_labels), abs=1e-6
+    )

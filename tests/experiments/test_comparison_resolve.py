@@ -1,0 +1,144 @@
+"""What of a grid is run: combinations that cannot be are left out and named, never silently."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.comparison import compare
+from experiments.comparison.grid import read_grid
+from experiments.comparison.resolve import Resolved, resolve
+from fedcal import datasets
+from fedcal.errors import InputError
+
+
+def arrays() -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 60)
+    logits = rng.normal(0, 3, (60, 3))
+    return {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
+
+
+def resolved(**options: Any) -> Resolved:
+    data = datasets.from_arrays(**arrays(), name="d")
+    grid = read_grid({"data": "d", "partition": "iid", "clients": 10, **options})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return resolve(grid, {"d": data})
+
+
+def protections(found: Resolved) -> list[tuple[Any, ...]]:
+    configs = [c.config for c in found.cells if not c.variant.baseline]
+    return [(c.method, c.epsilon, c.unit, c.trust, c.mechanism) for c in configs]
+
+
+def test_trusts_and_units_multiply_and_are_resolved() -> None:
+    found = resolved(
+        method="fedtemp", epsilon="inf,1", trust="central,distributed,local", unit="user,example"
+    )
+    assert found.left_out == []
+    assert protections(found)[0] == ("fedtemp", math.inf, "user", "secagg", "auto")
+    assert protections(found)[1:] == [
+        ("fedtemp", 1.0, unit, trust, mechanism)
+        for unit in ("user", "example")
+        for trust, mechanism in (
+            ("central", "gaussian"),
+            ("distributed", "discrete-gaussian"),
+            ("local", "gaussian"),
+        )
+    ]
+    assert [c.config.secure_aggregation for c in found.cells[1:4]] == ["none", "masks", "none"]
+
+
+def test_a_mechanism_that_is_the_method_s_own_is_run_once() -> None:
+    found = resolved(method="fedtemp,acct", epsilon=1, mechanism="auto,gaussian,laplace")
+    assert protections(found) == [
+        (method, 1.0, "user", "central", mechanism)
+        for method, mechanism in (
+            ("fedtemp", "gaussian"),
+            ("acct", "laplace"),
+            ("acct", "gaussian"),
+            ("fedtemp", "laplace"),
+        )
+    ]
+
+
+def test_what_cannot_be_is_left_out() -> None:
+    found = resolved(
+        method="fedtemp", epsilon=1, trust="central,distributed", mechanism="auto,laplace"
+    )
+    assert [p[3:] for p in protections(found)] == [
+        ("central", "gaussian"),
+        ("central", "laplace"),
+        ("distributed", "discrete-gaussian"),
+    ]
+    ((cell, why),) = found.left_out
+    assert (cell.config.trust, cell.config.mechanism) == ("distributed", "laplace")
+    assert "cannot be drawn in shares" in why
+
+
+def test_what_is_left_out_is_told_before_and_after() -> None:
+    options: dict[str, Any] = {"trust": "central,distributed", "mechanism": "auto,laplace"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = compare(
+            arrays(), jobs=1, seeds=1, method="fedtemp,fedbin", epsilon=1, clients=10, **options
+        )
+    (warning,) = (str(w.message) for w in caught)
+    assert warning.startswith("2 combinations are left out that cannot be, the first FedTemp with ")
+    (said,) = [line for line in found.statement if line.startswith("Left out: ")]
+    assert "FedTemp, FedBin with epsilon 1, unit user, trust distributed, mechanism laplace" in said
+    assert "cannot be drawn in shares" in said
+    assert len(found.cells) == 6
+    shown = {(c["trust"], c["mechanism"]) for c in found.cells}
+    assert shown == {
+        ("central", "gaussian"),
+        ("central", "laplace"),
+        ("distributed", "discrete-gaussian"),
+    }
+    head = found.to_markdown().splitlines()[0]
+    assert "| trust | mechanism |" in head
+    assert "mechanism" in found.to_csv().splitlines()[0]
+
+
+def test_one_line_is_left_out_of_no_grid_without_a_word() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = compare(arrays(), jobs=1, seeds=1, method="fedtemp", clients=10, trust="local")
+    assert "Left out" not in " ".join(found.statement)
+    assert "those runs are there once, under trust secagg" in " ".join(found.statement)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epsilon": "1", "trust": "secagg"}, "secagg"),
+        ({"epsilon": "inf,1", "trust": "secagg"}, "secagg"),
+        ({"epsilon": "1", "trust": "secagg,central"}, "secagg"),
+        ({"trust": "distributed", "mechanism": "laplace"}, "cannot be drawn in shares"),
+        ({"trust": "central,local", "mechanism": "auto,unary"}, "'unary' does not fit"),
+        ({"mechanism": "auto,exponential"}, "'exponential' does not fit a release that is a sum"),
+    ],
+)
+def test_a_value_that_goes_with_nothing_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        resolved(**{"method": "fedtemp", "epsilon": "1", **options})
+    assert str(caught.value).startswith("fedtemp on d, iid, epsilon 1: ")
+
+
+def test_a_mechanism_of_some_methods_only() -> None:
+    found = resolved(method="fedtemp,fedoneshot", epsilon=1, mechanism="auto,exponential")
+    assert {p[0]: p[4] for p in protections(found)} == {
+        "fedtemp": "gaussian",
+        "fedoneshot": "exponential",
+    }
+    assert [cell.variant.label for cell, _ in found.left_out] == ["FedTemp"]
+
+
+def test_what_no_choice_of_trust_would_mend_stops_the_grid() -> None:
+    with pytest.raises(InputError, match="fedoneshot on d"):
+        resolved(method="fedtemp,fedoneshot", epsilon=1, rounds=3, trust="central,local")

@@ -1,0 +1,324 @@
+"""Domain shift: readers of the benchmarks' layouts, logits of a model on them, `mnist-shift`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from experiments.shift import images, logits, mnist
+from experiments.shift.images import read_shifted
+from fedcal.corruptions import corrupt
+from fedcal.datasets import load, shifted
+from fedcal.datasets._shifted import key_of, unpacked
+from fedcal.errors import InputError
+
+
+def stacked(source: images.ShiftedImages, size: int = 3) -> NDArray[np.uint8]:
+    return np.concatenate(list(source.batches(size)))
+
+
+@pytest.fixture
+def cifar_c(tmp_path: Path) -> Path:
+    """Eight images in five severities, as CIFAR-10-C lies in its folder."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    for name in ("fog", "gaussian_noise"):
+        np.save(folder / f"{name}.npy", rng.integers(0, 256, (40, 32, 32, 3), np.uint8))
+    np.save(folder / "labels.npy", np.tile(np.arange(8), 5))
+    return folder
+
+
+@pytest.fixture
+def imagenet_c(tmp_path: Path) -> Path:
+    """Three images of two classes, as ImageNet-C lies in its folders."""
+    image = pytest.importorskip("PIL.Image")
+    for wnid, level in (("n01443537", 60), ("n01440764", 200)):
+        for severity in (1, 5):
+            folder = tmp_path / "ImageNet-C" / "fog" / str(severity) / wnid
+            folder.mkdir(parents=True)
+            for k in range(1 + (level == 60)):
+                pixels = np.full((24, 20, 3), level + severity, np.uint8)
+                image.fromarray(pixels).save(folder / f"ILSVRC2012_val_0000000{k}.JPEG")
+    return tmp_path / "ImageNet-C"
+
+
+class Mean(torch.nn.Module):
+    """Two logits: the mean of the channels, and its negative."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = x.mean(dim=(1, 2, 3))
+        return torch.stack([value, -value], dim=1)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.pt2"
+    rows = {0: torch.export.Dim("rows", min=1, max=1000)}
+    torch.export.save(
+        torch.export.export(Mean(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=(rows,)), path
+    )
+    return path
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_cifar_c_is_read_by_severity(cifar_c: Path) -> None:
+    fog = np.load(cifar_c / "fog.npy")
+    for severity in (1, 4):
+        found = read_shifted(cifar_c, "fog", severity)
+        np.testing.assert_array_equal(found.labels, np.arange(8))
+        np.testing.assert_array_equal(stacked(found), fog[8 * (severity - 1) : 8 * severity])
+
+
+def test_imagenet_c_is_read_with_classes_in_the_order_of_their_names(imagenet_c: Path) -> None:
+    found = read_shifted(imagenet_c, "fog", 5)
+    assert found.labels.tolist() == [0, 1, 1]
+    x = stacked(found, 2)
+    assert x.shape == (3, 24, 20, 3)
+    assert [int(v) for v in x.mean(axis=(1, 2, 3)).round()] == [205, 65, 65]
+    order = ["n01440764", "n01442222", "n01443537"]
+    assert read_shifted(imagenet_c, "fog", 1, order).labels.tolist() == [0, 2, 2]
+
+
+def test_clean_images_are_corrupted_here_in_any_batches(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).integers(0, 256, (7, 12, 12), np.uint8)
+    np.savez(tmp_path / "clean.npz", x=x, y=np.arange(7) % 2)
+    found = read_shifted(tmp_path / "clean.npz", "shot_noise", 3)
+    np.testing.assert_array_equal(stacked(found, 2), corrupt(x, "shot_noise", 3, 0))
+    np.testing.assert_array_equal(stacked(read_shifted(tmp_path / "clean.npz", "none", 0)), x)
+
+
+def broken(folder: Path, case: str) -> None:
+    """Damage a folder of CIFAR-10-C in one way."""
+    fog, labels = folder / "fog.npy", folder / "labels.npy"
+    if case == "truncated":
+        fog.write_bytes(fog.read_bytes()[:-100])
+    elif case == "no array":
+        fog.write_bytes(b"not an array at all")
+    elif case == "empty":
+        fog.write_bytes(b"")
+    elif case == "pickle":
+        np.save(fog, np.array([{}, 1], object))
+    elif case == "floats":
+        np.save(fog, np.zeros((40, 32, 32, 3)))
+    elif case == "flat":
+        np.save(fog, np.zeros((40, 32), np.uint8))
+    elif case == "few labels":
+        np.save(labels, np.arange(8))
+    elif case == "float labels":
+        np.save(labels, np.zeros(40))
+    elif case == "negative labels":
+        np.save(labels, np.full(40, -1))
+    elif case == "no multiple":
+        np.save(fog, np.zeros((41, 8, 8, 3), np.uint8))
+        np.save(labels, np.zeros(41, int))
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("truncated", "fog.npy is no intact"),
+        ("no array", "fog.npy is no intact"),
+        ("empty", "fog.npy is no intact"),
+        ("pickle", "fog.npy is no intact"),
+        ("floats", "of uint8, got"),
+        ("flat", "of uint8, got"),
+        ("few labels", "labels.npy must hold 40 whole numbers"),
+        ("float labels", "labels.npy must hold 40 whole numbers"),
+        ("negative labels", "which are no classes"),
+        ("no multiple", "no multiple of 5"),
+    ],
+)
+def test_broken_cifar_c_gets_one_line(cifar_c: Path, case: str, message: str) -> None:
+    broken(cifar_c, case)
+    with pytest.raises(InputError, match=message) as caught:
+        read_shifted(cifar_c, "fog", 5)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(repr(str(cifar_c)))
+
+
+@pytest.mark.parametrize(
+    ("corruption", "severity", "message"),
+    [
+        ("snow", 1, "unknown corruption 'snow'; allowed: fog, gaussian_noise"),
+        ("../fog", 1, "unknown corruption"),
+        ("labels", 1, "unknown corruption 'labels'"),
+        ("fog", 0, r"severity must be a whole number in \[1, 5\]"),
+    ],
+)
+def test_what_is_not_in_cifar_c(
+    cifar_c: Path, corruption: str, severity: int, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_shifted(cifar_c, corruption, severity)
+
+
+def test_what_is_not_in_imagenet_c(imagenet_c: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown corruption 'snow'; allowed: fog"):
+        read_shifted(imagenet_c, "snow", 1)
+    with pytest.raises(InputError, match="fog has no folder 3"):
+        read_shifted(imagenet_c, "fog", 3)
+    with pytest.raises(InputError, match="class 'n01443537' is not among the classes"):
+        read_shifted(imagenet_c, "fog", 1, ["n01440764"])
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(InputError, match="holds neither labels"):
+        read_shifted(tmp_path / "bare", "fog", 1)
+    with pytest.raises(InputError, match="no such file or folder"):
+        read_shifted(tmp_path / "missing", "fog", 1)
+
+
+def test_broken_images_of_imagenet_c(imagenet_c: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    file = next((imagenet_c / "fog" / "5" / "n01443537").iterdir())
+    image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file)
+    with pytest.raises(InputError, match="is 9 x 9, the first image 20 x 24"):
+        stacked(read_shifted(imagenet_c, "fog", 5))
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(InputError, match="is no intact image"):
+        stacked(read_shifted(imagenet_c, "fog", 5))
+
+
+# --- a model on them --------------------------------------------------------------------------
+
+
+def run(module: Any, *options: object) -> int:
+    try:
+        module.main([str(option) for option in options])
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+def test_logits_of_a_model_become_a_data_file(
+    cifar_c: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = np.tile([0, 1], 20)
+    np.save(cifar_c / "labels.npy", labels)
+    given = ("--model", model, "--images", cifar_c, "--corruption", "fog", "--severity", 2)
+    out = tmp_path / "fog-2.npz"
+    assert run(logits, *given, "--mean", "0.5,0.5,0.5", "--std", "0.25", "--out", out) == 0
+    assert "fog 2: 8 images, 2 classes, accuracy" in capsys.readouterr().out
+    data = load(out)
+    assert data.input == "logits"
+    np.testing.assert_array_equal(data.labels, labels[8:16])
+    mean = np.load(cifar_c / "fog.npy")[8:16].mean(axis=(1, 2, 3)) / 255
+    expected = (mean - 0.5) / 0.25
+    np.testing.assert_allclose(data.logits, np.stack([expected, -expected], 1), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_torchscript_program_gives_the_same(cifar_c: Path, model: Path, tmp_path: Path) -> None:
+    torch.jit.trace(Mean(), torch.zeros(2, 3, 32, 32)).save(tmp_path / "model.pt")
+    source = read_shifted(cifar_c, "fog", 5)
+    exported, script = (logits.load_model(p) for p in (model, tmp_path / "model.pt"))
+    one, other = (logits.logits_on(m, source, batch=size) for m, size in ((exported, 3), (script, 8)))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--model": "missing.pt"}, "no such file"),
+        ({"--model": "{images}/labels.npy"}, "is no TorchScript program"),
+        ({"--corruption": "snow"}, "unknown corruption 'snow'"),
+        ({"--severity": 6}, "severity must be"),
+        ({"--out": "x.csv"}, "must end in .npz"),
+        ({"--out": "nowhere/x.npz"}, "folder that is not there"),
+        ({"--std": "0"}, "--std not 0"),
+        ({"--mean": "1,2"}, "give 1 or 3 numbers"),
+        ({"--batch": 0}, "batch must be"),
+        ({"--classes": "missing.txt"}, "cannot be read as text"),
+    ],
+)
+def test_wrong_options_get_one_line(
+    cifar_c: Path,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, object],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, object] = {
+        **{"--model": model, "--images": cifar_c, "--corruption": "fog", "--severity": 1},
+        "--out": "x.npz",
+        **changed,
+    }
+    flat = [str(v).format(images=cifar_c) for pair in given.items() for v in pair]
+    before = sorted(tmp_path.iterdir())
+    assert run(logits, *flat) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_model_that_does_not_fit_gets_one_line(cifar_c: Path, tmp_path: Path) -> None:
+    source = read_shifted(cifar_c, "fog", 1)
+    layer = torch.nn.Conv2d(1, 2, 3)
+    with pytest.raises(InputError, match="the model cannot take images") as caught:
+        logits.logits_on(layer, source)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="one row of logits for each image"):
+        logits.logits_on(lambda x: x, source)
+
+
+# --- the shipped set --------------------------------------------------------------------------
+
+
+def digits(rows: int, seed: int) -> dict[str, NDArray[Any]]:
+    """Images whose class, of three, is where a white stripe lies."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % 3
+    x = rng.integers(0, 40, (rows, 12, 12))
+    for row, label in enumerate(y):
+        x[row, :, 4 * label : 4 * label + 3] += 180
+    return {"x": x.astype(np.uint8), "y": y}
+
+
+def test_the_shipped_set_is_made_by_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "train.npz", **digits(300, 0))  # type: ignore[arg-type]
+    np.savez(tmp_path / "test.npz", **digits(41, 1))  # type: ignore[arg-type]
+    given = ("--train", tmp_path / "train.npz", "--test", tmp_path / "test.npz", "--epochs", 2)
+    for out in ("one.npz", "again.npz"):
+        assert run(mnist, *given, "--out", tmp_path / out) == 0
+    said = capsys.readouterr().out
+    with np.load(tmp_path / "one.npz", allow_pickle=False) as archive:
+        made = dict(archive)
+    assert set(made) == {"labels", *map(key_of, shifted())}
+    np.testing.assert_array_equal(made["labels"], digits(41, 1)["y"][::2])
+    right = [unpacked(made[key]).argmax(1) == made["labels"] for key in ("none_0", "fog_5")]
+    assert right[0].mean() > 0.9
+    assert f"{'none':<20} {0:>8}  {100 * right[0].mean():>10.2f}" in said
+    with np.load(tmp_path / "again.npz", allow_pickle=False) as archive:
+        assert all(np.array_equal(archive[key], made[key]) for key in archive)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        (digits(30, 0), {**digits(30, 0), "x": np.zeros((30, 14, 14), np.uint8)}, "images of"),
+        (digits(30, 0), {**digits(30, 0), "y": np.full(30, 7)}, "class 7 is not in"),
+        ({**digits(30, 0), "x": np.zeros((30, 12, 12))}, digits(30, 0), "images must be uint8"),
+    ],
+)
+def test_images_that_do_not_go_together(
+    train: Any, test: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "train.npz", **train)
+    np.savez(tmp_path / "test.npz", **test)
+    given = ("--train", tmp_path / "train.npz", "--test", tmp_path / "test.npz")
+    assert run(mnist, *given, "--out", tmp_path / "out.npz") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out.npz").exists()

@@ -1,0 +1,299 @@
+"""Corruptions: what each one does to an image, the same alone and in a batch, bad input."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcal.corruptions import CORRUPTIONS, SEVERITIES, TABLES, corrupt
+from fedcal.corruptions._digital import jpeg_compression
+from fedcal.corruptions._draws import Draws
+from fedcal.corruptions._resample import averaged_line, disk, gaussian, sampled, trailed
+from fedcal.corruptions._weather import plasma
+from fedcal.errors import InputError
+
+DRAWN = {
+    *("gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur"),
+    *("snow", "frost", "fog", "elastic_transform"),
+}
+
+
+def pictures(n: int = 6, size: tuple[int, ...] = (24, 20), seed: int = 0) -> NDArray[np.uint8]:
+    """Smooth images with structure: blurred noise, spread over all levels."""
+    x = np.random.default_rng(seed).random((n, *size, *(() if len(size) == 3 else (1,))))
+    x = gaussian(x.astype(np.float32), 1.5)
+    x -= x.min(axis=(1, 2, 3), keepdims=True)
+    x /= x.max(axis=(1, 2, 3), keepdims=True)
+    return np.rint(255 * x).astype(np.uint8).reshape(n, *size)
+
+
+def distance(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
+    return float(np.abs(a.astype(float) - b).mean())
+
+
+def test_there_are_the_fifteen_of_imagenet_c() -> None:
+    assert len(set(CORRUPTIONS)) == 15
+    assert SEVERITIES == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("size", [(24, 20), (16, 16, 3), (9, 13, 2), (4, 4)])
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_shape_and_type_stay_and_the_image_changes(name: str, size: tuple[int, ...]) -> None:
+    for images in (pictures(3, size), (pictures(3, size) / 255).astype(np.float32)):
+        before = images.copy()
+        for table in TABLES:
+            out = corrupt(images, name, 5, 1, table=table)
+            assert (out.shape, out.dtype) == (images.shape, images.dtype)
+            assert out.min() >= 0
+            assert out.max() <= (255 if images.dtype == np.uint8 else 1)
+            if min(size[:2]) >= 16:  # below, a blur of the benchmarks is less than a pixel
+                assert not np.array_equal(out, images)
+        assert np.array_equal(images, before)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_part_is_corrupted_as_in_the_whole(
+    name: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = pictures(7)
+    whole = corrupt(images, name, 4, 3, table=table)
+    some = [5, 0, 6]
+    assert np.array_equal(corrupt(images[some], name, 4, 3, table=table, numbers=some), whole[some])
+    monkeypatch.setattr("fedcal.corruptions._corrupt._CHUNK", 2 * images[0].size)
+    assert np.array_equal(corrupt(images, name, 4, 3, table=table), whole)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_seed_decides_what_is_drawn_and_nothing_else(name: str) -> None:
+    images = pictures()
+    one = corrupt(images, name, 5, 1, table="digits")
+    assert np.array_equal(one, corrupt(images, name, 5, 1, table="digits"))
+    assert np.array_equal(one, corrupt(images, name, 5, 2, table="digits")) == (name not in DRAWN)
+    twins = corrupt(np.repeat(images[:1], 2, axis=0), name, 5, 1, table="digits")
+    assert np.array_equal(twins[0], twins[1]) == (name not in DRAWN)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_severity_5_of_digits_is_further_from_the_image_than_1(name: str) -> None:
+    images = pictures(12, (28, 28))
+    ends = [distance(images, corrupt(images, name, s, 0, table="digits")) for s in (1, 5)]
+    assert ends[0] < ends[1]
+
+
+@pytest.mark.parametrize("name", ["gaussian_noise", "contrast", "brightness", "defocus_blur"])
+@pytest.mark.parametrize("table", TABLES)
+def test_simple_corruptions_grow_with_every_severity(name: str, table: str) -> None:
+    images = pictures(6, (64, 64))  # smaller, and ImageNet-C's first radii are below a pixel
+    far = [distance(images, corrupt(images, name, s, 0, table=table)) for s in SEVERITIES]
+    assert all(a < b for a, b in pairwise(far))
+
+
+def test_size_chooses_the_constants() -> None:
+    for side, table in ((32, "cifar10-c"), (112, "imagenet-c")):
+        images = pictures(1, (side, side))
+        plain = corrupt(images, "contrast", 3, 0)
+        assert np.array_equal(plain, corrupt(images, "contrast", 3, 0, table=table))
+
+
+# --- what each one does -----------------------------------------------------------------------
+
+
+def grey(level: float, n: int = 8, size: int = 32) -> NDArray[np.float64]:
+    return np.full((n, size, size), level)
+
+
+def test_gaussian_noise_has_its_deviation() -> None:
+    noise = corrupt(grey(0.5), "gaussian_noise", 5, 0) - 0.5
+    assert noise.std() == pytest.approx(0.10, rel=0.03)
+    assert abs(noise.mean()) < 0.005
+
+
+def test_shot_noise_is_poisson() -> None:
+    counts = corrupt(grey(0.4), "shot_noise", 5, 0) * 50
+    assert np.allclose(counts, np.rint(counts), atol=1e-4)
+    assert counts.mean() == pytest.approx(20, rel=0.02)
+    assert counts.var() == pytest.approx(20, rel=0.05)
+
+
+def test_impulse_noise_hits_its_share_black_and_white_alike() -> None:
+    out = corrupt(grey(0.5), "impulse_noise", 5, 0)
+    assert set(np.unique(out)) == {0.0, 0.5, 1.0}
+    assert (out == 0).mean() == pytest.approx(0.035, abs=0.007)
+    assert (out == 1).mean() == pytest.approx(0.035, abs=0.007)
+
+
+@pytest.mark.parametrize("radius", [0.3, 1.0, 2.5, 10.0])
+def test_disk_kernels_have_the_disk_s_area_and_sum_one(radius: float) -> None:
+    kernel = disk(radius, 0.0)
+    assert kernel.sum() == pytest.approx(1)
+    assert np.allclose(kernel, kernel.T)
+    assert np.allclose(kernel, kernel[::-1])
+    if radius > 0.8:  # the middle is covered whole: 1 over the area
+        assert 1 / kernel.max() == pytest.approx(np.pi * radius**2, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["defocus_blur", "motion_blur", "zoom_blur", "glass_blur"])
+def test_blurs_leave_flat_images_flat(name: str) -> None:
+    assert np.allclose(corrupt(grey(0.3), name, 5, 0), 0.3, atol=1e-5)
+
+
+def test_glass_moves_pixels_and_keeps_them() -> None:
+    images = pictures(3, (32, 32))
+    out = corrupt(images, "glass_blur", 1, 0)  # no blur at sigma 0.05
+    assert not np.array_equal(out, images)
+    assert np.array_equal(np.sort(out.reshape(3, -1)), np.sort(images.reshape(3, -1)))
+
+
+def test_motion_leaves_a_trail_on_one_side() -> None:
+    x = np.zeros((1, 21, 21, 1), np.float32)
+    x[0, 10, 10] = 1
+    out = trailed(x, 4, 2.0, np.zeros(1, np.float32))[0, :, :, 0]
+    assert np.flatnonzero(out.sum(axis=1)).tolist() == [10]
+    assert np.flatnonzero(out.sum(axis=0)).tolist() == list(range(2, 11))
+    assert out.sum() == pytest.approx(1, rel=1e-6)
+    assert (np.diff(out[10, 2:11]) > 0).all()
+
+
+def test_zoom_keeps_the_centre_and_smears_the_rim() -> None:
+    x = np.zeros((1, 33, 33))
+    x[0, 16, 16] = x[0, 2, 2] = 1
+    out = corrupt(x, "zoom_blur", 5, 0)
+    assert out[0, 16, 16] > 0.7
+    assert out[0, 2, 2] < 0.2
+
+
+def test_plasma_is_in_its_range_and_smoother_with_more_decay() -> None:
+    rough, smooth = (
+        plasma(Draws(0, "test", np.arange(5)), 30, 50, decay) for decay in (1.3, 3.0)
+    )
+    for field in (rough, smooth):
+        assert field.shape == (5, 30, 50)
+        assert field.min() >= 0
+        assert field.max() <= 1
+    whole = plasma(Draws(0, "test", np.arange(5)), 64, 64, 2.0)
+    assert np.allclose(whole.min(axis=(1, 2)), 0)
+    assert np.allclose(whole.max(axis=(1, 2)), 1)
+    assert np.abs(np.diff(smooth)).mean() < np.abs(np.diff(rough)).mean() / 2
+
+
+def test_fog_dims_to_the_former_largest_value() -> None:
+    out = corrupt(pictures(4, (32, 32)) / 255, "fog", 5, 0)
+    assert (out.max(axis=(1, 2)) <= 1).all()
+    assert np.allclose(corrupt(grey(0.0), "fog", 5, 0), 0)  # no light, no fog
+
+
+def test_snow_and_frost_only_add_light_where_the_image_is_black() -> None:
+    for name in ("snow", "frost"):
+        out = corrupt(grey(0.0), name, 5, 0)
+        assert out.mean() > 0.02
+        assert out.std() > 0.02
+
+
+def test_brightness_raises_the_value_and_keeps_hue_and_saturation() -> None:
+    x = np.full((1, 32, 32, 3), 0.0)
+    x[..., :] = (0.2, 0.4, 0.1)
+    x[0, 0, 0] = 0
+    out = corrupt(x, "brightness", 5, 0)
+    assert np.allclose(out[0, 5, 5], (0.35, 0.7, 0.175), atol=1e-6)
+    assert np.allclose(out[0, 0, 0], 0.3, atol=1e-6)
+
+
+def test_contrast_shrinks_about_the_mean() -> None:
+    x = pictures(3, (32, 32)) / 255
+    out = corrupt(x, "contrast", 5, 0)
+    assert np.allclose(out.mean(axis=(1, 2)), x.mean(axis=(1, 2)), atol=1e-5)
+    assert np.allclose(out.std(axis=(1, 2)), 0.15 * x.std(axis=(1, 2)), rtol=1e-4)
+
+
+def test_reading_at_the_pixels_themselves_changes_nothing() -> None:
+    x = (pictures(2, (9, 7, 3)) / 255).astype(np.float32)
+    down, right = np.broadcast_to(np.mgrid[:9, :7].astype(np.float32)[:, None], (2, 2, 9, 7))
+    assert np.array_equal(sampled(x, down, right), x)
+    half = sampled(x, down + np.float32(0.5), right)
+    assert np.allclose(half[:, :-1], (x[:, :-1] + x[:, 1:]) / 2, atol=1e-6)
+    assert np.allclose(half[:, -1], (x[:, -1] + x[:, -2]) / 2, atol=1e-6)  # mirrored
+
+
+def test_elastic_displacements_scale_with_the_image() -> None:
+    """Blurred noise shrinks less in small images; the distortion relative to the side is one."""
+    moved = []
+    for side in (112, 448):
+        ramp = np.broadcast_to(np.linspace(0.25, 0.75, side), (4, side, side))
+        out = corrupt(ramp, "elastic_transform", 5, 0, table="imagenet-c")
+        rough = out - gaussian(out[..., None].astype(np.float32), 10 * side / 224)[..., 0]
+        middle = slice(side // 4, -side // 4)
+        moved.append(float(rough[:, middle, middle].std()))
+    assert moved[0] == pytest.approx(moved[1], rel=0.3)
+
+
+@pytest.mark.parametrize(("length", "cells"), [(28, 7), (32, 20), (5, 5), (7, 1)])
+def test_cells_average_what_they_cover(length: int, cells: int) -> None:
+    line = averaged_line(length, cells)
+    assert np.allclose(line.sum(axis=1), 1, atol=1e-6)
+    assert len(np.unique(line.round(5), axis=0)) == cells
+    assert np.trace(line) == pytest.approx(cells, rel=0.35)
+    if cells == length:
+        assert np.array_equal(line, np.eye(length, dtype=np.float32))
+
+
+@pytest.mark.parametrize("quality", [7, 25, 50, 80])
+def test_grey_jpeg_is_libjpeg_s_to_a_level_or_two(quality: int) -> None:
+    image = pytest.importorskip("PIL.Image")
+    x = pictures(4, (37, 42))
+    wide = x[..., None].astype(np.float32) / 255
+    draws = Draws(0, "none", np.arange(4))
+    ours = np.rint(255 * np.clip(jpeg_compression(wide, draws, 1.0, quality), 0, 1))[..., 0]
+    for mine, original in zip(ours, x, strict=True):
+        packed = io.BytesIO()
+        image.fromarray(original).save(packed, "JPEG", quality=quality)
+        theirs = np.asarray(image.open(packed), float)
+        # libjpeg fills incomplete blocks alike; its integer DCT may round a tie the other way
+        assert np.abs(mine - theirs).mean() < 0.6
+        assert distance(original, theirs) > 0.6 or quality == 80
+
+
+def test_colour_jpeg_is_near_libjpeg_s() -> None:
+    image = pytest.importorskip("PIL.Image")
+    x = pictures(1, (64, 48, 3))[0]
+    ours = corrupt(x[None], "jpeg_compression", 5, 0, table="imagenet-c")[0]
+    packed = io.BytesIO()
+    image.fromarray(x).save(packed, "JPEG", quality=7)
+    theirs = np.asarray(image.open(packed))
+    assert distance(ours, theirs) < 0.6 * distance(x, theirs)  # it smooths colours, we do not
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "message"),
+    [
+        (pictures(), {"name": "fogg"}, "unknown corruption 'fogg'; did you mean 'fog'"),
+        (pictures(), {"severity": 0}, r"severity must be a whole number in \[1, 5\], got 0"),
+        (pictures(), {"severity": 2.5}, "severity must be a whole number"),
+        (pictures(), {"seed": -1}, "seed must be a whole number"),
+        (pictures(), {"table": "mine"}, "unknown table 'mine'"),
+        (pictures(), {"numbers": [1, 2]}, r"numbers must be \(6,\) whole numbers"),
+        (pictures(), {"numbers": [-1] * 6}, "whole numbers >= 0"),
+        (np.zeros((28, 28), np.uint8), {}, r"shape \(n, h, w\) or"),
+        (np.zeros((2, 3, 28), np.uint8), {}, "too small: at least 4 x 4"),
+        (np.zeros((2, 0, 28), np.uint8), {}, r"got \(2, 0, 28\)"),
+        (np.zeros((2, 8, 8), int), {}, "uint8 or float in"),
+        (np.full((2, 8, 8), 255.0), {}, r"image 0 has values outside \[0, 1\]"),
+        (np.full((2, 8, 8), np.nan), {}, r"image 0 has values outside \[0, 1\]"),
+    ],
+)
+def test_bad_input_gets_one_line(images: object, options: dict[str, object], message: str) -> None:
+    given = {"name": "fog", "severity": 5, "seed": 0, **options}
+    with pytest.raises(InputError, match=message) as caught:
+        corrupt(images, **given)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_no_images_are_no_error() -> None:
+    assert corrupt(np.zeros((0, 8, 8), np.uint8), "fog", 1, 0).shape == (0, 8, 8)
