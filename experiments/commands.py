@@ -254,7 +254,7 @@ def run_datasets(*, quiet: bool, as_json: bool) -> None:
         return
     if quiet:
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, emoji=False)
     console.print("Data sets that ship with fedcal (--data NAME):")
     for entry in datasets.catalogue():
         test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"

@@ -35,10 +35,12 @@ def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, laplace
     v = np.tanh((roots[:, None] - u)[:, None, :] / np.array(_WIDTHS)[:, None])
     shape = v[:, :, None, :] * (1.0 + np.array(_BENDS)[:, None] * v[:, :, None, :])
     most = max(std, 2.0 * float(np.abs(values).max()))
-    curve = shape[..., None, :] * np.geomspace(0.3 * std, most, _HEIGHTS)[:, None]
-    scale = np.sqrt(std**2 + (_TOLERANCE * curve) ** 2)
-    far = np.abs(values - curve) / scale
-    log = -(math.sqrt(2.0) * far if laplace else far**2 / 2.0) - np.log(scale)
-    log = log.sum(axis=-1).reshape(len(roots), -1)
-    weight = np.exp(log - log.max()).sum(axis=1)
+    total = np.full(len(roots), -np.inf)
+    for height in np.geomspace(0.3 * std, most, _HEIGHTS):
+        scale = np.sqrt(std**2 + (_TOLERANCE * height * shape) ** 2)
+        far = np.abs(values - height * shape) / scale
+        log = -(math.sqrt(2.0) * far if laplace else far**2 / 2.0) - np.log(scale)
+        each = log.sum(axis=-1).reshape(len(roots), -1)
+        total = np.logaddexp(total, np.logaddexp.reduce(each, axis=1))
+    weight = np.exp(total - total.max())
     return np.asarray(weight / weight.sum())

@@ -155,6 +155,18 @@ class FedOneShot(_Temperature):
     whichever is less; T is the posterior mean of log T, which begins uniform on the grid
     (`root_posterior`). Pure epsilon (delta = 0) but for Gaussian noise.
 
+    Classwise ECE in % on resnet110-cifar10 (100 clients, epsilon = 1; the model 0.98, its pooled
+    temperature 0.44), mean and std of seeds 0 to 4 of `fedcal simulate --method METHOD --epsilon 1
+    --unit UNIT --trust TRUST --seed SEED`:
+
+    ===============  ============  ============  ============  ============  ============
+    unit             user          user          user          example       example
+    trust            central       distributed   local         distributed   local
+    ===============  ============  ============  ============  ============  ============
+    fedoneshot       0.44 +- 0.00  0.48 +- 0.04  0.69 +- 0.20  0.43 +- 0.00  0.58 +- 0.08
+    fednewton        0.44 +- 0.01  0.44 +- 0.00  0.97 +- 0.11  0.44 +- 0.00  0.51 +- 0.05
+    ===============  ============  ============  ============  ============  ============
+
     Privacy: as the plan says. Each score of a client is clipped to +-C, C = max(0.2 m, 3), with
     unit "example" each score of a row to +-4.
 

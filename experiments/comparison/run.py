@@ -141,9 +141,12 @@ def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]
 
 def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
     """Files by their whole path, as `simulate` names them."""
-    known = {entry.name for entry in datasets.catalogue()} | set(arrays)
-    paths = (d if d in known else str(Path(d).expanduser().resolve()) for d in grid.data)
-    return replace(grid, data=tuple(paths))
+
+    def named(data: str) -> str:
+        there = data in arrays or datasets.is_shipped(data)
+        return data if there else str(Path(data).expanduser().resolve())
+
+    return replace(grid, data=tuple(map(named, grid.data)))
 
 
 def pool_of(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from experiments.comparison.grid import Cell
 from experiments.comparison.resolve import LeftOut
-from experiments.statement import TEST_ROWS, in_short
+from experiments.statement import TEST_ROWS, in_short, sets_noise
 from strategies.job import settings_of
 
 CHOOSING = (
@@ -134,8 +134,8 @@ def _not_there(left_out: Sequence[LeftOut]) -> list[str]:
 
 def _looks(cell: Cell) -> bool:
     """Whether its noise scales follow from the number of fit rows."""
-    name, bound = "rows_per_client", None if cell.plan is None else cell.plan.bound
-    if bound is not None and bound.per == "row":
+    name = "rows_per_client"
+    if cell.plan is not None and not sets_noise(cell.plan):
         return False
     return name in settings_of(cell.config.method) and name not in cell.config.set
 

@@ -32,7 +32,7 @@ MOST_ACCURACY_LOST = 0.01
 NEAR = 1.05
 """Of methods whose error is within this factor of the least, the one that sends least is taken."""
 
-STAGES = ((1, None), (2, 9), (4, 5), (8, 3))
+STAGES = ((1, None), (3, 8), (6, 5), (12, 3))
 """Runs in each world, and how many of the best candidates get them."""
 
 MOST_EPSILON = 256.0

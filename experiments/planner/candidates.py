@@ -14,14 +14,14 @@ from strategies import STRATEGIES
 from strategies.base import CalibrationStrategy
 from strategies.job import Job, Setting, settings_of
 
-COSTLY = ("fedmatrix", "fedcal")
-"""Minutes of local training in a simulation; tried only where they are asked for by name."""
+COSTLY = ("fedvector", "fedmatrix", "fedopvector", "fedcal")
+"""Seconds to minutes of local training in a simulation; tried only where they are asked for."""
 
-PER_CLASS = ("fedvector", "fedopvector", "fednewton-vector", "fednewton-opvector")
+PER_CLASS = ("fednewton-vector", "fednewton-opvector")
 MOST_CLASSES = 20
 """Methods with parameters for each class take long to simulate with more classes than that."""
 
-LOCAL = ("fedtemp", "fedvector", "fedopvector", *COSTLY)
+LOCAL = ("fedtemp", *COSTLY)
 """Methods whose clients fit something of their own in each round: simulated on fewer clients."""
 
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.terminal import shown
-from fedcal.datasets import catalogue
+from fedcal.datasets import is_shipped
 from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
@@ -163,8 +163,7 @@ def verdict(result: dict[str, Any]) -> str:
 
 def handed_over(*names: str) -> list[str]:
     """Those of the data that no command can load: neither shipped nor the path of a file."""
-    shipped = {entry.name for entry in catalogue()}
-    return [n for n in dict.fromkeys(names) if n not in shipped and not Path(n).is_absolute()]
+    return [n for n in dict.fromkeys(names) if not is_shipped(n) and not Path(n).is_absolute()]
 
 
 def few_rows(result: dict[str, Any], rows: int) -> str:

@@ -17,7 +17,7 @@ from experiments.report.comparison import names_of
 from experiments.reproduce.cells import Cell, cell_of
 from experiments.reproduce.spec import GridExperiment, Part
 from experiments.simulation import load_any
-from fedcal.datasets import Dataset, catalogue
+from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError
 from strategies.job import Progress
 
@@ -127,8 +127,7 @@ def begun(out: Path) -> bool:
 
 def _whole(name: str) -> str:
     """A shipped name as it is; a file by its whole path, as `compare` names it."""
-    shipped = {entry.name for entry in catalogue()}
-    return name if name in shipped else str(Path(name).expanduser().resolve())
+    return name if is_shipped(name) else str(Path(name).expanduser().resolve())
 
 
 def _pieces(

@@ -280,7 +280,7 @@ def order_claims(rows: Sequence[Row], ahead: float) -> list[Claim]:
         rest = [r for name, r in mine.items() if name in names and name != "acc-t"]
         following = min(rest, key=lambda r: float(r["median"]))
         ratio = following["median"] / mine["acc-t"]["median"]
-        said = f"{ratio:.2f} times ahead of {following['title']}"
+        said = f"median of {following['title']} over that of Acc-T: {ratio:.2f}"
         text = f"In the median Acc-T is at least {ahead:g} times ahead of the next {which}"
         told.append((text, ratio >= ahead, said))
     return told

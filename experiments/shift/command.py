@@ -1,4 +1,4 @@
-"""What both commands share: how they say what is wrong, and what they refuse before any work."""
+"""What the commands share: how they say what is wrong, and what they refuse before any work."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def leave_with(run: Callable[[], None]) -> None:
         sys.exit(error.exit_code)
 
 
-def refuse_folder(out: Path) -> None:
-    """InputError where `out` cannot become a `.npz` file; otherwise that is seen after minutes."""
-    if out.suffix != ".npz":
-        raise InputError(f"--out {out} must end in .npz")
+def refuse_out(out: Path, suffix: str = ".npz") -> None:
+    """InputError where `out` cannot become a file of this kind: now, not after minutes."""
+    if out.suffix != suffix:
+        raise InputError(f"--out {out} must end in {suffix}")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: a folder, or in a folder that is not there")

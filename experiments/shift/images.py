@@ -177,7 +177,8 @@ def _slices(x: NDArray[Any], size: int) -> Iterator[NDArray[np.uint8]]:
 def _array(path: Path) -> NDArray[Any]:
     """An `.npy` file of a stranger, mapped, not read: no pickles, its header checked."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror or 'damaged'}") from None
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, KeyError, RecursionError):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shift.command import leave_with, refuse_folder
+from experiments.shift.command import leave_with, refuse_out
 from experiments.shift.images import ShiftedImages, read_shifted
 from fedcal.atomic import whole_file
 from fedcal.checks import whole
@@ -79,9 +79,9 @@ def logits_on(
             wide = x[..., None] if x.ndim == 3 else x
             if {len(shift), len(scale)} - {1, wide.shape[3]}:
                 raise InputError(f"mean and std: give 1 or {wide.shape[3]} numbers each")
-            wide = (wide.astype(np.float32) / np.float32(255) - shift) / scale
+            floats = (wide.astype(np.float32) / np.float32(255) - shift) / scale
             try:
-                out = model(torch.from_numpy(np.ascontiguousarray(wide.transpose(0, 3, 1, 2))))
+                out = model(torch.from_numpy(np.ascontiguousarray(floats.transpose(0, 3, 1, 2))))
             except (RuntimeError, ValueError, TypeError, AssertionError) as error:
                 last = (str(error).strip().splitlines() or [""])[-1]
                 raise InputError(
@@ -116,8 +116,10 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def _run(options: Any) -> None:
-    refuse_folder(options.out)
-    if not (np.isfinite(options.mean).all() and np.isfinite(options.std).all() and all(options.std)):
+    refuse_out(options.out)
+    if not (
+        np.isfinite(options.mean).all() and np.isfinite(options.std).all() and all(options.std)
+    ):
         raise InputError("--mean and --std must be finite, and --std not 0")
     classes = None if options.classes is None else _lines(options.classes)
     images = read_shifted(options.images, options.corruption, options.severity, classes)

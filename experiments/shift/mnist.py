@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shift.command import leave_with, refuse_folder
+from experiments.shift.command import leave_with, refuse_out
+from experiments.shift.network import logits_of, trained
 from experiments.training.images import Pool, read_pool
 from fedcal.atomic import whole_file
 from fedcal.checks import whole
@@ -25,7 +26,6 @@ from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.errors import InputError
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
-from fedcal.optional import need
 from fedcal.streams import check_seed
 
 TABLE = "digits"
@@ -43,9 +43,6 @@ def variants_of(
     epochs : passes over the training images
     seed : of the network and the corruptions
     """
-    need("torch", "train", "training a network")
-    from experiments.shift.network import logits_of, trained
-
     model = trained(train.x, train.y, train.classes, epochs, seed)
     for name, severity in shifted("mnist-shift"):
         images = test.x
@@ -95,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(options: Any) -> None:
-    refuse_folder(options.out)
+    refuse_out(options.out)
     train, test = read_images(options.train, options.test, whole("rows", options.rows, 1))
     epochs, seed = whole("epochs", options.epochs, 1), check_seed(options.seed)
     arrays: dict[str, NDArray[np.uint8]] = {"labels": test.y.astype(np.uint8)}

@@ -7,7 +7,7 @@ what nothing protects.
 from __future__ import annotations
 
 from experiments.statement.exposure import TEST_ROWS
-from experiments.statement.promise import in_short, large_delta
+from experiments.statement.promise import in_short, large_delta, sets_noise
 from experiments.statement.record import HELD_OUT, NOT_NATURAL, of_plan, without_privacy
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "in_short",
     "large_delta",
     "of_plan",
+    "sets_noise",
     "without_privacy",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from experiments.statement.promise import contribution
+from experiments.statement.promise import contribution, sets_noise
 from fedcal.privacy.plan import Plan
 
 TEST_ROWS = (
@@ -136,8 +136,9 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> li
     """What the guarantee does not cover, in whole sentences."""
     rows = []
     if rows_per_client is not None:
-        scales = plan.bound is None or plan.bound.per == "client"
-        tell = "rows_per_client and the noise scales (noise_std) tell" if scales else "that tells"
+        tell = "that tells"
+        if sets_noise(plan):
+            tell = "rows_per_client and the noise scales (noise_std) tell"
         rows.append(
             "The number of fit rows of the simulated data, unless rows_per_client is given: "
             f"{tell} it exactly."

@@ -64,9 +64,10 @@ def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) 
     masks : whether the server sees masked contributions
     quorum : share of the clients that must answer under trust `distributed`
     """
+    exact = "exact sums" if masks else "each client's contribution, and so exact sums,"
     honest = f"where {100 * quorum:g} % of the clients answer and are honest"
     holds = {
-        "central": "against everyone but the server, which sees exact sums and is trusted to "
+        "central": f"against everyone but the server, which sees {exact} and is trusted to "
         "forget them",
         "distributed": f"against everyone, the server too, {honest} and the secure aggregation "
         "shows nothing but sums",
@@ -167,11 +168,20 @@ def _shares(plan: Plan, masks: bool) -> list[str]:
     return said
 
 
+def sets_noise(plan: Plan) -> bool:
+    """Whether the noise is sized by what a nominal number of rows may add.
+
+    It is not where single rows are clipped, or where a client sends one cell of several.
+    """
+    per_row = plan.bound is not None and plan.bound.per == "row"
+    return not per_row and plan.mechanism != "unary"
+
+
 def _nominal(plan: Plan, rows_per_client: float) -> str:
     """What the nominal number of rows tells where the simulation took it from the data."""
     does, tells = "sets the clip bound", "it and the noise scales tell"
-    if plan.bound is not None and plan.bound.per == "row":
-        does, tells = "is a parameter of the method", "it tells"
+    if not sets_noise(plan):
+        does, tells = "sets no noise here", "it tells"
     return (
         f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
         f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "

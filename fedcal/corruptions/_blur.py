@@ -40,7 +40,8 @@ def glass_blur(
         for turn in range(rounds):
             for i in range(height - near - 1, near - 1, -1):
                 for j in range(width - near - 1, near - 1, -1):
-                    rows, columns = i + moves[:, turn, i, j, 0], j + moves[:, turn, i, j, 1]
+                    move = moves[:, turn, i, j].astype(np.intp)
+                    rows, columns = i + move[:, 0], j + move[:, 1]
                     there = x[images, rows, columns]
                     x[images, rows, columns] = x[:, i, j]
                     x[:, i, j] = there

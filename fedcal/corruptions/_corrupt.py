@@ -230,9 +230,7 @@ def corrupt(
 
 def _checked(x: NDArray[Any]) -> NDArray[Any]:
     if x.ndim not in (3, 4) or 0 in x.shape[1:]:
-        raise InputError(
-            f"images must have shape (n, h, w) or (n, h, w, channels), got {x.shape}"
-        )
+        raise InputError(f"images must have shape (n, h, w) or (n, h, w, channels), got {x.shape}")
     if min(x.shape[1:3]) < 4:
         raise InputError(f"images of {x.shape[1]} x {x.shape[2]} are too small: at least 4 x 4")
     if x.dtype != np.uint8:

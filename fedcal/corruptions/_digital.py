@@ -31,15 +31,13 @@ _CHROMINANCE = """
 99 99 99 99 99 99 99 99
 """
 # ITU-T T.871 (JFIF): Y, Cb, Cr from R, G, B
-_YCC = np.array(
-    [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]]
-)
+_YCC = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
 
 
 def contrast(x: Images, draws: Draws, scale: float, kept: float) -> Images:
     """Little light or haze: differences from each channel's mean shrink to this share."""
     mean = x.mean(axis=(1, 2), keepdims=True)
-    return (x - mean) * np.float32(kept) + mean
+    return np.asarray((x - mean) * np.float32(kept) + mean)
 
 
 def elastic_transform(
@@ -99,18 +97,17 @@ def jpeg_compression(x: Images, draws: Draws, scale: float, quality: float) -> I
     levels = np.rint(255 * x.astype(np.float64)) - 128
     if x.shape[3] != 3:
         back = np.stack(
-            [_stored(levels[..., k], _table(_LUMINANCE, quality)) for k in range(x.shape[3])], axis=3
+            [_stored(levels[..., k], _table(_LUMINANCE, quality)) for k in range(x.shape[3])],
+            axis=3,
         )
-        return np.float32((back + 128) / 255)
+        return np.asarray((back + 128) / 255, np.float32)
     red, green, blue = (levels[..., k] for k in range(3))
     luma, *chroma = (a * red + b * green + c * blue for a, b, c in _YCC)
     kept = _stored(luma, _table(_LUMINANCE, quality))
     blue_red = [_halved_and_stored(plane, _table(_CHROMINANCE, quality)) for plane in chroma]
     back_from = np.linalg.inv(_YCC)
-    back = np.stack(
-        [a * kept + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3
-    )
-    return np.float32((back + 128) / 255)
+    back = np.stack([a * kept + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3)
+    return np.asarray((back + 128) / 255, np.float32)
 
 
 def _table(text: str, quality: float) -> NDArray[np.float64]:

@@ -13,12 +13,12 @@ SUBPIXELS = 9
 """Points along each side of a pixel at which a disk is sampled."""
 
 
-def gaussian(x: Images, sigma: float, mode: str = "reflect") -> Images:
+def gaussian(x: Images, sigma: float) -> Images:
     """Each channel of (n, h, w, channels) blurred by a normal kernel, cut at three sigma."""
     if sigma < 0.1:  # e**-50 of a pixel would reach the next one
         return x
     for axis in (1, 2):
-        x = ndimage.gaussian_filter1d(x, sigma, axis, mode=mode, truncate=3.0)
+        x = np.asarray(ndimage.gaussian_filter1d(x, sigma, axis, truncate=3.0), np.float32)
     return x
 
 

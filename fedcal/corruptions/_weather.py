@@ -15,11 +15,12 @@ def fog(x: Images, draws: Draws, scale: float, density: float, decay: float) -> 
     """A plasma fractal over the image, which is then dimmed to its former largest value."""
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     cloud = plasma(draws, x.shape[1], x.shape[2], decay)[..., None]
-    return (x + np.float32(density) * cloud) * brightest / (brightest + np.float32(density))
+    dim = brightest / (brightest + np.float32(density))
+    return np.asarray((x + np.float32(density) * cloud) * dim)
 
 
 def frost(x: Images, draws: Draws, scale: float, kept: float, ice: float) -> Images:
-    """Ice on the lens: bright needles that are dense near the edges.
+    """Ice on the lens: bright ridges that are dense near the edges.
 
     The original adds cuts of six photographs of frost. Here the ice is drawn: ridges of one plasma
     fractal, where another one, raised towards the edges, lets them grow.
@@ -30,7 +31,7 @@ def frost(x: Images, draws: Draws, scale: float, kept: float, ice: float) -> Ima
     edge = np.maximum(down[:, None], right[None, :])
     growth = np.clip(plasma(draws, height, width, 2.0) + edge - np.float32(0.5), 0, 1)
     layer = np.clip(1.5 * ridge**2 * growth, 0, 1)[..., None]
-    return np.float32(kept) * x + np.float32(ice) * layer
+    return np.asarray(np.float32(kept) * x + np.float32(ice) * layer)
 
 
 def snow(
@@ -54,7 +55,7 @@ def snow(
     flakes = np.float32(deviation) * draws.normal(height, width, 1) + np.float32(mean)
     flakes = separable(flakes, zoomed_line(height, zoom), zoomed_line(width, zoom))
     flakes = np.clip(np.where(flakes < threshold, np.float32(0), flakes), 0, 1)
-    angles = np.float32(np.pi) * (draws.uniform() / 2 - np.float32(0.75))
+    angles = np.float32(np.pi / 2) * (draws.uniform() - np.float32(1.5))
     flakes = trailed(flakes, radius * scale, sigma * scale, angles)
     grey = x @ _GREY[:, None] if channels == 3 else x.mean(axis=3, keepdims=True)
     white = np.maximum(x, 1.5 * grey + np.float32(0.5))
@@ -66,7 +67,7 @@ def brightness(x: Images, draws: Draws, scale: float, more: float) -> Images:
     """The value of each pixel in HSV (its largest channel) raised; hue and saturation stay."""
     value = x.max(axis=3, keepdims=True)
     raised = np.minimum(value + np.float32(more), 1)
-    return np.where(value > 0, x * (raised / np.where(value > 0, value, 1)), raised)
+    return np.asarray(np.where(value > 0, x * (raised / np.where(value > 0, value, 1)), raised))
 
 
 def plasma(draws: Draws, height: int, width: int, decay: float) -> Images:
@@ -82,19 +83,24 @@ def plasma(draws: Draws, height: int, width: int, decay: float) -> Images:
     while step > 1:
         half = step // 2
         corners = field[:, ::step, ::step]
-        field[:, half::step, half::step] = _mean(
-            corners,
-            np.roll(corners, -1, 1),
-            np.roll(corners, -1, 2),
-            np.roll(corners, (-1, -1), (1, 2)),
-        ) + reach * wild[:, half::step, half::step]
+        field[:, half::step, half::step] = (
+            _mean(
+                corners,
+                np.roll(corners, -1, 1),
+                np.roll(corners, -1, 2),
+                np.roll(corners, (-1, -1), (1, 2)),
+            )
+            + reach * wild[:, half::step, half::step]
+        )
         centres = field[:, half::step, half::step]
-        field[:, ::step, half::step] = _mean(
-            centres, np.roll(centres, 1, 1), corners, np.roll(corners, -1, 2)
-        ) + reach * wild[:, ::step, half::step]
-        field[:, half::step, ::step] = _mean(
-            centres, np.roll(centres, 1, 2), corners, np.roll(corners, -1, 1)
-        ) + reach * wild[:, half::step, ::step]
+        field[:, ::step, half::step] = (
+            _mean(centres, np.roll(centres, 1, 1), corners, np.roll(corners, -1, 2))
+            + reach * wild[:, ::step, half::step]
+        )
+        field[:, half::step, ::step] = (
+            _mean(centres, np.roll(centres, 1, 2), corners, np.roll(corners, -1, 1))
+            + reach * wild[:, half::step, ::step]
+        )
         step, reach = half, reach / decay**2
     field -= field.min(axis=(1, 2), keepdims=True)
     field /= field.max(axis=(1, 2), keepdims=True)

@@ -27,7 +27,8 @@ def packed(logits: ArrayLike) -> NDArray[np.uint8]:
     """
     z = np.asarray(logits, np.float64)
     depth = z.max(axis=1, keepdims=True) - z
-    return np.minimum(np.rint(STEPS * np.sqrt(depth)), 255).astype(np.uint8)
+    code = np.minimum(np.rint(STEPS * np.sqrt(depth)), 255)
+    return np.asarray(code, np.uint8)
 
 
 def unpacked(code: NDArray[np.uint8]) -> Floats:

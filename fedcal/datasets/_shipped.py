@@ -125,7 +125,9 @@ _CATALOGUE = (
     Shipped(
         name="mnist-shift",
         files=("mnist-shift.npz",),
-        description="a CNN on MNIST test images under 15 corruptions; alone: fog of severity 5",
+        description="a CNN on corrupted MNIST test images (fog, severity 5); variants "
+        f"NAME:CORRUPTION:SEVERITY with severity 1 or 5 of {', '.join(_CORRUPTIONS)}; and "
+        "mnist-shift:none:0",
         input="logits",
         rows=5000,
         test_rows=0,

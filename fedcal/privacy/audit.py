@@ -32,7 +32,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from fedcal.checks import whole
@@ -111,7 +111,7 @@ def audit(
 
 
 def epsilon_lower_bound(
-    present: Floats, absent: Floats, delta: float = 0.0, error: float = 1e-3
+    present: ArrayLike, absent: ArrayLike, delta: float = 0.0, error: float = 1e-3
 ) -> float:
     """Lower confidence bound on epsilon from an attacker's number in two worlds.
 

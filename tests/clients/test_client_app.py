@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from clients.answers import answer
+from clients.answers import answer, contribute
 from clients.client_app import client_app, site_of
 from experiments.engines.flower import InProcessGrid
-from fedcal.privacy.bounding import Bound
-from fedcal.query import Query
+from fedcal.privacy import Bound, Federation, make_plan
+from fedcal.query import Ask, Query
+from fedcal.release import Curator
 from fedcal.secure_aggregation import Ring, mask, reveal
 from fedcal.shards import Shards
 
@@ -102,3 +104,77 @@ def test_what_is_not_allowed_is_an_error_reply(
     reply = ask(grid, 70, kind, **sent)
     assert reply.has_error()
     assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+
+
+# --- noise and coins ----------------------------------------------------------------------------
+
+LENGTH = 40
+
+
+def noisy_query(shards: Shards, **change: Any) -> Query:
+    """As a plan under trust `distributed` asks it, with the seed of a simulation."""
+    federation = Federation(
+        clients=CLIENTS, classes=3, epsilon=1.0, trust="distributed", sampling_rate=0.5
+    )
+    plan = make_plan(federation, rounds=1, bound=Bound((LENGTH,), (2.0,)))
+    ask = Ask("temperature_scores", (LENGTH,), {"low": 0.25, "high": 8.0, "points": LENGTH})
+    query = Curator(plan).open(1, ask).query
+    assert query.seed is not None
+    return replace(query, **change)
+
+
+def sent_by(shards: Shards, query: Query, simulated: bool) -> list[list[int]]:
+    app = client_app(
+        lambda context: shards.block(site_of(context), site_of(context) + 1), simulated=simulated
+    )
+    grid = InProcessGrid(app, [70, 71, 72, 73])
+    fields = ConfigRecord(query.to_fields())
+    return [words_of(ask(grid, 70 + k, "query.answer", query=fields)) for k in range(CLIENTS)]
+
+
+def test_a_simulated_client_sends_the_bits_of_the_batched_function(shards: Shards) -> None:
+    query = noisy_query(shards)
+    want = contribute(shards, query, np.arange(CLIENTS))
+    assert sent_by(shards, query, simulated=True) == want.tolist()
+    assert want.tolist() != answer(shards, query).tolist()
+
+
+def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
+    """Whoever sent the seed could subtract the noise."""
+    query = noisy_query(shards)
+    seeded = contribute(shards, query, np.arange(CLIENTS)).tolist()
+    real = [sent_by(shards, query, simulated=False) for _ in range(2)]
+    for k in range(CLIENTS):
+        assert len({tuple(v[k]) for v in (seeded, *real)}) == 3
+    plain = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
+    grid = InProcessGrid(plain, [70, 71, 72, 73])
+    fields = ConfigRecord(query.to_fields())
+    by_default = words_of(ask(grid, 70, "query.answer", query=fields))
+    assert by_default not in (seeded[0], answer(shards, query)[0].tolist())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise": "none"},
+        {"noise-scales": [0.0]},
+        {"noise-scales": ["wide"]},
+        {"noise-shares": 0},
+        {"noise-lengths": [LENGTH + 1]},
+        {"rate": 0.0},
+        {"rate": 2.0},
+        {"seed": -1},
+        {"order": 7},
+        {"per": "site"},
+        {"norms": ["x"]},
+    ],
+)
+def test_a_question_that_makes_no_sense_is_one_line_and_no_answer(
+    change: dict[str, Any], grid: InProcessGrid, shards: Shards
+) -> None:
+    fields: dict[str, Any] = {**noisy_query(shards).to_fields(), **change}
+    reply = ask(grid, 70, "query.answer", query=ConfigRecord(fields))
+    assert reply.has_error()
+    said = str(reply.error.reason)
+    assert said.startswith("InputError: ")
+    assert "\n" not in said

@@ -8,6 +8,7 @@ mean anything. The second half breaks one thing at a time.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,6 @@ from fedcal.privacy import Bound, Federation, make_plan, mechanisms
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
 from fedcal.privacy.bounding import bounded
-from fedcal.privacy.plan import Plan
 from fedcal.streams import Purpose, stream
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
@@ -185,9 +185,12 @@ def test_half_of_the_sensitivity_is_caught(
     trials = trials_of(cell) if "laplace" in mechanism else 6 * FAST
     plan = cell.plan()
     for name in ("sensitivity", "l1_sensitivity"):
-        right = getattr(Bound, name).fget
-        monkeypatch.setattr(Bound, name, property(lambda b, right=right: right(b) / 2))
+        monkeypatch.setattr(Bound, name, _half(getattr(Bound, name).fget))
     assert refuted(audit(replace(plan), trials))  # the copy has no cached grid
+
+
+def _half(right: Callable[[Bound], float]) -> property:
+    return property(lambda bound: right(bound) / 2)
 
 
 def test_noise_before_clipping_is_caught() -> None:
@@ -196,17 +199,15 @@ def test_noise_before_clipping_is_caught() -> None:
     assert plan.noise is not None
     assert plan.bound is not None
     wide = replace(plan.noise, lengths=(FAST,))
-    seen = []
-    for world in (1, -1):
-        noise = wide.draw(stream(0, Purpose.SHARE, 0, f"{world}")) * plan.grid
-        seen.append(bounded((world * 25.0 + noise)[:, None], plan.bound)[:, 0])
-    assert epsilon_lower_bound(*seen) > plan.epsilon
-    inside = [np.clip(world * 2.5 + noise, -2.5, 2.5) for world, noise in _noises(wide, plan)]
-    assert epsilon_lower_bound(*inside) <= plan.epsilon  # clipping after it is post-processing
+    bound = plan.bound
 
+    def clipped(contribution: float) -> Any:
+        noise = wide.draw(stream(0, Purpose.SHARE, 0, f"{contribution}")) * plan.grid
+        return bounded(np.asarray(contribution + noise, np.float64)[:, None], bound)[:, 0]
 
-def _noises(wide: mechanisms.Noise, plan: Plan) -> list[tuple[int, Any]]:
-    return [(w, wide.draw(stream(1, Purpose.SHARE, 0, f"{w}")) * plan.grid) for w in (1, -1)]
+    assert epsilon_lower_bound(clipped(25.0), clipped(-25.0)) > plan.epsilon
+    # within the bound, a clip after the noise is post-processing
+    assert epsilon_lower_bound(clipped(2.5), clipped(-2.5)) <= plan.epsilon
 
 
 @pytest.mark.parametrize("rounds", [2, 3])

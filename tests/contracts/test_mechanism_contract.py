@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from fedcal.privacy import Bound, Federation, make_plan, mechanisms
+from clients.answers import answer
+from experiments.engines.flower import run_in_process
+from experiments.engines.inline import run_inline
+from fedcal.calibrators import Calibrator, Identity
+from fedcal.errors import RoundFailed
+from fedcal.privacy import Bound, Federation, Ledger, make_plan, mechanisms
 from fedcal.privacy.bounding import encode_bounded
 from fedcal.query import Ask
-from fedcal.release import Curator
+from fedcal.release import Curator, Release
+from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
+from strategies import CalibrationStrategy
 
 TRIALS = 200_000
 FAILURE = 1e-3  # probability that one of the confidence bounds is wrong
@@ -102,9 +111,12 @@ def test_several_blocks_at_once(rule: str, weakened: float, caught: bool) -> Non
     direction = shift / np.linalg.norm(shift)
 
     def attacked(words: np.ndarray, seed: int) -> np.ndarray:
-        scales = tuple((std * weakened / plan.grid).tolist() * TRIALS)
-        noise = mechanisms.Noise("gaussian", (1,) * len(scales), scales)
-        noisy = plan.ring.add(np.tile(words, TRIALS), noise.draw(stream(seed, Purpose.NOISE, 1)))
+        rng = stream(seed, Purpose.NOISE, 1)
+        noise = [
+            mechanisms.Noise("gaussian", (TRIALS,), (float(steps),)).draw(rng)
+            for steps in std * weakened / plan.grid
+        ]
+        noisy = plan.ring.add(np.tile(words, TRIALS), np.stack(noise, axis=1).ravel())
         seen = plan.ring.decode(noisy).reshape(TRIALS, -1) / (std * weakened)
         return np.asarray((seen * direction).sum(axis=1))
 
@@ -163,3 +175,183 @@ def test_draws_are_attacked_too(spent: float, caught: bool) -> None:
     hit = stats.beta.ppf(FAILURE, hits[1], trials - hits[1] + 1)
     assert (math.log(hit / false_alarm) > epsilon) == caught
     assert hit > false_alarm * 1.5
+
+
+# --- every trust model, through both engines ---------------------------------------------------
+
+CLIENTS = 20
+TRUSTED = [
+    ("laplace", "central"),
+    ("gaussian", "central"),
+    ("discrete-laplace", "central"),
+    ("discrete-gaussian", "central"),
+    ("discrete-laplace", "distributed"),
+    ("discrete-gaussian", "distributed"),
+    ("laplace", "local"),
+    ("gaussian", "local"),
+    ("discrete-laplace", "local"),
+    ("discrete-gaussian", "local"),
+]
+trusted = pytest.mark.parametrize(("mechanism", "trust"), TRUSTED)
+
+
+class Sums(CalibrationStrategy):
+    """Asks for clipped scores, once a round, and keeps what is released."""
+
+    name = "sums"
+
+    def __init__(self, federation: Federation, rounds: int = 1, length: int = 50, **base: Any):
+        bound = Bound((length,), (2.0,), "joint")
+        self.classes, self.length = federation.classes, length
+        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
+
+    def query(self, round_number: int) -> Ask:
+        params = {"low": 0.25, "high": 8.0, "points": self.length}
+        return Ask("temperature_scores", (self.length,), params)
+
+    def update(self, release: Release) -> None:
+        pass
+
+    def result(self) -> Calibrator:
+        return Identity(self.classes)
+
+
+def some_rows() -> Shards:
+    rng = np.random.default_rng(5)
+    owner = rng.integers(1, CLIENTS, 300)  # the first client has no rows
+    return Shards.from_owner(rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300), owner, CLIENTS)
+
+
+def sums_of(mechanism: str, trust: str, **change: Any) -> Sums:
+    fields: dict[str, Any] = {"clients": CLIENTS, "classes": 3, "epsilon": 1.0, "quorum": 0.75}
+    base = {k: change.pop(k) for k in ("rounds", "length", "secure_aggregation") if k in change}
+    federation = Federation(**fields | {"mechanism": mechanism, "trust": trust} | change)
+    return Sums(federation, **base)
+
+
+def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
+    """What the answers of these clients add up to, without noise and coins."""
+    asked = Curator(strategy.plan).open(1, strategy.query(1))
+    words = answer(shards.take(np.array(alive)), asked.query)
+    return np.asarray(asked.query.ring.decode(words.sum(axis=0, dtype=np.uint64)))
+
+
+@trusted
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_both_engines_release_the_same_bits(
+    mechanism: str, trust: str, unit: str, rate: float
+) -> None:
+    change: dict[str, Any] = {"unit": unit, "sampling_rate": rate}
+    runs = []
+    for drive, masks in (
+        (run_inline, "none"),
+        (run_inline, "masks"),
+        (partial(run_inline, block=3), "masks"),
+        (run_in_process, "masks"),
+        (run_in_process, "none"),
+    ):
+        strategy = sums_of(mechanism, trust, secure_aggregation=masks, **change)
+        drive(strategy, some_rows())
+        (release,) = strategy.releases
+        runs.append((release.values.tobytes(), release.std.tobytes()))
+    assert len(set(runs)) == 1
+
+
+@trusted
+@pytest.mark.parametrize("gone", [(), (3,), (0, 7, 19), (1, 2, 3, 4, 5)])
+def test_dropouts_never_leave_less_noise_than_promised(
+    mechanism: str, trust: str, gone: tuple[int, ...]
+) -> None:
+    strategy = sums_of(mechanism, trust, length=2000)
+    shards = some_rows()
+    alive = [k for k in range(CLIENTS) if k not in gone]
+    run_inline(strategy, shards, unavailable=lambda r: np.array(gone, np.int64))
+    (release,) = strategy.releases
+    noise = release.values - exact_sum(strategy, shards, alive)
+    np.testing.assert_allclose(noise.std(), release.std[0], rtol=0.12)
+    promised = sums_of(mechanism, "central", length=2000).plan.std_of_sum(CLIENTS)[0]
+    assert release.std[0] >= promised * (1 - 1e-12)
+    assert noise.std() > 0.88 * promised
+
+
+@pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("engine", [run_inline, run_in_process])
+def test_an_undersized_round_stops_before_its_sum_is_unmasked(
+    mechanism: str, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
+    told: list[Any] = []
+    monkeypatch.setattr("strategies.base.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr("experiments.engines.inline.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr("clients.client_app.reveal", lambda *a: told.append(a))
+    with Ledger(None, 1.0) as ledger:
+        federation = Federation(
+            clients=CLIENTS,
+            classes=3,
+            epsilon=1.0,
+            trust="distributed",
+            quorum=0.75,
+            mechanism=mechanism,
+        )
+        strategy = Sums(federation, ledger=ledger, secure_aggregation="masks")
+        with pytest.raises(RoundFailed, match=r"14 of 20 clients answered.*at least 15") as error:
+            engine(strategy, some_rows(), unavailable=lambda r: np.arange(6))
+        assert "\n" not in str(error.value)
+        assert (told, strategy.releases, ledger.entries()) == ([], [], ())
+
+
+@pytest.mark.parametrize("engine", [run_inline, run_in_process])
+def test_a_later_undersized_round_stays_charged(engine: Any) -> None:
+    with Ledger(None, 1.0) as ledger:
+        federation = Federation(
+            clients=CLIENTS, classes=3, epsilon=1.0, trust="distributed", quorum=0.75
+        )
+        strategy = Sums(federation, rounds=3, ledger=ledger, secure_aggregation="masks")
+        with pytest.raises(RoundFailed, match="round 2"):
+            engine(strategy, some_rows(), unavailable=lambda r: np.arange(6 if r == 2 else 5))
+        assert len(strategy.releases) == 1
+        assert [e.charged for e in ledger.entries()] == [(1,)]
+
+
+def test_under_distributed_everybody_is_asked_whatever_the_coins_say() -> None:
+    strategy = sums_of("discrete-gaussian", "distributed", sampling_rate=0.25)
+    asked = strategy.open_round(1)
+    assert asked is not None
+    assert asked.clients.tolist() == list(range(CLIENTS))
+
+
+def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum() -> None:
+    shards, rate, runs = some_rows(), 0.5, 120
+    got = []
+    for seed in range(runs):
+        strategy = sums_of(
+            "discrete-gaussian", "distributed", sampling_rate=rate, seed=seed, length=20
+        )
+        run_inline(strategy, shards)
+        got.append(strategy.releases[0].values)
+    want = rate * exact_sum(strategy, shards, list(range(CLIENTS)))
+    error = np.std(got, axis=0) / math.sqrt(runs)
+    assert (np.abs(np.mean(got, axis=0) - want) < 5 * error).all()
+
+
+@trusted
+def test_two_runs_with_the_operating_systems_noise_differ(mechanism: str, trust: str) -> None:
+    values = []
+    for _ in range(2):
+        strategy = sums_of(mechanism, trust, noise_source="system")
+        run_inline(strategy, some_rows())
+        values.append(strategy.releases[0].values)
+    assert (values[0] != values[1]).mean() > 0.9
+
+
+@trusted
+def test_rounds_and_seeds_share_no_noise(mechanism: str, trust: str) -> None:
+    shards, seen = some_rows(), []
+    for seed in (0, 1):
+        strategy = sums_of(mechanism, trust, rounds=2, seed=seed, length=400)
+        run_inline(strategy, shards)
+        exact = exact_sum(strategy, shards, list(range(CLIENTS)))
+        seen += [(r.values - exact) / r.std for r in strategy.releases]
+    correlation = np.corrcoef(seen) - np.eye(4)
+    assert np.abs(correlation).max() < 6 / math.sqrt(400)

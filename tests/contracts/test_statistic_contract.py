@@ -260,15 +260,15 @@ def test_extreme_logits_stay_finite_and_bounded(kind: str, params: dict[str, Any
 
 @cases
 @pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
-@pytest.mark.parametrize("norm", [0.25, 3.0, 1e4])
+@pytest.mark.parametrize(("norm", "order"), [(0.25, 2), (3.0, 2), (1e4, 2), (0.25, 1), (3.0, 1)])
 def test_neighbours_differ_by_at_most_the_declared_bound(
-    kind: str, params: dict[str, Any], rule: Rule, norm: float
+    kind: str, params: dict[str, Any], rule: Rule, norm: float, order: Any
 ) -> None:
     shards, params = some_shards(10), for_classes(params, 10)
     length = STATISTICS[kind](shards, params).shape[1]
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
-    bound = Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule)
+    bound = Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule, order)
     asked = query(kind, params, bound)
     words = answer(shards, asked)
     total = words.sum(axis=0, dtype=np.uint64)
@@ -281,6 +281,36 @@ def test_neighbours_differ_by_at_most_the_declared_bound(
         assert_within(change[None], bound, asked.ring.grid)
 
 
+@cases
+@pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_with_a_bound_per_row_one_row_changes_no_more_than_it(
+    kind: str, params: dict[str, Any], rule: Rule, order: Any
+) -> None:
+    """Whatever the statistic, also where the sum of its rows' parts means nothing."""
+    shards, params = some_shards(3, rows=40), for_classes(params, 3)
+    length = STATISTICS[kind](shards, params).shape[1]
+    cut = max(1, length // 2)
+    lengths = (cut, length - cut) if length > 1 else (1,)
+    bound = Bound(lengths, (0.5, 1.5)[: len(lengths)], rule, order, "row")
+    asked = query(kind, params, bound)
+    words = answer(shards, asked)
+    for row in (0, 20):
+        keep = np.arange(len(shards.labels)) != row
+        fewer = answer(
+            Shards.from_owner(
+                shards.logits[keep], shards.labels[keep], shards.owner[keep], CLIENTS
+            ),
+            asked,
+        )
+        change = words - fewer
+        others = np.delete(np.arange(CLIENTS), shards.owner[row])
+        assert not change[others].any()
+        assert_within(change[shards.owner[row]][None], bound, asked.ring.grid)
+    same = answer(shards.take(np.arange(CLIENTS)[::-1]), asked)[::-1]
+    assert same_bits(np.ascontiguousarray(same), words)
+
+
 def assert_within(words: Words, bound: Bound, grid: float) -> None:
     """The rule's norms, in exact rational arithmetic."""
     edges = np.cumsum((0, *bound.lengths))
@@ -291,7 +321,8 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
             block = [int(v) for v in row[edges[b] : edges[b + 1]] if v]
             if bound.rule == "per_value":
                 assert max(map(abs, block), default=0) * step <= Fraction(norm)
-            shares.append(sum(v * v for v in block) * (step / Fraction(norm)) ** 2)
+            total = sum(abs(v) ** bound.order for v in block)
+            shares.append(total * (step / Fraction(norm)) ** bound.order)
         if bound.rule == "per_block":
             assert max(shares) <= 1
         elif bound.rule == "joint":

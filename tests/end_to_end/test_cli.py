@@ -374,7 +374,7 @@ def test_help_of_simulate_names_the_contract_s_options(
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("evaluate", "plan", "site"),
+        *LATER,
         "site --help",
         "simulate --engine grpc",
         "simulate --secure-aggregation protocol",

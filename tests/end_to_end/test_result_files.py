@@ -27,7 +27,8 @@ from strategies import STRATEGIES, CalibrationStrategy
 from strategies.job import settings_of
 
 FEDERATED = tuple(STRATEGIES)
-TEMPERATURE = ("fedtemp", "fednewton", "fedoneshot")
+SEARCHES = ("acct", "nllt", "ecet")
+TEMPERATURE = ("fedtemp", "fednewton", "fedoneshot", *SEARCHES)
 AVERAGED = ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal")
 NEWTON = ("fednewton", "fednewton-entropy", "fednewton-vector", "fednewton-opvector")
 RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
@@ -150,8 +151,10 @@ def test_the_privacy_record(run: Make, method: str, epsilon: float) -> None:
         assert (privacy["mechanism"], privacy["delta"]) == ("exponential", 0.0)
         assert privacy["noise_std"] is None  # nothing is added to a sum
         return
-    assert (privacy["mechanism"], privacy["delta"]) == ("gaussian", 1e-5)
-    if method in AVERAGED:
+    pure = method in (*SEARCHES, "dp-histogram")
+    noise = ("laplace", 0.0) if pure else ("gaussian", 1e-5)
+    assert (privacy["mechanism"], privacy["delta"]) == noise
+    if method in AVERAGED or pure:
         assert type(privacy["noise_std"]) is float
     else:
         blocks = {"fednewton": 2, "fednewton-entropy": 2, "fedbin": 8, "fedbbq": 3}
@@ -167,8 +170,8 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
     expected = {
         **dict.fromkeys(AVERAGED, 12),
         **dict.fromkeys(NEWTON, 4 if private else 8),
-        "fedoneshot": 1,
-        "fedbin": 1,
+        **dict.fromkeys(SEARCHES, 6),
+        **dict.fromkeys(("fedoneshot", "fedbin", "dp-histogram"), 1),
         "fedbbq": 1 if private else 2,  # without privacy, the weights need one count more
     }.get(method, 0)
     assert [r["round"] for r in records] == list(range(1, expected + 1))
@@ -319,6 +322,7 @@ def test_config_toml_is_the_config_of_result_json(run: Make, method: str, epsilo
 
 # --- nothing that privacy forbids ---------------------------------------------------------------
 
+FIGURE = re.compile("<svg.*?</svg>", re.DOTALL)
 TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 CLASS_ROWS = (1009, 1103, 1301)
@@ -343,7 +347,7 @@ def numbers_in(folder: Path) -> np.ndarray:
         if path.suffix in (".png", ".svg"):
             continue
         if path.suffix == ".html":
-            words = TAG.sub(" ", path.read_text("utf-8"))
+            words = TAG.sub(" ", FIGURE.sub(" ", path.read_text("utf-8")))
             found.append(numbers_of(re.sub(r"(?<=\d),(?=\d{3})", "", words)))
             continue
         if path.suffix == ".npy":
@@ -408,9 +412,10 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
 
-    def run(method: str, epsilon: float, federation: str, out: Path) -> list[Secret]:
+    def run(method: str, epsilon: float, federation: str, out: Path, **more: Any) -> list[Secret]:
         rounds.clear()
         options = {"method": method, "epsilon": epsilon, "seed": 2, **FEDERATIONS[federation]}
+        options |= more
         if method in (*AVERAGED, *NEWTON):
             options["rounds"] = 2
         if "rows_per_client" in settings_of(method):
@@ -422,8 +427,9 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
         secrets.append(Secret("clients with rows", int(np.count_nonzero(shards.rows))))
         for asked, total in rounds:
             secrets += secrets_of(asked, total, shards)
-        # small counts are everywhere, and how many clients are enrolled is public
-        return [s for s in secrets if tells(s.value) and s.value != shards.clients]
+        # small counts are everywhere; how many clients are enrolled and bytes sent is public
+        public = {shards.clients, *result.communication.values()}
+        return [s for s in secrets if tells(s.value) and s.value not in public]
 
     return run
 
@@ -471,6 +477,19 @@ def test_files_of_a_private_run_hold_no_exact_number(
         assert len(found & sums) < len(sums) / 20
         found -= sums
     assert found == set()
+
+
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+@pytest.mark.parametrize("method", ["fednewton", "fedbin", "acct"])
+def test_nor_where_clients_add_the_noise(
+    watched: Watched, method: str, trust: str, unit: str, tmp_path: Path
+) -> None:
+    """What the server decodes is noisy, and released; all else stays secret."""
+    secrets = watched(method, 1.0, "everybody", tmp_path / "o", trust=trust, unit=unit)
+    released = {s.name for s in secrets if s.released}
+    assert released
+    assert held(secrets, tmp_path / "o") == released
 
 
 def test_the_search_finds_counts_where_there_are_some(watched: Watched, tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, 
     assert ("does not protect whole clients" in said) is (unit == "example")
 
 
+def test_one_cell_of_each_client_by_unary_encoding() -> None:
+    privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
+    assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
+    flip = 1 / (1 + math.e)
+    std = math.sqrt(CLIENTS * flip * (1 - flip)) / (0.5 - flip)
+    assert privacy["noise_std"] == pytest.approx(std)
+    assert f"becomes 1 with probability {flip:.4g}" in privacy["noise"]
+
+
 @pytest.mark.parametrize("method", STRATEGIES)
 def test_how_much_noise_a_trust_model_costs(method: str) -> None:
     """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""

@@ -114,7 +114,7 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
 
 def test_methods_of_the_design_are_not_built_yet() -> None:
     with pytest.raises(NotBuiltYet):
-        read_grid({"method": "fedbin,auto"})
+        read_grid({"method": "fedbin,one-source"})
 
 
 # --- variants -----------------------------------------------------------------------------------

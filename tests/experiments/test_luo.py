@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 from experiments import simulate
+from experiments.benchmarks import luo as benchmark
 from experiments.comparison.run import Interrupted
 from experiments.luo import cell, histogram
 from experiments.luo.bench import GRID, Bench
@@ -24,6 +25,7 @@ from experiments.luo.methods import (
     BASELINES,
     COLUMNS,
     EXPONENTIAL,
+    PAPER,
     PRIVATE,
     Column,
     Released,
@@ -274,7 +276,7 @@ def test_every_method_stands_under_every_noise_it_can_have() -> None:
 def test_the_strategies_themselves_reach_the_same_ece(
     key: str, method: str, settings: dict[str, Any], trust: str
 ) -> None:
-    """With next to no noise: the same rows, the same clients, the same calibrator."""
+    """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
     data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
     bench = Bench.of(data)
     setting = Setting("sources", 40, 10, 1e8)
@@ -304,6 +306,25 @@ def test_the_strategies_themselves_reach_the_same_ece(
         # a posterior's temperature is judged at the nearest one of the grid
         close = 2e-3 if key == "acc-t-posterior" else 1e-6
         assert got[k] == pytest.approx(result.after["ece"], abs=close)
+        assert np.unique(result.privacy["noise_std"]) == pytest.approx([noise.std])
+
+
+def test_the_plain_loop_of_the_benchmark_does_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loose = (Setting("epsilon", 50, 30, 1e6),)
+    monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
+    data = benchmark.rows()
+    small = dataclasses.replace(data, scores=data.scores[:4000], labels=data.labels[:4000])
+    monkeypatch.setattr(benchmark, "rows", lambda: small)
+    out = tmp_path / "out.json"
+    benchmark.main(["--every", "1", "--trials", "60", "--plain", "5", "--out", str(out)])
+    found = json.loads(out.read_text())
+    for method, (ours, plain) in found["ece"].items():
+        near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
+        assert ours == pytest.approx(plain, abs=near)
+    assert set(found["ece"]) == set(PAPER) - {"none"}
+    assert "plain loop" in capsys.readouterr().out
 
 
 # --- suites -------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from experiments.shift import images, logits, mnist
+from experiments.shift import images, logits, mnist, picture
 from experiments.shift.images import read_shifted
-from fedcal.corruptions import corrupt
+from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.datasets import load, shifted
 from fedcal.datasets._shifted import key_of, unpacked
 from fedcal.errors import InputError
@@ -219,7 +219,9 @@ def test_a_torchscript_program_gives_the_same(cifar_c: Path, model: Path, tmp_pa
     torch.jit.trace(Mean(), torch.zeros(2, 3, 32, 32)).save(tmp_path / "model.pt")
     source = read_shifted(cifar_c, "fog", 5)
     exported, script = (logits.load_model(p) for p in (model, tmp_path / "model.pt"))
-    one, other = (logits.logits_on(m, source, batch=size) for m, size in ((exported, 3), (script, 8)))
+    one, other = (
+        logits.logits_on(m, source, batch=size) for m, size in ((exported, 3), (script, 8))
+    )
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
@@ -322,3 +324,15 @@ def test_images_that_do_not_go_together(
     assert run(mnist, *given, "--out", tmp_path / "out.npz") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_picture_shows_every_corruption(tmp_path: Path) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    np.savez(tmp_path / "images.npz", **digits(5, 0))  # type: ignore[arg-type]
+    names = [name for name, _ in picture.grid(digits(5, 0)["x"], "digits", 0)]
+    assert names == ["none", *CORRUPTIONS]
+    out = tmp_path / "picture.png"
+    assert run(picture, "--images", tmp_path / "images.npz", "--table", "digits", "--out", out) == 0
+    pixels = np.asarray(pillow.open(out).convert("L"))
+    assert len(np.unique(pixels)) > 4  # not an empty page
+    assert run(picture, "--images", tmp_path / "images.npz", "--out", tmp_path / "x.jpg") == 2

@@ -269,6 +269,8 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> No
     said = statement(of_rows, rows=50.0)
     assert "noise scales" not in said
     assert "it tells the exact number of fit rows" in said
+    unary = statement(plan_of(preferred="unary", trust="local"), rows=50.0)
+    assert "rows_per_client = 50 sets no noise here" in unary
     for plan in (of_clients, of_rows):
         lost = " ".join(record(plan, rows=50.0)["not_protected"])
         assert ("noise_std" in lost) is (plan is of_clients)
@@ -299,4 +301,5 @@ def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
     assert ("the server too" in said) is everyone
     assert ("everyone but the server" in said) is not everyone
     assert ("90 %" in said) is (trust == "distributed")
+    assert ("each client's contribution" in said) is (trust == "central" and not masks)
     assert ("m times the epsilon" in said) is (unit == "example")

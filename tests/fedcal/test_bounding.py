@@ -14,11 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal.errors import ContributionRefused, InputError
-from fedcal.privacy.bounding import SLACK, Bound, Rule, bounded, encode_bounded
+from fedcal.privacy.bounding import (
+    SLACK,
+    Bound,
+    Rule,
+    add_by_owner,
+    bounded,
+    check_room,
+    encode_bounded,
+)
 from fedcal.secure_aggregation import Ring
 
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 rules = pytest.mark.parametrize("rule", RULES)
+orders = pytest.mark.parametrize("order", [1, 2])
 steady = settings(deadline=None, derandomize=True, max_examples=300)
 
 LENGTHS = (3, 1, 4)
@@ -35,16 +44,17 @@ class Case:
 
 def exact_squares(row: np.ndarray, bound: Bound, grid: float) -> list[Fraction]:
     """Square of what the rule limits to 1, of one encoded row; in rational arithmetic."""
-    squares = [
-        (Fraction(int(i)) * Fraction(grid) / Fraction(float(c))) ** 2
+    parts = [
+        abs(Fraction(int(i)) * Fraction(grid) / Fraction(float(c)))
         for i, c in zip(row.view(np.int64), bound.scale, strict=True)
     ]
-    if bound.rule == "joint":
-        return [sum(squares, Fraction())]
     if bound.rule == "per_value":
-        return squares
-    edges = np.cumsum((0, *bound.lengths))
-    return [sum(squares[a:b], Fraction()) for a, b in pairwise(edges)]
+        return [p**2 for p in parts]
+    edges = (0, bound.length) if bound.rule == "joint" else np.cumsum((0, *bound.lengths))
+    groups = [parts[a:b] for a, b in pairwise(edges)]
+    if bound.order == 1:
+        return [sum(group, Fraction()) ** 2 for group in groups]
+    return [sum((p**2 for p in group), Fraction()) for group in groups]
 
 
 def on_the_bound(x: np.ndarray, bound: Bound) -> np.ndarray:
@@ -71,7 +81,7 @@ def cases(draw: st.DrawFn) -> Case:
         lengths = (lengths[0],) * len(lengths)  # equal blocks take another path
     n = len(lengths)
     limits = tuple(draw(st.lists(norms, min_size=n, max_size=n)))
-    bound = Bound(lengths, limits, draw(st.sampled_from(RULES)))
+    bound = Bound(lengths, limits, draw(st.sampled_from(RULES)), draw(st.sampled_from([1, 2])))
     size = bound.length
     rows = draw(st.lists(st.lists(numbers, min_size=size, max_size=size), min_size=1, max_size=3))
     x = np.array(rows)
@@ -92,19 +102,22 @@ def test_the_encoded_norm_is_exactly_within_the_bound(case: Case) -> None:
     words = encode_bounded(case.x, case.bound, case.ring)
     assert words.dtype == np.uint64
     assert words.shape == case.x.shape
-    total = Fraction(0)
+    scale = [Fraction(case.ring.grid) / Fraction(float(c)) for c in case.bound.scale]
     for row in words:
-        squares = exact_squares(row, case.bound, case.ring.grid)
-        assert max(squares) <= 1
-        total = max(total, sum(squares, Fraction()))
-    # zero-out: a neighbour's sum differs by one such row, within the declared sensitivity
-    assert float(total) <= case.bound.sensitivity**2 * (1 + 1e-12)
+        assert max(exact_squares(row, case.bound, case.ring.grid)) <= 1
+        # zero-out: a neighbour's sum differs by one such row, within the declared sensitivities
+        parts = [abs(int(i)) * c for i, c in zip(row.view(np.int64), scale, strict=True)]
+        assert float(sum(p**2 for p in parts)) <= case.bound.sensitivity**2 * (1 + 1e-12)
+        assert float(sum(parts)) <= case.bound.l1_sensitivity * (1 + 1e-12)
 
 
 @rules
+@orders
 @pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2, 1000])
-def test_vectors_around_the_bound_end_inside_of_it_and_close(rule: Rule, ulps: int) -> None:
-    bound = Bound(LENGTHS, NORMS, rule)
+def test_vectors_around_the_bound_end_inside_of_it_and_close(
+    rule: Rule, order: Any, ulps: int
+) -> None:
+    bound = Bound(LENGTHS, NORMS, rule, order)
     rng = np.random.default_rng(1)
     x = on_the_bound(rng.normal(size=(200, bound.length)), bound)
     x *= 1 + ulps * 2.0**-52
@@ -114,9 +127,10 @@ def test_vectors_around_the_bound_end_inside_of_it_and_close(rule: Rule, ulps: i
 
 
 @rules
-def test_a_long_vector_of_equal_numbers_on_the_bound(rule: Rule) -> None:
+@orders
+def test_a_long_vector_of_equal_numbers_on_the_bound(rule: Rule, order: Any) -> None:
     """2**16 rounded squares: the longest sum that the slack covers."""
-    bound = Bound((2**15, 2**15), (3.0, 0.7), rule)
+    bound = Bound((2**15, 2**15), (3.0, 0.7), rule, order)
     x = on_the_bound(np.full((1, bound.length), 0.1), bound)
     row = encode_bounded(x, bound, Ring(1, 2.0**-45))[0]
     assert 1 - 1e-6 < max(exact_squares(row, bound, 2.0**-45)) <= 1
@@ -141,8 +155,28 @@ def test_the_declared_sensitivity_is_reached_and_not_passed(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(("rule", "want"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
-def test_sensitivity_by_rule(rule: Rule, want: float) -> None:
-    assert Bound(LENGTHS, NORMS, rule).sensitivity == want
+@orders
+def test_sensitivity_by_rule(rule: Rule, want: float, order: Any) -> None:
+    assert Bound(LENGTHS, NORMS, rule, order).sensitivity == want
+
+
+@rules
+@orders
+def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule: Rule, order: Any) -> None:
+    """Under an L1 bound the worst client fills one number of a group, under an L2 bound all."""
+    bound = Bound(LENGTHS, NORMS, rule, order)
+    x = np.tile(bound.scale, (2, 1))
+    if rule != "per_value" and order == 1:
+        firsts = np.cumsum((0, *LENGTHS[:-1]))
+        x[:] = 0
+        x[:, firsts if rule == "per_block" else firsts[:1]] = 1e3
+    words = encode_bounded(10 * x, bound, FINE)
+    change = words[0].view(np.int64) * FINE.grid / bound.scale
+    assert bound.l1_sensitivity * (1 - 1e-9) < np.abs(change).sum() <= bound.l1_sensitivity
+    # ... and at random no client passes it
+    random = np.random.default_rng(9).normal(scale=50, size=(500, bound.length))
+    changes = encode_bounded(random, bound, FINE).view(np.int64) * FINE.grid / bound.scale
+    assert np.abs(changes).sum(axis=1).max() <= bound.l1_sensitivity
 
 
 # --- clipping ---------------------------------------------------------------------------------
@@ -180,8 +214,9 @@ def test_clipping_keeps_the_direction_of_each_group(rule: Rule, lengths: tuple[i
 
 
 @rules
-def test_a_row_is_clipped_alike_alone_and_among_others(rule: Rule) -> None:
-    bound = Bound(LENGTHS, NORMS, rule)
+@orders
+def test_a_row_is_clipped_alike_alone_and_among_others(rule: Rule, order: Any) -> None:
+    bound = Bound(LENGTHS, NORMS, rule, order)
     x = np.random.default_rng(3).normal(scale=3, size=(130, bound.length))
     x[::5] = 0
     together = encode_bounded(x, bound, FINE)
@@ -201,6 +236,49 @@ def test_only_the_group_that_is_too_long_is_clipped(rule: Rule) -> None:
         "per_value": [1, 1, 0, 0.5],
     }[rule]
     np.testing.assert_allclose(bounded(x, bound)[0], want, rtol=1e-10)
+
+
+@rules
+def test_an_l1_clip_divides_by_the_sum_of_absolute_values(rule: Rule) -> None:
+    bound = Bound((2, 2), (1.0, 1.0), rule, 1)
+    x = np.array([[30.0, -40.0, 0.0, 0.5]])
+    want: dict[Rule, Any] = {
+        "joint": np.array([30, -40, 0, 0.5]) / 70.5,
+        "per_block": [30 / 70, -40 / 70, 0, 0.5],
+        "per_value": [1, -1, 0, 0.5],
+    }
+    np.testing.assert_allclose(bounded(x, bound)[0], want[rule], rtol=1e-10)
+
+
+# --- what rows add ----------------------------------------------------------------------------
+
+
+def test_rows_are_added_to_their_own_client() -> None:
+    rng = np.random.default_rng(1)
+    owner = np.sort(rng.choice([0, 2, 3, 7], 50))
+    words = rng.integers(0, 2**64, (50, 3), dtype=np.uint64)  # sums wrap
+    total = np.zeros((9, 3), np.uint64)
+    for a in range(0, 50, 7):  # in pieces that cut clients in two
+        add_by_owner(words[a : a + 7], owner[a : a + 7], total)
+    want = np.array([words[owner == k].sum(axis=0, dtype=np.uint64) for k in range(9)])
+    np.testing.assert_array_equal(total, want)
+    add_by_owner(words[:0], owner[:0], total)
+    np.testing.assert_array_equal(total, want)
+
+
+def test_a_client_with_more_rows_than_the_ring_holds_is_refused() -> None:
+    ring = Ring(1000, 2.0**-20)
+    bound = Bound((2, 1), (0.3, 7.0), "per_block", 1, "row")
+    most = ring.limit // math.ceil(7.0 * 2**20)
+    check_room(np.array([0, 3, most]), bound, ring)
+    with pytest.raises(ContributionRefused, match=f"room for {most} a client") as error:
+        check_room(np.array([0, most + 1]), bound, ring)
+    assert str(most + 1) not in str(error.value)  # how many rows it has, it does not tell
+    # `most` rows at the bound do fit, whatever their signs
+    row = encode_bounded(np.full((1, 3), -1e9), bound, ring)[0].view(np.int64)
+    assert max(abs(int(v)) for v in row) * most <= ring.limit
+    check_room(np.zeros(0, np.int64), bound, ring)
+    check_room(np.array([2**62]), Bound((2, 1)), ring)  # no privacy: `encode` checks
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -269,6 +347,8 @@ def test_the_guarantee_at_the_smallest_and_the_largest_norm(norm: float) -> None
         (((3, 0),), "blocks of length >= 1"),
         (((3, 2), (1.0,)), "2 blocks, but 1 norms"),
         (((3,), (1.0,), "per-block"), "unknown rule"),
+        (((3,), (1.0,), "joint", 3), "order must be 1 or 2"),
+        (((3,), (1.0,), "joint", 2, "site"), "unknown per 'site'"),
     ],
 )
 def test_a_bound_that_does_not_fit_together_is_refused(

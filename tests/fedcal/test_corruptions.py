@@ -85,10 +85,10 @@ def test_severity_5_of_digits_is_further_from_the_image_than_1(name: str) -> Non
     assert ends[0] < ends[1]
 
 
-@pytest.mark.parametrize("name", ["gaussian_noise", "contrast", "brightness", "defocus_blur"])
+@pytest.mark.parametrize("name", ["gaussian_noise", "contrast", "brightness"])
 @pytest.mark.parametrize("table", TABLES)
 def test_simple_corruptions_grow_with_every_severity(name: str, table: str) -> None:
-    images = pictures(6, (64, 64))  # smaller, and ImageNet-C's first radii are below a pixel
+    images = pictures(6, (28, 28))
     far = [distance(images, corrupt(images, name, s, 0, table=table)) for s in SEVERITIES]
     assert all(a < b for a, b in pairwise(far))
 
@@ -98,6 +98,13 @@ def test_size_chooses_the_constants() -> None:
         images = pictures(1, (side, side))
         plain = corrupt(images, "contrast", 3, 0)
         assert np.array_equal(plain, corrupt(images, "contrast", 3, 0, table=table))
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_images_longer_than_a_byte_counts(name: str) -> None:
+    images = pictures(1, (260, 130))
+    out = corrupt(images, name, 5, 0)
+    assert not np.array_equal(out[:, 200:], images[:, 200:])
 
 
 # --- what each one does -----------------------------------------------------------------------
@@ -168,9 +175,7 @@ def test_zoom_keeps_the_centre_and_smears_the_rim() -> None:
 
 
 def test_plasma_is_in_its_range_and_smoother_with_more_decay() -> None:
-    rough, smooth = (
-        plasma(Draws(0, "test", np.arange(5)), 30, 50, decay) for decay in (1.3, 3.0)
-    )
+    rough, smooth = (plasma(Draws(0, "test", np.arange(5)), 30, 50, decay) for decay in (1.3, 3.0))
     for field in (rough, smooth):
         assert field.shape == (5, 30, 50)
         assert field.min() >= 0

@@ -145,3 +145,27 @@ def test_sum_rows_has_the_same_bits_in_any_block(size: int) -> None:
     whole = shards.sum_rows(shards.logits[:, 1])
     parts = [p.sum_rows(p.logits[:, 1]) for _, p in shards.blocks(np.arange(CLIENTS), size)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_each_row_may_be_a_client_of_its_own() -> None:
+    shards = shards_of(owners((0, 4)))
+    calls = 0
+
+    def square(s: Shards) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        return s.logits**2
+
+    shards.derived("square", square)
+    assert shards.owner.max() == CLIENTS - 1  # computed, and not carried along
+    rows = shards.each_row()
+    n = len(shards.labels)
+    assert (rows.clients, rows.rows.tolist(), rows.owner.tolist()) == (n, [1] * n, list(range(n)))
+    assert np.shares_memory(rows.logits, shards.logits)
+    for i in (0, 17, n - 1):
+        one = rows.block(i, i + 1)
+        np.testing.assert_array_equal(one.logits, shards.logits[i : i + 1])
+        assert one.labels.tolist() == [shards.labels[i]]
+        np.testing.assert_array_equal(one.derived("square", square), one.logits**2)
+    assert calls == 1
+    assert shards_of(np.zeros(0, np.int64)).each_row().clients == 0

@@ -194,6 +194,25 @@ def test_the_bound_comes_from_public_numbers(
     assert plan.bound.norms == pytest.approx((norm, 3 * norm))
 
 
+@pytest.mark.parametrize(("trust", "norm"), [("distributed", 6.0), ("local", 3.0)])
+def test_the_bound_grows_only_where_the_trust_models_own_noise_is_drowned(
+    trust: str, norm: float
+) -> None:
+    own = federation(clients=1000, epsilon=8.0, trust=trust)
+    plan = FedNewtonEntropy(own, rows_per_client=5.0).plan
+    assert plan.bound is not None
+    assert plan.bound.norms == pytest.approx((norm, 3 * norm))
+
+
+@every_method
+def test_one_rows_bound_is_a_public_constant(method: Any) -> None:
+    norms = {
+        method(federation(clients=k, epsilon=e, trust=t, unit="example")).plan.bound.norms
+        for k, e, t in ((10, 1.0, "central"), (1000, 8.0, "local"), (50, 0.1, "distributed"))
+    }
+    assert len(norms) == 1
+
+
 def private(std: float) -> FedNewtonEntropy:
     """After one release that says w = (-0.6, 0.3), with this noise in G; none in H."""
     strategy = FedNewtonEntropy(federation(epsilon=1.0), rows_per_client=50)

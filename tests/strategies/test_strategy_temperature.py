@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.answers import STATISTICS
 from experiments.engines.inline import run_inline
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Federation
@@ -192,6 +193,73 @@ def test_one_shot_releases_the_index_only() -> None:
     assert release.values.shape == (1,)
     assert release.values[0] in range(257)
     assert release.std.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"trust": "distributed"}, 8),
+        ({"trust": "local"}, 8),
+        ({"trust": "local", "unit": "example"}, 8),
+        ({"mechanism": "laplace"}, 8),
+        ({}, 257),
+        ({"mechanism": "exponential"}, 257),
+        ({"unit": "example"}, 257),
+    ],
+)
+def test_one_shot_asks_few_temperatures_where_scores_are_released(
+    fields: dict[str, Any], asked: int
+) -> None:
+    strategy = FedOneShot(federation(epsilon=1.0, **fields), rows_per_client=50, low=0.5, high=4.0)
+    ask = strategy.query(1)
+    assert (ask.lengths, ask.params) == ((asked,), {"low": 0.5, "high": 4.0, "points": asked})
+    assert (strategy.plan.mechanism == "exponential") == (asked == 257)
+    assert strategy.plan.bound is not None
+    assert strategy.plan.bound.rule == "per_value"
+    assert strategy.plan.bound.norms == ((4.0,) if fields.get("unit") else (10.0,))
+
+
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_one_shot_learns_from_noisy_scores(trust: str) -> None:
+    """Scores that fall by 300 from T = 1/4 to 8, and cross zero at 2.5."""
+    log_t = np.linspace(math.log(0.25), math.log(8.0), 8)
+    scores = 150 * np.tanh((math.log(2.5) - log_t) / 0.8)
+    found = []
+    for std in (1e-3, 5.0, 1e4):
+        own = FedOneShot(federation(epsilon=1.0, trust=trust), rows_per_client=50)
+        found.append(learn(own, scores.tolist(), [std] * 8))
+    assert found[:2] == pytest.approx([2.5, 2.5], rel=0.05)
+    # nothing is known: the middle of log T
+    assert found[2] == pytest.approx(math.sqrt(0.25 * 8), rel=0.02)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("unit", ["user", "example"])
+def test_one_shot_finds_the_exact_temperature_with_much_budget(trust: str, unit: str) -> None:
+    shards = shards_of(20, 2000)
+    exact = FedOneShot(federation(clients=20))
+    run_inline(exact, shards)
+    own = federation(clients=20, epsilon=100.0, trust=trust, unit=unit)
+    private = FedOneShot(own, rows_per_client=200)
+    run_inline(private, shards)
+    want = exact.result().temperature
+    assert private.result().temperature == pytest.approx(want, rel=0.08)
+    assert want > 1.2
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
+    """Variance of log-probabilities: largest with one class ahead of equal others."""
+    ahead = np.linspace(0, 40, 4001)[:, None]
+    logits = np.concatenate([ahead, np.zeros((4001, classes - 1))], axis=1)
+    shards = Shards.from_owner(logits, np.zeros(4001, int), np.arange(4001), 4001)
+    largest = STATISTICS["temperature_newton"](shards, {"log_a": 0.0})[:, 1].max()
+    own = federation(epsilon=1.0, unit="example", classes=classes)
+    bound = FedNewton(own).plan.bound
+    assert bound is not None
+    assert bound.per == "row"
+    assert 0.35 * bound.norms[1] / 2 < largest < bound.norms[1] / 2
+    assert bound.norms[0] == 4.0
 
 
 # -- what is refused --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.files import to_json
 from experiments.planner import plan as planning
-from experiments.planner.advice import PAYS, Estimate, _chosen, _order
+from experiments.planner.advice import PAYS, STAGES, Estimate, _chosen, _order
 from experiments.planner.candidates import Candidate
 from experiments.planner.estimate import Population, Size, Trial
 from experiments.planner.facts import MOST_CLIENTS, Facts
@@ -79,31 +79,40 @@ def test_a_plan_is_the_same_for_the_same_seed_and_strict_json() -> None:
     first["seconds"] = again["seconds"] = 0.0
     assert first == again
     text = json.loads(to_json(first))
-    assert text["schema"] == 1 and text["facts"]["epsilon"] == 1.0
+    assert text["schema"] == 1
+    assert text["facts"]["epsilon"] == 1.0
     assert text["facts"]["trust"] == "central"
     line = text["methods"][0]
-    assert line["method"] == "fednewton" and line["runs"] == 32 and line["pays"]
+    assert line["method"] == "fednewton"
+    assert line["runs"] == 4 * STAGES[-1][0]
+    assert line["pays"]
     assert line["bytes_up_per_client"] == 16 * line["rounds"]
     real = Candidate("fednewton", line["rounds"]).plan(Facts(Federation(60, 2, epsilon=1.0), 20.0))
     assert real.bound is not None
     assert line["noise_std"] == list(real.noise_std or ())
     assert line["clip"] == list(real.bound.norms)
-    assert text["recommendation"] == line and text["not_enough"] is None
+    assert text["recommendation"] == line
+    assert text["not_enough"] is None
 
 
 def test_without_privacy_there_is_no_noise_and_epsilon_is_text() -> None:
     found = planning.to_json(plan())
-    assert found["facts"]["epsilon"] == "inf" and found["methods"][0]["noise_std"] == [0.0]
+    assert found["facts"]["epsilon"] == "inf"
+    assert found["methods"][0]["noise_std"] == [0.0]
     assert "epsilon" not in found["options"]
     to_json(found)
 
 
+@pytest.mark.slow
 def test_where_nothing_pays_it_says_what_would() -> None:
     advice = plan(clients=10, epsilon=0.1)
-    assert advice.chosen is None and advice.enough is not None
+    assert advice.chosen is None
+    assert advice.enough is not None
     clients, epsilon = advice.enough.clients, advice.enough.epsilon
-    assert clients is not None and epsilon is not None
-    assert clients[0] > 10 and epsilon[0] > 0.1
+    assert clients is not None
+    assert epsilon is not None
+    assert clients[0] > 10
+    assert epsilon[0] > 0.1
     line = recommended(advice)
     assert line.startswith("not enough clients for this epsilon: with 10 clients at epsilon 0.1")
     assert f"from about {clients[0]:,} clients on" in line
@@ -111,6 +120,7 @@ def test_where_nothing_pays_it_says_what_would() -> None:
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
 
 
+@pytest.mark.slow
 def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
     advice = plan(
         clients=100, rows_per_client=50, classes=10, epsilon=1.0, methods=["fedbbq", "fedbin"]
@@ -121,8 +131,9 @@ def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
 
 def test_public_data_take_the_place_of_made_up_rows() -> None:
     advice = plan(classes=None, data="imdb-binary", epsilon=1.0)
-    assert advice.public and [w["name"] for w in advice.worlds] == ["imdb-binary"]
-    assert len(advice.estimates[0].runs) == 32  # as many as in four made-up worlds
+    assert advice.public
+    assert [w["name"] for w in advice.worlds] == ["imdb-binary"]
+    assert len(advice.estimates[0].runs) == 4 * STAGES[-1][0]  # as many as in four made-up worlds
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ def test_the_noise_of_a_released_sum_is_the_plan_s(trust: str, mechanism: str) -
     population = Population.draw(WORLD, public, 0)
     assert population.size.clients < 2000
     values = []
-    for seed in range(150):
+    for seed in range(100):
         strategy = Candidate("fednewton").strategy(public, 5.0, seed)
         drive(strategy, population.shards, 1.0, seed)
         values.append(strategy.releases[0].values)
         std = strategy.releases[0].std
-    assert np.std(values, axis=0) == pytest.approx(std, rel=0.25)
+    assert np.std(values, axis=0) == pytest.approx(std, rel=0.3)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
@@ -88,7 +88,7 @@ def test_rows_scale_where_each_row_has_its_own_bound() -> None:
 
 def test_unary_counts_are_unbiased() -> None:
     """Each client that has rows is in one cell of the histogram."""
-    public = facts(5000, 5.0, epsilon=2.0, trust="local")
+    public = facts(5000, 5.0, epsilon=2.0, trust="local", mechanism="unary")
     population = Population.draw(WORLD, public, 0)
     candidate = Candidate("dp-histogram")
     assert candidate.plan(public).mechanism == "unary"
@@ -114,5 +114,6 @@ def test_a_trial_depends_on_its_population_alone() -> None:
     public = facts(epsilon=1.0)
     one, two = (Population.draw(WORLD, public, 3) for _ in range(2))
     first, again = (trial(Candidate("fednewton"), public, p) for p in (one, two))
-    assert first.errors == again.errors and (first.said == again.said).all()
+    assert first.errors == again.errors
+    assert (first.said == again.said).all()
     assert first.bytes[0] == 4 * 16  # four rounds of two numbers

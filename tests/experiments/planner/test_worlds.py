@@ -25,7 +25,8 @@ def test_errors_with_one_hot_truth_are_the_metrics(classes: int) -> None:
 def test_the_truth_itself_has_no_error() -> None:
     truth = softmax(np.random.default_rng(0).standard_normal((200, 5)))
     found = errors(truth, truth)
-    assert found.ece < 1e-12 and found.classwise_ece < 1e-12
+    assert found.ece < 1e-12
+    assert found.classwise_ece < 1e-12
 
 
 @pytest.mark.parametrize("classes", [2, 10, 60])
@@ -45,7 +46,8 @@ def test_worlds_differ_as_they_say() -> None:
     for name, world in worlds.items():
         fitted[name] = TemperatureScaling().fit(*world.draw(5000, np.random.default_rng(2)))
     assert set(worlds) == {kind.name for kind in KINDS}
-    assert fitted["sure"].temperature > 1.8 and fitted["hard"].temperature > 1.5
+    assert fitted["sure"].temperature > 1.8
+    assert fitted["hard"].temperature > 1.5
     assert fitted["timid"].temperature < 0.9
     before, _ = worlds["sure"].judge(None)
     after, _ = worlds["sure"].judge(fitted["sure"])
@@ -66,9 +68,11 @@ def test_public_data_are_drawn_from_the_fit_rows_and_judged_on_test_rows() -> No
     world = of_public(data)
     logits, labels = world.draw(300, np.random.default_rng(0))
     there = {row.tobytes() for row in data.logits}
-    assert world.public and all(row.tobytes() in there for row in logits)
+    assert world.public
+    assert all(row.tobytes() in there for row in logits)
     assert labels.shape == (300,)
-    assert data.test_probs is not None and data.test_labels is not None
+    assert data.test_probs is not None
+    assert data.test_labels is not None
     assert world.judge(None)[0].ece == pytest.approx(
         metrics.ece(data.test_probs, data.test_labels), abs=1e-6
     )

@@ -88,14 +88,14 @@ def test_claims_hold_and_fail() -> None:
     lead = "In the median Acc-T is at least 1.3 times ahead of the next method"
     told = verdicts(luo_table1)
     assert told["Acc-T has the lowest median ECE"][0]
-    assert told[lead] == (True, "1.49 times ahead of Histogram binning")
+    assert told[lead] == (True, "median of Histogram binning over that of Acc-T: 1.49")
     twice = next(text for text in told if text.startswith("Acc-T: one noise"))
     assert told[twice][0]
     other = "Under local noise another search finds a better temperature than golden section"
     assert not told[other][0]
     assert told[lead.replace("next", "next private")][0]
     told = verdicts(luo_table1, **{"one-source": 0.09})
-    assert told[lead] == (False, "1.12 times ahead of One source")
+    assert told[lead] == (False, "median of One source over that of Acc-T: 1.12")
     assert told[lead.replace("next", "next private")][0]
     told = verdicts(luo_table1, **{"nll-t/local": 0.07, "acc-t/central": 0.079})
     assert not told["Acc-T has the lowest median ECE"][0]

@@ -1,0 +1,86 @@
+"""Draw a few images under every corruption: severity 1 above, severity 5 below."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.shift.command import leave_with, refuse_out
+from experiments.training.images import read_pool
+from fedcal.atomic import whole_file
+from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
+from fedcal.errors import InputError
+from fedcal.optional import need
+
+SHOWN = 4
+"""Images of each corruption."""
+
+_COLUMNS, _DPI, _COLOURS = 4, 72, 16
+
+
+def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, NDArray[Any]]]:
+    """(name, tiles): the images themselves, and below each other severities 1 and 5 of each kind.
+
+    Parameters
+    ----------
+    images : (n, h, w[, channels]) uint8
+    table, seed : see `fedcal.corruptions.corrupt`
+    """
+    panels = [("none", np.concatenate(list(images), axis=1))]
+    for name in CORRUPTIONS:
+        rows = [
+            np.concatenate(list(corrupt(images, name, severity, seed, table=table)), axis=1)
+            for severity in (1, 5)
+        ]
+        panels.append((name, np.concatenate(rows)))
+    return panels
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read images, corrupt a few, draw."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.shift.picture", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--images", required=True, help=".npz with x and y, or an image folder")
+    parser.add_argument("--out", type=Path, required=True, help="the .png to write")
+    parser.add_argument("--table", choices=list(TABLES), help="whose constants (by image size)")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
+    options = parser.parse_args(arguments)
+    leave_with(lambda: _run(options))
+
+
+def _run(options: Any) -> None:
+    refuse_out(options.out, ".png")
+    images = read_pool(options.images).x[:SHOWN]
+    if images.dtype != np.uint8:
+        raise InputError(f"{options.images!r}: images must be uint8 (0..255), got {images.dtype}")
+    panels = grid(images, options.table, options.seed)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    height, width = panels[1][1].shape[:2]
+    rows = -(-len(panels) // _COLUMNS)
+    size = (_COLUMNS * 2 * width / _DPI, rows * (2 * height + 24) / _DPI)
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
+    canvas: Any = FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, _COLUMNS).flat)
+    for axis in axes:
+        axis.axis("off")
+    for axis, (name, tiles) in zip(axes, panels, strict=False):
+        axis.imshow(tiles, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axis.set_title(name.replace("_", " "), fontsize=8)
+    canvas.draw()
+    picture = need("PIL.Image", "train", "writing a small picture").fromarray(
+        np.asarray(canvas.buffer_rgba())
+    )
+    with whole_file(options.out) as file:  # few colours: a third of the bytes
+        picture.convert("RGB").quantize(_COLOURS).save(file, format="PNG", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

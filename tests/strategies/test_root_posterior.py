@@ -1,0 +1,78 @@
+"""Where a noisy falling curve crosses zero: what is believed, with much noise and with little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from strategies.root_posterior import root_posterior
+
+ROOTS = np.linspace(-1.4, 2.1, 141)
+ASKED = np.linspace(-1.4, 2.1, 8)
+CURVES = {
+    "straight": lambda v: v,
+    "a step": lambda v: np.tanh(v / 0.2),
+    "flat on the left": lambda v: np.tanh(v) * (1 - 0.8 * np.tanh(v)),
+    "flat on the right": lambda v: 1 - np.exp(-v),
+}
+every_law = pytest.mark.parametrize("laplace", [False, True])
+
+
+@every_law
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("root", [-0.6, 0.1, 0.9, 1.5])
+def test_little_noise_leaves_little_doubt(curve: str, root: float, laplace: bool) -> None:
+    values = 100 * CURVES[curve](root - ASKED)
+    belief = root_posterior(ASKED, values, 0.1, ROOTS, laplace)
+    mean = float((belief * ROOTS).sum())
+    assert abs(mean - root) < 0.15  # points lie 0.5 apart
+    assert belief[np.abs(ROOTS - root) < 0.3].sum() > 0.9
+
+
+@every_law
+def test_much_noise_leaves_what_was_believed_before(laplace: bool) -> None:
+    values = 0.01 * (0.9 - ASKED)
+    belief = root_posterior(ASKED, values, 100.0, ROOTS, laplace)
+    assert belief.sum() == pytest.approx(1.0)
+    assert belief.max() < 2.5 * belief.min()
+    assert abs(float((belief * ROOTS).sum()) - 0.35) < 0.05
+
+
+@every_law
+def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace: bool) -> None:
+    values = 100 * np.tanh(0.9 - ASKED)
+    spreads = []
+    for std in (1.0, 10.0, 40.0, 200.0):
+        belief = root_posterior(ASKED, values, std, ROOTS, laplace)
+        scaled = root_posterior(ASKED, 1e6 * values, 1e6 * std, ROOTS, laplace)
+        np.testing.assert_allclose(belief, scaled, rtol=1e-6, atol=1e-12)
+        mean = (belief * ROOTS).sum()
+        spreads.append((belief * (ROOTS - mean) ** 2).sum())
+    assert spreads == sorted(spreads)
+
+
+@every_law
+def test_a_mirrored_curve_has_a_mirrored_root(laplace: bool) -> None:
+    u, roots = np.linspace(-2, 2, 8), np.linspace(-2, 2, 101)
+    values = 30 * np.tanh(0.7 - u) + np.array([3.0, -5, 2, 0, 4, -1, 2, -2])
+    belief = root_posterior(u, values, 4.0, roots, laplace)
+    mirrored = root_posterior(u, -values[::-1], 4.0, roots, laplace)
+    np.testing.assert_allclose(mirrored, belief[::-1], rtol=1e-9)
+
+
+def test_what_is_believed_is_right_as_often_as_it_says() -> None:
+    """Noise of the std that is told: the truth lies within the central 80 % about as often."""
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(300):
+        root = rng.uniform(-1.0, 1.7)
+        values = 100 * np.tanh((root - ASKED) / 0.8) + rng.normal(0, 30, 8)
+        cumulative = np.cumsum(root_posterior(ASKED, values, 30.0, ROOTS, False))
+        inside.append(0.1 < float(np.interp(root, ROOTS, cumulative)) < 0.9)
+    assert 0.7 < np.mean(inside) < 0.97
+
+
+def test_zero_values_are_legal() -> None:
+    belief = root_posterior(ASKED, np.zeros(8), 1.0, ROOTS, True)
+    assert np.isfinite(belief).all()
+    assert belief.sum() == pytest.approx(1.0)
