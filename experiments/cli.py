@@ -58,8 +58,8 @@ def simulate(
         typer.Option(
             help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | fedvector | fedmatrix | "
             "fedopvector | fedcal | fednewton-entropy | fednewton-vector | fednewton-opvector | "
-            "acct | nllt | ecet | dp-histogram | none | pooled-temperature | pooled-bbq | auto: "
-            "what the planner recommends (fednewton)."
+            "acct | nllt | ecet | dp-histogram | none | one-source | pooled-temperature | "
+            "pooled-bbq | auto: what the planner recommends (fednewton)."
         ),
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,

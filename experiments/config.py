@@ -24,8 +24,8 @@ from strategies.job import Job, Setting, check_settings, settings_of
 
 MOST_CLIENTS = 2**31 - 1
 
-POOLED = ("none", "pooled-temperature", "pooled-bbq")
-LATER = ("one-source",)
+POOLED = ("none", "one-source", "pooled-temperature", "pooled-bbq")
+"""What is fitted without a federation: on nothing, on one client's rows, on all of them."""
 METHODS = (*STRATEGIES, *POOLED)
 AUTO = "auto"
 """The planner's choice of a method, see `experiments.planner.auto`."""
@@ -58,7 +58,7 @@ class Config:
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _built("method", self.method, (*METHODS, AUTO), LATER)
+        one_of("method", self.method, (*METHODS, AUTO))
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
@@ -226,7 +226,7 @@ def job_of(config: Config, shards: Shards) -> Job:
     """What a server runs, from what was asked for and how the rows were dealt.
 
     In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
-    the simulated shards.
+    the simulated shards, where the method needs it: it tells how many rows there are.
 
     Raises
     ------
@@ -239,7 +239,8 @@ def job_of(config: Config, shards: Shards) -> Job:
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
     settings = dict(config.set)
-    if "rows_per_client" in settings_of(config.method) and federation.private:
+    needed = federation.private and STRATEGIES[config.method].needs_rows(federation.unit, settings)
+    if "rows_per_client" in settings_of(config.method) and needed:
         settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
     return Job(
         method=config.method,

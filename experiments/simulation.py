@@ -24,6 +24,7 @@ from fedcal.errors import InputError
 from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
 from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
 from strategies.job import Progress
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
@@ -122,21 +123,41 @@ def load_any(data: Any) -> Dataset:
     return datasets.load(data)
 
 
+_TOGETHER = ("pooled", "All rows were pooled in one place: no federation and no privacy.")
+_ALONE = {
+    "none": ("secagg", "Nothing was learned from anybody."),
+    "one-source": (
+        "one-source",
+        "One client fitted a temperature to its own rows, for itself: no federation, and nothing "
+        "that was sent to anybody.",
+    ),
+}
+
+
+def _one_source(shards: Shards, seed: int) -> Shards:
+    """A client with rows, drawn by the seed: the baseline "one source" of Luo et al., 5.1."""
+    some = np.flatnonzero(shards.rows)
+    drawn = int(stream(seed, Purpose.SAMPLING, 0, "one source").integers(len(some)))
+    return shards.take(some[drawn : drawn + 1])
+
+
 def _fit_pooled(config: Config, shards: Shards) -> _Run:
     fits: dict[str, Calibrator] = {
         "none": Identity(),
+        "one-source": TemperatureScaling(),
         "pooled-temperature": TemperatureScaling(),
         "pooled-bbq": BBQ(),
     }
     federation_of(config, shards)  # nothing of it is used, but what is wrong in it is said
-    start = time.perf_counter()
-    calibrator = fits[config.method].fit(shards.logits, shards.labels)
-    seconds = time.perf_counter() - start
-    if config.method == "none":
-        said = "Nothing was learned from anybody."
+    trust, said = _ALONE.get(config.method, _TOGETHER)
+    if config.method == "one-source":
+        shards_used = _one_source(shards, config.seed)
     else:
-        said = "All rows were pooled in one place: no federation and no privacy."
-    privacy = without_privacy("secagg" if config.method == "none" else "pooled", config.unit, said)
+        shards_used = shards
+    start = time.perf_counter()
+    calibrator = fits[config.method].fit(shards_used.logits, shards_used.labels)
+    seconds = time.perf_counter() - start
+    privacy = without_privacy(trust, config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
     known = replace(
         config,

@@ -12,6 +12,9 @@ against
   nothing but the sum;
 * `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
 
+The server follows the protocol in all three: a client adds the noise that a question names, and
+answers as often as it is asked. A server that names less noise, or asks again, is not covered.
+
 (`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 
 * each query carries the plan's own bound, to which every client clips (`bounding`);

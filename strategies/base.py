@@ -9,7 +9,7 @@ Flower's own `Strategy.start` and the inline engine drive the same object.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -83,6 +83,15 @@ class CalibrationStrategy(Strategy):
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
+
+    @classmethod
+    def needs_rows(cls, unit: str, settings: Mapping[str, Any]) -> bool:
+        """Whether a private run needs a nominal `rows_per_client`, if the method knows it at all.
+
+        For unit "example" the bound of a row is known: a number that tells of rows is asked for
+        only where it must be.
+        """
+        return unit == "user"
 
     # -- the three hooks ------------------------------------------------------------------
 

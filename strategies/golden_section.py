@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -116,6 +117,12 @@ class _TemperatureSearch(CalibrationStrategy):
             noisy_sum = plan.mechanism in LAPLACIAN and plan.trust != "local"
             self._search = self._searcher(rounds, federation, rows_per_client, noisy_sum)
         super().__init__(plan, **base)
+
+    @classmethod
+    def needs_rows(cls, unit: str, settings: Mapping[str, Any]) -> bool:
+        """For the clip of unit `user`, and for the posterior's prior."""
+        posterior = ("posterior", "auto") if cls.signed else ("posterior",)
+        return unit == "user" or settings.get("search") in posterior
 
     def _best(self, federation: Federation) -> Kind:
         """The search that measured best under the run's trust model."""

@@ -130,9 +130,21 @@ class Grid:
         seeds = tuple(range(self.seed, self.seed + self.seeds))
         for data in self.data:
             for variant in self.method:
-                if variant.baseline:
+                if variant.baseline and not variant.dealt:
                     config = Config(data=data, method=variant.method, seed=self.seed)
                     yield Cell(variant, config, seeds if split_by_seed[data] else seeds[:1])
+            for (partition, clients), variant in product(
+                product(self.partition, self.clients), self.method
+            ):
+                if variant.baseline and variant.dealt:
+                    config = Config(
+                        data=data,
+                        method=variant.method,
+                        partition=partition,
+                        clients=clients,
+                        seed=self.seed,
+                    )
+                    yield Cell(variant, config, seeds)
             for values in product(self.partition, self.clients, self.rounds, self.sampling_rate):
                 for epsilon in self.epsilon:
                     for privacy in self._privacies(epsilon):

@@ -78,6 +78,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             cell = replace(cell, config=_known(c, job), delta=plan.delta, plan=plan)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
+        elif cell.variant.dealt:
+            cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     _refuse_unused(left_out, used)
     if left_out:

@@ -13,6 +13,7 @@ from strategies.job import Setting, settings_of
 
 _LABELS = {
     "none": "uncalibrated",
+    "one-source": "one source",
     "pooled-temperature": "pooled temperature",
     "pooled-bbq": "pooled BBQ",
 }
@@ -56,8 +57,13 @@ class Variant:
 
     @property
     def baseline(self) -> bool:
-        """Whether it reads the rows themselves: nothing but the data changes its result."""
+        """Whether it reads the rows themselves, without a federation."""
         return self.method in POOLED
+
+    @property
+    def dealt(self) -> bool:
+        """Whether its result depends on how the rows were dealt."""
+        return self.method not in POOLED or self.method == "one-source"
 
     def resolved(self) -> tuple[str, tuple[tuple[str, Setting], ...]]:
         """Equal for variants that mean the same: defaults that are spelt out do not count."""

@@ -35,7 +35,12 @@ def not_enough(advice: Advice) -> str:
         would.append(f"at epsilon {enough.epsilon[0]:g} ({enough.epsilon[1]})")
     if not would:
         return f"{line}, nor with many more clients or a larger epsilon"
-    return f"{line}; it would pay {' or '.join(would)}"
+    alone = ""
+    if f.private and enough.epsilon is None:
+        alone = "; a larger epsilon alone would not be enough"
+    elif enough.clients is None:
+        alone = "; more clients alone would not be enough"
+    return f"{line}; it would pay {' or '.join(would)}{alone}"
 
 
 def recommended(advice: Advice) -> str:

@@ -67,6 +67,7 @@ TRUST = {
     "local": "local: each client adds all the noise that it needs before it answers; nobody else "
     "must be trusted",
     "pooled": "pooled: everything lies in one place; there is nobody to distrust",
+    "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
 }
 SECURE_AGGREGATION = {
     "none": "none: the server sees what each client sends",

@@ -35,6 +35,8 @@ COLUMNS = (
     Column("acc-t", "central"),
 )
 ALL = "mean over all"
+BANDED = "acc-t"
+"""Whose spread is drawn; with all of them nothing can be told apart."""
 
 _LABELS = {
     "sources": "private data sources",
@@ -141,10 +143,11 @@ def _panel(rows: Sequence[Row], sweep: str, looks: dict[Column, str]) -> Panel:
         if not c.noise and c.method == "none":
             marks.append(Level(style, fmean(y)))
             continue
-        std = [100 * float(row[f"{c.key} std"]) for row in rows]
-        below = [max(m - s, 0.0) for m, s in zip(y, std, strict=True)]
-        above = [m + s for m, s in zip(y, std, strict=True)]
-        marks += [Band(style, x, below, above), Line(style, x, y)]
+        if c.method == BANDED:
+            std = [100 * float(row[f"{c.key} std"]) for row in rows]
+            below = [max(m - s, 0.0) for m, s in zip(y, std, strict=True)]
+            marks.append(Band(style, x, below, [m + s for m, s in zip(y, std, strict=True)]))
+        marks.append(Line(style, x, y))
     return Panel(
         title=_constant(rows[0], sweep),
         note=str(rows[0]["data"]),

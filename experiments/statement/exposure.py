@@ -37,7 +37,9 @@ def of_tests(tested: bool, sentence: str) -> list[str]:
 
 def without_privacy(trust: str, releases: int, masks: bool, tested: bool) -> dict[str, Any]:
     """Who sees what of a run without differential privacy, and what nothing protects."""
-    if trust == "pooled":
+    if trust == "one-source":
+        sees = [("the one client", "Its own rows and its calibrator; nobody sends anything.")]
+    elif trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
         server = "The exact sums of all rounds, over masked contributions, and who answered."

@@ -23,6 +23,10 @@ _SYSTEM = (
     "Noise{} from the operating system's generator. The error of a draw (total variation 2^-60 a "
     "value) is counted in delta; what its time may tell is not."
 )
+_PROTOCOL = (
+    "The server is taken to follow the protocol: its question names the noise that a client adds, "
+    "and a server that names less, or asks again, is not covered."
+)
 _SIMULATED_MASKS = (
     "Secure aggregation is simulated here: its masks follow from the seed, so whoever knows that "
     "sees each client's contribution with its share of the noise only."
@@ -107,10 +111,11 @@ def _against_whom(plan: Plan, masks: bool) -> list[str]:
         said = f"The server sees {server} and is trusted to forget them; everyone else sees "
         return [f"{said}releases only.", *_curators(plan)]
     if plan.trust == "distributed":
-        return [*_shares(plan, masks), *_curators(plan)]
+        return [*_shares(plan, masks), _PROTOCOL, *_curators(plan)]
     return [
         "Each client adds all of its noise before it answers: this holds against everyone, the "
         "server too, whatever other clients do and however many fail to answer.",
+        _PROTOCOL,
         *_curators(plan),
     ]
 

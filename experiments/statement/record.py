@@ -32,7 +32,8 @@ def without_privacy(
 
     Parameters
     ----------
-    trust, unit : as in `Plan`; trust "pooled" where all rows lay in one place
+    trust, unit : as in `Plan`; trust "pooled" where all rows lay in one place,
+        "one-source" where a client used its own alone
     said : what was released, in a sentence
     releases : how many releases there were
     secure_aggregation : "masks" or "none"

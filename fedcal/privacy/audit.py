@@ -47,7 +47,7 @@ from fedcal.types import Floats, Integers, Words
 
 __all__ = ["Finding", "attack", "audit", "epsilon_lower_bound", "worst_pair"]
 
-LEAST_TRIALS = 100
+_LEAST_TRIALS = 100
 
 _LEVELS = np.concatenate([[3e-4, 1e-3, 3e-3, 0.01, 0.02], np.linspace(0.04, 0.96, 24)])
 _EDGES = np.concatenate([_LEVELS, 1.0 - _LEVELS[:5]])  # of the events, as quantiles
@@ -132,7 +132,7 @@ def epsilon_lower_bound(
     """
     worlds = [np.asarray(present, np.float64), np.asarray(absent, np.float64)]
     for world in worlds:
-        whole("trials", len(world), LEAST_TRIALS)
+        whole("trials", len(world), _LEAST_TRIALS)
     if not 0 < error < 1:
         raise InputError(f"error must be in (0, 1), got {error!r}")
     first = [world[: len(world) // 2] for world in worlds]
@@ -240,7 +240,7 @@ def attack(
     seed, pair : as in `audit`
     """
     bound = _bound_of(plan)
-    whole("trials", trials, LEAST_TRIALS)
+    whole("trials", trials, _LEAST_TRIALS)
     there, gone = pair or worst_pair(plan)
     ring = plan.ring
     words = encode_bounded(np.stack([there, gone]), bound, ring)

@@ -17,7 +17,7 @@ from fedcal.errors import InputError
 from fedcal.privacy import accounting, samplers
 from fedcal.privacy.bounding import SLACK, Bound
 from fedcal.privacy.choice import Preferred, amplifying_rate, choose, releases_epsilon
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.privacy.mechanisms import (
     DIVISIBLE,
     GAUSSIAN,
@@ -35,8 +35,6 @@ from fedcal.privacy.zcdp import zcdp_multiplier
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
-
-__all__ = ["Federation", "Plan", "make_plan"]
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients

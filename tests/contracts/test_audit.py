@@ -15,13 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.answers import contribute
 from experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
+from experiments.engines.inline import run_inline
 from fedcal.errors import InputError
 from fedcal.privacy import Bound, Federation, make_plan, mechanisms
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
 from fedcal.privacy.bounding import bounded
+from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
+from strategies.query_binning import DPHistogram
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST, SLOW = 60_000, 400_000
@@ -93,6 +97,59 @@ def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
     plan = make_plan(federation, rounds=1, bound=Bound((2, 1, 3), (2.0, 0.1, 10.0), rule))
     finding = audit(plan, 40_000, error=ERROR)
     assert 0.4 * 2.0 < finding.lower_bound <= 2.0
+
+
+# --- whole runs of a method ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
+    """Rows in, releases out, thousands of times with and without one unit's rows.
+
+    The attacker looks at the cell in which the unit's rows are: in the release, or under `local` in
+    the message of the unit's client.
+    """
+    rng = np.random.default_rng(0)
+    rows, clients, runs = 60, 4, 2500
+    logits, labels = rng.normal(0, 1, (rows, 2)), rng.integers(0, 2, rows)
+    owner = np.arange(rows) % clients
+    logits[owner == 0], labels[owner == 0] = (3.0, 0.0), 0  # all of the unit's in one cell
+    mine = owner == 0 if unit == "user" else np.arange(rows) == 0
+    worlds = {}
+    for present in (True, False):
+        keep = ~mine | present
+        worlds[present] = Shards.from_owner(logits[keep], labels[keep], owner[keep], clients)
+
+    def seen(present: bool) -> list[float]:
+        found = []
+        for seed in range(runs):
+            federation = Federation(
+                clients=clients,
+                classes=2,
+                epsilon=1.0,
+                delta=0.0,
+                unit=unit,
+                trust=trust,
+                quorum=1.0,
+                seed=2 * seed + present,
+            )
+            change: dict[str, Any] = {"clip": 3.0} if unit == "user" else {}
+            method = DPHistogram(federation, bins=5, secure_aggregation="none", **change)
+            if trust == "local":
+                asked = method.open_round(1)
+                assert asked is not None
+                sent = contribute(worlds[present], asked.query, asked.clients)
+                found.append(float(asked.query.ring.decode(sent[0])[4]))
+            else:
+                run_inline(method, worlds[present])
+                found.append(float(method.releases[0].values[4]))
+        return found
+
+    found = epsilon_lower_bound(seen(True), seen(False), error=ERROR / 6)
+    # Rows taken away are half of what the noise of replaced ones is for.
+    assert (0.05 if (trust, unit) == ("local", "user") else 0.4) < found <= 1.0
 
 
 # --- the bound itself ---------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import pytest
 
 import fedcal
 from experiments.cli import LATER, _run
-from experiments.config import LATER as LATER_METHODS
 from experiments.config import METHODS, POOLED
 from fedcal import calibrators, datasets
 from fedcal.metrics import summary
@@ -378,7 +377,6 @@ def test_help_of_simulate_names_the_contract_s_options(
         "site --help",
         "simulate --engine grpc",
         "simulate --secure-aggregation protocol",
-        *(f"simulate --method {method}" for method in LATER_METHODS),
     ],
 )
 def test_what_comes_later_is_not_built_yet(fedcal_says: Any, folder: Path, arguments: str) -> None:

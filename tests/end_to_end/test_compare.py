@@ -124,7 +124,7 @@ def test_every_option_reaches_the_runs(says: Any) -> None:
         (("--ledger", "l.db"), "compare takes no ledger: a ledger counts"),
         (("--cap", "2"), "compare takes no cap"),
         (("--method", "fednewtn"), "did you mean 'fednewton'"),
-        (("--method", "one-source"), "not built yet"),
+        (("--method", "auto"), "only a single run can resolve it"),
         (("--method", "fedbin,"), "an entry of the list 'fedbin,' is empty"),
         (("--method", "fedbin,fedbin"), "there twice"),
         (("--epsilon", "1,x"), "epsilon must be a number, got 'x'"),

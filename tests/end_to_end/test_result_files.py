@@ -140,7 +140,8 @@ def test_the_privacy_record(run: Make, method: str, epsilon: float) -> None:
     if epsilon == math.inf:
         assert (privacy["epsilon"], privacy["delta"]) == (None, None)
         assert (privacy["mechanism"], privacy["noise_source"]) == ("none", "none")
-        trust = "pooled" if method.startswith("pooled") else "secagg"
+        trust = {"one-source": "one-source"}.get(method, "secagg")
+        trust = "pooled" if method.startswith("pooled") else trust
         assert (privacy["noise_std"], privacy["trust"]) == (0.0, trust)
         return
     assert (privacy["epsilon"], privacy["trust"], privacy["noise_source"]) == (

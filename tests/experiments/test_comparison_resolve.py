@@ -139,6 +139,11 @@ def test_a_mechanism_of_some_methods_only() -> None:
     assert [cell.variant.label for cell, _ in found.left_out] == ["FedTemp"]
 
 
+def test_auto_is_for_a_single_run() -> None:
+    with pytest.raises(InputError, match="only a single run can resolve it"):
+        resolved(method="fedtemp,auto", epsilon=1)
+
+
 def test_what_no_choice_of_trust_would_mend_stops_the_grid() -> None:
     with pytest.raises(InputError, match="fedoneshot on d"):
         resolved(method="fedtemp,fedoneshot", epsilon=1, rounds=3, trust="central,local")

@@ -11,7 +11,6 @@ import pytest
 
 from experiments.config import (
     AUTO,
-    LATER,
     METHODS,
     POOLED,
     Config,
@@ -21,7 +20,7 @@ from experiments.config import (
     parse_setting,
     settings_of,
 )
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from strategies import STRATEGIES
 
 BINNING = {
@@ -45,15 +44,9 @@ def test_every_method_of_the_contract_is_known() -> None:
         *("fedbin", "fedbbq", "acct", "nllt", "ecet", "dp-histogram", "one-source", "none"),
         *("pooled-temperature", "pooled-bbq", "auto"),
     }
-    assert len((*METHODS, *LATER, AUTO)) == len(contract)
+    assert len((*METHODS, AUTO)) == len(contract)
     assert {*STRATEGIES, *POOLED} == set(METHODS)
-    assert {*METHODS, *LATER, AUTO} == contract
-
-
-@pytest.mark.parametrize("method", LATER)
-def test_later_methods_are_not_built_yet(method: str) -> None:
-    with pytest.raises(NotBuiltYet, match=f"'{method}' is not built yet"):
-        Config(method=method)
+    assert {*METHODS, AUTO} == contract
 
 
 AVERAGED = {"clip", "server_lr", "proximal", "steps"}

@@ -170,7 +170,7 @@ def test_a_run_over_the_cap_is_refused_before_anything_is_asked(
         asked.append(arguments)
         raise AssertionError("a client was asked")
 
-    monkeypatch.setattr(inline_engine, "answer", tell)
+    monkeypatch.setattr(inline_engine, "contribute", tell)
     monkeypatch.setattr(flower_engine.InProcessGrid, "_deliver", tell)
     with Ledger(path) as second:
         strategy = newton(ledger=second)

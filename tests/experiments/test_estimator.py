@@ -318,3 +318,23 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).predict_proba(x)
     with pytest.raises(NotFittedError):
         CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).fit(x, y)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("unit", ["user", "example"])
+def test_trust_models_units_and_mechanisms(trust: str, unit: str) -> None:
+    logits, labels = overconfident()
+    noise = "discrete-laplace" if trust == "distributed" else "laplace"
+    options: dict[str, Any] = {"trust": trust, "unit": unit, "mechanism": noise, "quorum": 0.5}
+    privacy = FederatedCalibrator(epsilon=2.0, clients=20, **options).fit(logits, labels).privacy_
+    assert [privacy[k] for k in ("trust", "unit", "mechanism")] == [trust, unit, noise]
+    assert privacy["quorum"] == (10 if trust == "distributed" else None)
+    assert privacy["secure_aggregation"] == ("masks" if trust == "distributed" else "none")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    fitted = FederatedCalibrator(epsilon=2.0, clients=20, trust="distributed", mechanism="laplace")
+    with pytest.raises(InputError, match="cannot be drawn in shares"):
+        fitted.fit(*overconfident())
+    with pytest.raises(InputError, match="unknown noise source 'dice'"):
+        FederatedCalibrator(noise_source="dice").fit(*overconfident())

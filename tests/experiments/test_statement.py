@@ -147,6 +147,7 @@ def test_against_whom_it_holds(trust: str, masks: str) -> None:
     assert holds in said
     for words in never:
         assert words not in said
+    assert ("taken to follow the protocol" in said) is (trust != "central")
     assert ("Secure aggregation is simulated here" in said) is (
         (trust, masks) == ("distributed", "masks")
     )

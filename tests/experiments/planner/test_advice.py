@@ -70,7 +70,12 @@ def test_of_equals_the_one_that_sends_least_is_taken() -> None:
 
 
 def plan(**given: Any) -> Any:
-    usual = {"clients": 60, "rows_per_client": 20, "classes": 2, "methods": ["fednewton"]}
+    usual: dict[str, Any] = {
+        "clients": 60,
+        "rows_per_client": 20,
+        "classes": 2,
+        "methods": ["fednewton"],
+    }
     return planning.plan(**usual | given)
 
 

@@ -19,6 +19,7 @@ from fedcal import datasets
 from fedcal.errors import InputError
 from fedcal.partition import deal
 from fedcal.shards import Shards
+from strategies import STRATEGIES
 
 FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsilon", "1"]
 
@@ -28,7 +29,7 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two methods and few runs: the command, not the advice, is what is tested here."""
     from experiments.planner import candidates
 
-    few = {name: candidates.STRATEGIES[name] for name in ("fednewton", "acct")}
+    few = {name: STRATEGIES[name] for name in ("fednewton", "acct")}
     monkeypatch.setattr(candidates, "STRATEGIES", few)
     monkeypatch.setattr(advice, "STAGES", ((1, None), (2, 1)))
     monkeypatch.setattr(advice, "_SEARCHED", (1,))
