@@ -302,7 +302,11 @@ class _Watch:
 
     def _note(self, release: Release) -> None:
         self.times.append(time.perf_counter())
-        std = self._strategy.plan.noise_std
+        plan = self._strategy.plan
+        std = plan.noise_std
+        if std is not None and plan.bound is not None and len(release.std):
+            # what this round's answers hold: with clients' own noise that depends on their number
+            std = tuple(release.std[plan.bound.firsts].tolist())
         record = {
             "round": release.round,
             "query": release.kind,

@@ -94,6 +94,11 @@ class Bound:
         return sum(self.lengths)
 
     @property
+    def firsts(self) -> Integers:
+        """Place of each block's first number, shape (blocks,)."""
+        return np.cumsum((0, *self.lengths[:-1]))
+
+    @property
     def finite(self) -> bool:
         """Whether a client's influence is bounded at all."""
         return bool(self.norms)

@@ -260,7 +260,7 @@ class Plan:
 
 def _of_blocks(per_value: Floats, bound: Bound) -> Floats:
     """The first number of each block, (length,) -> (blocks,)."""
-    return np.asarray(per_value[np.cumsum((0, *bound.lengths[:-1]))])
+    return np.asarray(per_value[bound.firsts])
 
 
 def _adjacency(federation: Federation) -> str:
