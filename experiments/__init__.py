@@ -11,15 +11,17 @@ require_neighbours()
 
 if TYPE_CHECKING:
     from experiments.comparison import Comparison, compare
+    from experiments.planner.plan import plan
     from experiments.result import SimulationResult
     from experiments.simulation import simulate
 
-__all__ = ["Comparison", "SimulationResult", "compare", "simulate"]
+__all__ = ["Comparison", "SimulationResult", "compare", "plan", "simulate"]
 
 _HOMES = {
     "Comparison": "experiments.comparison",
     "SimulationResult": "experiments.result",
     "compare": "experiments.comparison",
+    "plan": "experiments.planner.plan",
     "simulate": "experiments.simulation",
 }
 

@@ -234,12 +234,12 @@ def job_of(config: Config, shards: Shards) -> Job:
         If the method or its privacy plan refuses a value.
     """
     if config.method == AUTO:
-        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
+        raise InputError("method 'auto' is for a single run: take the method that `fedcal plan` names")
     federation = federation_of(config, shards)
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
     settings = dict(config.set)
-    needed = federation.private and STRATEGIES[config.method].needs_rows(federation.unit, settings)
+    needed = federation.private and STRATEGIES[config.method].needs_rows(federation, settings)
     if "rows_per_client" in settings_of(config.method) and needed:
         settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
     return Job(

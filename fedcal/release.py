@@ -235,5 +235,4 @@ def scores_of(sums: Floats, bound: Bound) -> Floats:
     """
     if bound.rule == "per_value":
         return np.abs(sums)
-    firsts = np.cumsum((0, *bound.lengths[:-1]))
-    return np.asarray(np.add.reduceat(np.abs(sums), firsts))
+    return np.asarray(np.add.reduceat(np.abs(sums), bound.firsts))

@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.query import Ask
@@ -85,13 +86,13 @@ class CalibrationStrategy(Strategy):
         self._timeout = 3600.0
 
     @classmethod
-    def needs_rows(cls, unit: str, settings: Mapping[str, Any]) -> bool:
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Whether a private run needs a nominal `rows_per_client`, if the method knows it at all.
 
-        For unit "example" the bound of a row is known: a number that tells of rows is asked for
-        only where it must be.
+        For unit "example" the bound of a row is known, and `clip` gives a client's: a number that
+        tells of rows is asked for only where it must be.
         """
-        return unit == "user"
+        return federation.unit == "user" and settings.get("clip") is None
 
     # -- the three hooks ------------------------------------------------------------------
 

@@ -119,16 +119,17 @@ class _TemperatureSearch(CalibrationStrategy):
         super().__init__(plan, **base)
 
     @classmethod
-    def needs_rows(cls, unit: str, settings: Mapping[str, Any]) -> bool:
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """For the clip of unit `user`, and for the posterior's prior."""
         posterior = ("posterior", "auto") if cls.signed else ("posterior",)
-        return unit == "user" or settings.get("search") in posterior
+        return settings.get("search") in posterior or super().needs_rows(federation, settings)
 
     def _best(self, federation: Federation) -> Kind:
-        """The search that measured best under the run's trust model."""
+        """The search that measured best under the run's trust model and mechanism."""
         if self.signed and federation.private:
             return "posterior"
-        return "exponential" if federation.trust == "central" else "golden"
+        drawn = federation.trust == "central" and federation.mechanism in ("auto", "exponential")
+        return "exponential" if drawn else "golden"
 
     def _norm(
         self, federation: Federation, clip: float | None, rows_per_client: float | None
@@ -181,6 +182,8 @@ class _TemperatureSearch(CalibrationStrategy):
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""
+        if self.plan.trust == "local" and not release.std.any():
+            return  # nobody was asked: the next round asks this again
         # without rows and without noise all is exactly 0, and nothing was learned
         self._heard = self._heard or bool(release.values.any()) or self.plan.private
         if self._search is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -103,6 +104,11 @@ class DPHistogram(CalibrationStrategy):
                 clip = max(0.08 * positive("rows_per_client", rows_per_client), 1.0)
         return Bound(everything, (positive("clip", clip),), "joint", 1)
 
+    @classmethod
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        """For the clip of unit `user`; what unary encoding hides needs none."""
+        return federation.mechanism != "unary" and super().needs_rows(federation, settings)
+
     def query(self, round_number: int) -> Ask:
         """The counts, or one cell of each client."""
         if self.unary:
@@ -111,11 +117,12 @@ class DPHistogram(CalibrationStrategy):
         return Ask("bin_outcomes", self._lengths, {"bins": self.bins, "counts": self.counts})
 
     def update(self, release: Release) -> None:
-        """Keep the counts."""
-        self._values = release.values
+        """Keep the counts; all are exactly 0 where nobody was asked, or nobody has rows."""
+        if release.values.any():
+            self._values = release.values
 
     def result(self) -> Calibrator:
-        """The confidences of the bins; the identity before the release."""
+        """The confidences of the bins; the identity if nothing was learned."""
         if not len(self._values):
             return Identity(self.classes)
         first, second = np.split(self._values, 2)

@@ -176,8 +176,8 @@ def _named(key: str, value: Any) -> str:
         return f"δ = {value:g}"
     if key == "rounds":
         return f"{value:,} round{'s' if value != 1 else ''}"
-    if key == "trust":
-        return f"trust {value}"
+    if key in ("unit", "trust"):
+        return f"{key} {value}"
     return str(value)
 
 

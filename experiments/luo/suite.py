@@ -104,9 +104,12 @@ def check_cell(row: Any) -> Row:
         raise ValueError("keys")
     if not isinstance(row["run"], dict) or not isinstance(row["versions"], dict):
         raise ValueError("no run, or no versions")
-    if not isinstance(row["ece"], dict) or set(row["ece"]) != set(row["run"]["columns"]):
+    columns, ece = row["run"].get("columns"), row["ece"]
+    if not isinstance(ece, dict) or not isinstance(columns, list) or list(ece) != columns:
         raise ValueError("columns")
-    numbers = [row["seconds"], *(v for pair in row["ece"].values() for v in pair)]
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in ece.values()):
+        raise ValueError("no mean, or no standard deviation")
+    numbers = [row["seconds"], *(v for pair in ece.values() for v in pair)]
     if not all(type(n) is float and 0.0 <= n < 1e9 for n in numbers):
         raise ValueError("a number")
     return row

@@ -32,7 +32,7 @@ from strategies.base import CalibrationStrategy
 
 MOST_ROWS = 5_000
 MOST_NUMBERS = 100_000
-LEAST_ROWS = 1_000
+LEAST_ROWS = 300
 MOST_SIMULATED = 250
 LEAST_SIMULATED = 20
 """Rows, their logits, and clients that a run is simulated with. Methods whose clients fit for

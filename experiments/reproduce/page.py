@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DRAWN = {
     GridExperiment: "Whiskers are one standard deviation over seeds; lines across are the model as "
     "it is and calibrators of all rows in one place.",
-    RowsExperiment: "Bands are one standard deviation to either side.",
+    RowsExperiment: "Bands, where there are any, are one standard deviation to either side.",
 }
 """What stands above a figure."""
 

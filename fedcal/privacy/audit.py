@@ -187,18 +187,17 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     """
     bound = _bound_of(plan)
     change = np.zeros(bound.length)
-    firsts = np.cumsum((0, *bound.lengths[:-1]))
     if plan.mechanism == "unary":
         if bound.length < 2:
             raise InputError("unary encoding of one number has no pair of one-hot answers")
         return np.eye(bound.length)[0], np.eye(bound.length)[1]
     if plan.mechanism == "exponential":
-        change[firsts if bound.rule == "per_block" else slice(None)] = 1.0
+        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
         change[: _favoured(bound)[1]] *= -1.0
     elif bound.rule == "joint":
         change[0] = 1.0
     else:
-        change[firsts if bound.rule == "per_block" else slice(None)] = 1.0
+        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
     change *= bound.scale
     return change, -change if plan.diameter == 2 else np.zeros_like(change)
 

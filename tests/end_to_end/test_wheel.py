@@ -74,7 +74,7 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None
 
     modules = {str(p.relative_to(ROOT)) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
     data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
-    assert len(data) == 6
+    assert len(data) == 7
     # what code reads at run time: templates, experiments and their expected results
     read = {
         str(p.relative_to(ROOT))
@@ -141,7 +141,7 @@ def test_simulate_and_apply_from_the_wheel(installed: Path, empty: Path) -> None
 
 
 def test_datasets_from_the_wheel(installed: Path, empty: Path) -> None:
-    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 5
+    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 6
 
 
 def test_the_list_of_reproductions_from_the_wheel(installed: Path, empty: Path) -> None:

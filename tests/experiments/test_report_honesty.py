@@ -171,7 +171,7 @@ def test_each_data_set_has_its_own_verdict(tmp_path: Path) -> None:
         ("delta", (1e-5, 1e-3), ("δ = 1e-05", "δ = 0.001")),
         ("trust", ("central", "local"), ("trust central", "trust local")),
         ("rounds", (1, 8), ("1 round", "8 rounds")),
-        ("unit", ("user", "example"), ("user", "example")),
+        ("unit", ("user", "example"), ("unit user", "unit example")),
         ("mechanism", ("gaussian", "laplace"), ("gaussian", "laplace")),
     ],
 )

@@ -14,7 +14,7 @@ costs one total variation on each. The samplers themselves count nothing.
 
 | error | where | total variation of one variate, at most |
 |---|---|---|
-| probabilities in units of 2**-128 | 6 tables of 2**13 values | 6 * 2**13 * 2**-128 < 2**-112 |
+| probabilities in units of 2**-128 | 6 tables of 8400 values | 6 * 8400 * 2**-128 < 2**-112 |
 | weights of 60 digits | every table | recurrences lose at most 10 digits of them: < 2**-160 |
 | tail of a geometric variate | above 50 scales | exp(-50) < 2**-72 |
 | tail of a Gaussian table | beyond 10.2 stds of it, 6 tables | 6 * 2**-74 < 2**-71 |

@@ -51,8 +51,8 @@ _DIGIT = 12  # bits of a geometric variate's digit
 # A Gaussian table ends 1 beyond 10.2 stds: 2 exp(-10.2^2 / 2) < 2**-74. The discrete law's tail is
 # no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
 _STDS = Fraction(51, 5)
-# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which fits 2**13 columns. Integrals cost
-# more than ordinates to tabulate, so the rounded part is smaller, 51^2.
+# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which takes 8345 values. Integrals cost
+# more than ordinates to tabulate, so the rounded part is smaller, 52^2.
 _WIDEST = Fraction(51, 5)
 _SPLIT, _ROUNDED_SPLIT = 7, 4
 
