@@ -110,7 +110,7 @@ def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool
 
 def _digest(query: Query) -> str:
     """The whole question: the same noise on two answers, or at two scales, would give both away."""
-    fields = json.dumps(query.to_fields(), sort_keys=True)
+    fields = json.dumps(query.to_fields(), sort_keys=True, default=np.generic.item)
     return hashlib.sha256(fields.encode()).hexdigest()
 
 

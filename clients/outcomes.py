@@ -40,10 +40,9 @@ def outcome_cell(shards: Shards, params: Mapping[str, Any]) -> Floats:
 
     For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
     uniformly by a hash of `seed` and of the client's labels and logits, so that the answer does
-    not depend on who else is asked. In a deployment the draw is the client's own secret coin:
-    who knows the seed alone does not know the row. No guarantee rests on that, and no
-    amplification by this sampling is claimed. It is no sum over rows: one row may move the 1 from
-    any cell to any other.
+    not depend on who else is asked, and who knows the seed alone does not know the row. No
+    guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
+    rows: one row may move the 1 from any cell to any other.
 
     Parameters
     ----------

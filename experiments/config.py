@@ -234,7 +234,7 @@ def job_of(config: Config, shards: Shards) -> Job:
         If the method or its privacy plan refuses a value.
     """
     if config.method == AUTO:
-        raise InputError("method 'auto' is for a single run: take the method that `fedcal plan` names")
+        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
     federation = federation_of(config, shards)
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")

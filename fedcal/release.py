@@ -81,14 +81,16 @@ class Curator:
     plan : frozen before anything is asked
     ledger : where a private run's budget is kept; None = a ledger of its own, capped at the
         plan's epsilon
+    masked : whether the server sees nothing but sums of contributions
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger | None = None) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger | None = None, *, masked: bool = True) -> None:
         self.plan = plan
         self.releases = 0
         self._asked = 0  # the last round that was opened
         self._run = secrets.token_hex(8)
         self._ledger = ledger
+        self._masked = masked
         self._reserved = False
         self._open: Asked | None = None
 
@@ -169,10 +171,11 @@ class Curator:
     def abandon(self) -> None:
         """Give a reservation back if nothing was released under it; otherwise it stays spent.
 
-        Under trust `local` the first question spends it: what a client answers is out.
+        Under trust `local`, and where the server sees each client's share of noise, the first
+        question spends it: what a client answers is out.
         """
         self._open = None
-        if self.plan.trust == "local":
+        if self.plan.trust == "local" or (self.plan.trust == "distributed" and not self._masked):
             return
         if self._reserved and not self.releases and self._ledger is not None:
             self._ledger.cancel(self._run)
@@ -204,8 +207,9 @@ class Curator:
         """The server's own randomness in a round."""
         if self.plan.noise_source == "system":
             return None
-        # The plan and the question are part of the key: two releases with the same noise and
-        # another scale or another sum would give both away.
+        # The plan and the statistic are part of the key: two releases with the same noise and
+        # another scale would give both away. (So do two runs with one seed whose questions differ
+        # in parameters only, such as a temperature: seeds are for simulation.)
         what = f"{self.plan!r} {asked.query.kind}"
         return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
 

@@ -19,6 +19,7 @@ The last two need an objective that rises through 0; golden section does not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol, get_args
@@ -32,7 +33,6 @@ from fedcal.types import Floats, Integers
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
 
-Objective = Literal["value", "absolute"]
 Law = Literal["laplace", "gaussian"]
 
 
@@ -77,14 +77,10 @@ class GoldenSection(_Bracket):
     ----------
     low, high : interval of the search, 0 < low < high
     iterations : K, how often the interval shrinks
-    objective : minimise the "value" that is told, or its "absolute" size
     """
 
-    def __init__(
-        self, low: float, high: float, iterations: int = 5, objective: Objective = "value"
-    ) -> None:
+    def __init__(self, low: float, high: float, iterations: int = 5) -> None:
         super().__init__(low, high, whole("iterations", iterations, 1) + 1)
-        self._absolute = one_of("objective", objective, get_args(Objective)) == "absolute"
         self._inner = list(_inner(self.low, self.high))
         self._values: list[float | None] = [None, None]
 
@@ -95,7 +91,7 @@ class GoldenSection(_Bracket):
     def tell(self, t: float, value: float, std: float = 0.0) -> None:
         """Take the value; once both inner points have one, shrink. `std` is not used."""
         self._take(t, self.next())
-        self._values[self._values.index(None)] = abs(value) if self._absolute else value
+        self._values[self._values.index(None)] = value
         first, second = self._values
         if first is None or second is None:
             return
@@ -196,6 +192,9 @@ class PosteriorBisection:
 
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3
 
+Ask = Callable[[Integers, int], Floats]
+"""(index of each search's temperature, number of the evaluation) -> told value of each."""
+
 
 @dataclass(frozen=True)
 class GoldenTree:
@@ -213,19 +212,25 @@ class GoldenTree:
     pairs: tuple[Integers, ...]
     answers: Floats
 
-    def walk(self, values: Floats) -> Integers:
-        """Which of `answers` each search ends at.
+    def walk(self, ask: Ask, searches: int) -> Integers:
+        """Which of `answers` each search ends at, (searches,).
+
+        Only those points are asked that a search comes to.
 
         Parameters
         ----------
-        values : (searches, 2**iterations) what is minimised, at each of `temperatures`, with
-            independent noise in each
+        ask : gives what is to be minimised
         """
-        way = np.zeros(len(values), np.int64)
-        search = np.arange(len(values))
-        for pairs in self.pairs:
-            first, second = pairs[way].T
-            way = 2 * way + (values[search, first] >= values[search, second])
+        way = np.zeros(searches, np.int64)
+        up = np.zeros(searches, np.bool_)
+        pairs = self.pairs[0][way]
+        first, second = ask(pairs[:, 0], 0), ask(pairs[:, 1], 1)
+        for k, points in enumerate(self.pairs):
+            if k:  # one of the two was asked before
+                new = ask(points[way, up.astype(np.int64)], k + 1)
+                first, second = np.where(up, second, new), np.where(up, new, first)
+            up = first >= second
+            way = 2 * way + up
         return way
 
 

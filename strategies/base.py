@@ -79,7 +79,7 @@ class CalibrationStrategy(Strategy):
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
         self.unavailable: Callable[[int], Integers] | None = None
-        self._curator = Curator(plan, ledger)
+        self._curator = Curator(plan, ledger, masked=secure_aggregation == "masks")
         self._sites: dict[int, int] = {}
         self._asked: Asked | None = None
         self._grid: Grid | None = None

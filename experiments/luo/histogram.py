@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.luo.tables import BINS, Tables
-from fedcal.calibrators.top_label import Counts, least_value
+from fedcal.calibrators.top_label import Counts, least_value, values_of
 from fedcal.metrics.binning import bin_index
 from fedcal.types import Floats, Integers
 
@@ -32,20 +32,14 @@ def counts(tables: Tables, rows: Integers | None = None) -> Integers:
 def bin_values(correct: Floats, other: Floats, counts: Counts, classes: int) -> Floats:
     """The new confidence of each bin, from noisy counts, (b, 15).
 
-    The rule of `TopLabelBinning`, for many of them: noisy counts are cut at 0; a bin where
-    nothing is left keeps its midpoint; no confidence is below 1/c, where the prediction would be
-    another one.
+    As `TopLabelBinning` does it, for many of them: no confidence is below 1/c, where the
+    prediction would be another one.
 
     Parameters
     ----------
     correct, other : (b, 15) right predictions, and wrong ones or all, as `counts` says
     """
-    above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
-    if counts == "correct_wrong":
-        below = above + below
-    values = np.broadcast_to((np.arange(BINS) + 0.5) / BINS, above.shape).copy()
-    np.divide(above, below, out=values, where=below > 0)
-    return np.clip(values, least_value(classes), 1.0)
+    return np.maximum(values_of(correct, other, counts), least_value(classes))
 
 
 def test_ece(values: Floats, rest: Integers) -> Floats:

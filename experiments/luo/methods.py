@@ -24,13 +24,14 @@ import numpy as np
 
 from experiments.luo import histogram as binning
 from experiments.luo.noise import NOISES, draws, laplace_std, laplace_sum, noise_scale
-from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, golden
+from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection
 from experiments.luo.settings import Setting
 from experiments.luo.tables import BINS, NLL_CLIP
 from experiments.luo.trials import Trials
 from fedcal.calibrators.top_label import Counts
 from fedcal.search import Law, PosteriorBisection
 from fedcal.types import Floats, Integers
+from strategies.golden_section import STEEP
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def ece_t(trials: Trials, released: Released) -> Floats:
 
 def _after_golden(trials: Trials, ask: Callable[[Integers, int], Floats]) -> Floats:
     bench = trials.bench
-    way = golden(bench.tree, ask, len(trials))
+    way = bench.tree.walk(ask, len(trials))
     return bench.golden_answers.test_ece(way, trials.fit)
 
 
@@ -139,10 +140,6 @@ def acc_t_bisection(trials: Trials, released: Released) -> Floats:
     return bench.bisection_answers.test_ece(way, trials.fit)
 
 
-SLOPE = (0.02, 0.5)
-"""Public range of the change of a row's confidence per unit of log T."""
-
-
 def acc_t_posterior(trials: Trials, released: Released) -> Floats:
     """Bisection by a posterior over T, one trial after the other.
 
@@ -151,7 +148,7 @@ def acc_t_posterior(trials: Trials, released: Released) -> Floats:
     """
     logs = np.log(trials.bench.grid.temperatures)
     rows = trials.setting.fit_rows
-    slope = (SLOPE[0] * rows, SLOPE[1] * rows)
+    slope = (STEEP[0] * rows, STEEP[1] * rows)
     law: Law = "gaussian" if released.gaussian else "laplace"
     answers = np.empty(len(trials))
     for b, sums in enumerate(trials.grid_gaps):

@@ -1,51 +1,24 @@
-"""The strategies' own searches, walked by many trials at once.
+"""Bisection as the strategies do it, walked by many trials at once.
 
 Golden section and bisection decide by comparisons alone, so a search of six evaluations has 32
-or 64 outcomes, which `fedcal.search` tells: trials and strategies ask the same temperatures, to
-the last bit.
+or 64 outcomes: trials and strategies ask the same temperatures, to the last bit. Golden section's
+are in `fedcal.search.GoldenTree`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from fedcal.search import Bisection, GoldenTree
+from fedcal.search import Ask, Bisection
 from fedcal.types import Floats, Integers
 
 LOW, HIGH = 0.5, 3.0
 ITERATIONS = 5
 EVALUATIONS = ITERATIONS + 1
 """Golden section shrinks five times and asks six times; the others ask as often."""
-
-Ask = Callable[[Integers, int], Floats]
-"""(index of each trial's temperature, number of the evaluation) -> released value of each."""
-
-
-def golden(tree: GoldenTree, ask: Ask, trials: int) -> Integers:
-    """Which of the tree's answers each trial ends at, (trials,).
-
-    As `GoldenTree.walk`, but only those points are asked that the trial comes to.
-
-    Parameters
-    ----------
-    tree : from `fedcal.search.golden_tree`
-    ask : gives what is to be minimised
-    """
-    way = np.zeros(trials, np.int64)
-    up = np.zeros(trials, np.bool_)
-    pairs = tree.pairs[0][way]
-    first, second = ask(pairs[:, 0], 0), ask(pairs[:, 1], 1)
-    for k, points in enumerate(tree.pairs):
-        if k:  # one of the two was asked before
-            new = ask(points[way, up.astype(np.int64)], k + 1)
-            first, second = np.where(up, second, new), np.where(up, new, first)
-        up = first >= second
-        way = 2 * way + up
-    return way
 
 
 @dataclass(frozen=True)

@@ -129,4 +129,5 @@ def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, An
             for series, text in sheet.legend
         ],
         "title": sheet.title,
+        "columns": sheet.columns,
     }

@@ -207,8 +207,8 @@ def aggregation(found: Sequence[Row]) -> list[Row]:
     """
     rows = []
     there = {c.key for c in _columns(found)}
-    for key in dict.fromkeys(_setting(row) for row in found):
-        mine = [row for row in found if _setting(row) == key]
+    for key in dict.fromkeys(setting_of(row) for row in found):
+        mine = [row for row in found if setting_of(row) == key]
         ratios = {
             m: fmean(r[f"{m}/local"] for r in mine) / fmean(r[f"{m}/central"] for r in mine)
             for m in PAIRED
@@ -221,7 +221,8 @@ def aggregation(found: Sequence[Row]) -> list[Row]:
 _SETTING = ("sweep", "sources", "samples", "epsilon")
 
 
-def _setting(row: Row) -> tuple[Any, ...]:
+def setting_of(row: Row) -> tuple[Any, ...]:
+    """Equal for cells of one setting on different data."""
     return tuple(row[k] for k in _SETTING)
 
 

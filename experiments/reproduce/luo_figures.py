@@ -88,8 +88,8 @@ def _over_all(found: Sequence[Row]) -> list[Row]:
     """Mean and standard deviation over data, for each setting that all of them have."""
     data = {row["data"] for row in found}
     rows = []
-    for key in dict.fromkeys(_setting(row) for row in found):
-        mine = [row for row in found if _setting(row) == key]
+    for key in dict.fromkeys(luo.setting_of(row) for row in found):
+        mine = [row for row in found if luo.setting_of(row) == key]
         if len(mine) < len(data):
             continue
         row = {**mine[0], "data": ALL}
@@ -98,10 +98,6 @@ def _over_all(found: Sequence[Row]) -> list[Row]:
             row |= {c.key: fmean(values), f"{c.key} std": pstdev(values)}
         rows.append(row)
     return rows
-
-
-def _setting(row: Row) -> tuple[object, ...]:
-    return (row["sweep"], row["sources"], row["samples"], row["epsilon"])
 
 
 def sheet(found: Sequence[Row]) -> Sheet | None:

@@ -53,6 +53,27 @@ def least_value(classes: int) -> float:
     return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
 
 
+def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") -> Floats:
+    """The confidence of each bin from counts; noisy, fractional and negative ones are legal.
+
+    v = correct / (correct + wrong), or correct / total cut at 1, both of counts cut at 0. A bin
+    without rows (the divisor is 0) keeps its midpoint.
+
+    Parameters
+    ----------
+    correct : (..., bins)
+    other : (..., bins) wrong predictions, or all, as `counts` says
+    """
+    one_of("counts", counts, get_args(Counts))
+    above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
+    if counts == "correct_wrong":
+        below = above + below
+    bins = above.shape[-1]
+    values = np.broadcast_to((np.arange(bins) + 0.5) / bins, above.shape).copy()
+    np.divide(above, below, out=values, where=below > 0)
+    return np.asarray(np.minimum(values, 1.0))
+
+
 class TopLabelBinning(Calibrator):
     """A confidence for each bin of the model's own confidence; never changes a prediction.
 
@@ -78,22 +99,8 @@ class TopLabelBinning(Calibrator):
     def from_counts(
         cls, correct: Floats, other: Floats, classes: int, counts: Counts = "correct_wrong"
     ) -> Self:
-        """From counts of each bin, (bins,); noisy, fractional and negative ones are legal.
-
-        v = correct / (correct + wrong), or correct / total cut at 1, both of counts cut at 0. A
-        bin without rows (the divisor is 0) keeps its midpoint.
-
-        Parameters
-        ----------
-        other : wrong predictions, or all, as `counts` says
-        """
-        one_of("counts", counts, get_args(Counts))
-        above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
-        if counts == "correct_wrong":
-            below = above + below
-        values = (np.arange(len(above)) + 0.5) / len(above)
-        np.divide(above, below, out=values, where=below > 0)
-        return cls(np.minimum(values, 1.0), classes)
+        """From counts of each bin, (bins,), see `values_of`."""
+        return cls(values_of(correct, other, counts), classes)
 
     def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
         """Count the pooled rows."""

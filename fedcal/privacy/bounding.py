@@ -221,14 +221,15 @@ def check_room(rows: Integers, bound: Bound, ring: Ring) -> None:
 
     Raises
     ------
-    ContributionRefused
-        If a client has more rows than there is room for.
+    InputError
+        If a client has more rows than there is room for. Not a `ContributionRefused`, whose text
+        goes to the server: this one tells of rows.
     """
     if not bound.finite or not len(rows):
         return
     room = ring.limit // math.ceil(max(bound.norms) / ring.grid)
     if int(rows.max()) > room:
-        raise ContributionRefused(f"more rows than fit the ring: there is room for {room} a client")
+        raise InputError(f"more rows than fit the ring: there is room for {room} a client")
 
 
 def add_by_owner(words: Words, owner: Integers, total: Words) -> None:

@@ -332,6 +332,8 @@ def make_plan(
     chosen = choose(federation, mechanism, bound, rounds)
     if chosen in LAPLACIAN:
         bound = replace(bound, order=1)
+    if chosen in GAUSSIAN:
+        accounting.check_delta(federation.delta)
     if chosen in ("exponential", "unary"):
         if chosen == "exponential" and rounds != 1:
             raise InputError(f"the exponential mechanism is asked once, got rounds = {rounds}")

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments.config import (
@@ -15,12 +16,14 @@ from experiments.config import (
     POOLED,
     Config,
     check_settings,
+    job_of,
     load_config,
     merge,
     parse_setting,
     settings_of,
 )
 from fedcal.errors import InputError
+from fedcal.shards import Shards
 from strategies import STRATEGIES
 
 BINNING = {
@@ -243,3 +246,31 @@ def test_a_near_miss_is_told(given: str, meant: str) -> None:
 def test_as_many_clients_as_can_be(clients: int) -> None:
     with pytest.raises(InputError, match=r"clients must be a whole number in \[1, 2147483647\]"):
         Config(clients=clients)
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "given", "needed"),
+    [
+        ("acct", {}, {}, True),
+        ("acct", {}, {"clip": 5.0}, False),
+        ("acct", {}, {"clip": 5.0, "search": "posterior"}, True),
+        ("acct", {"unit": "example"}, {}, False),
+        ("acct", {"unit": "example"}, {"search": "auto"}, True),
+        ("nllt", {"unit": "example"}, {"search": "auto"}, False),
+        ("dp-histogram", {}, {}, True),
+        ("dp-histogram", {}, {"clip": 5.0}, False),
+        ("dp-histogram", {"trust": "local", "mechanism": "unary"}, {}, False),
+        ("fednewton", {}, {}, True),
+        ("fednewton", {"unit": "example"}, {}, False),
+        ("fednewton", {"epsilon": math.inf}, {}, False),
+    ],
+)
+def test_the_number_of_rows_is_told_only_where_it_is_needed(
+    method: str, more: dict[str, Any], given: dict[str, Any], needed: bool
+) -> None:
+    rows, clients = 30, 10
+    owner = np.arange(rows) % clients
+    shards = Shards.from_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
+    config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
+    settings = dict(job_of(config, shards).settings)
+    assert settings == ({**given, "rows_per_client": 3.0} if needed else given)

@@ -34,9 +34,9 @@ from experiments.luo.methods import (
     drawn,
 )
 from experiments.luo.noise import laplace_std, laplace_sum, noise_scale
-from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree, golden
+from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
 from experiments.luo.settings import SUITES, Setting, fitting, suite_for
-from experiments.luo.suite import KIND, Suite, run_suite
+from experiments.luo.suite import KIND, Suite, check_cell, run_suite
 from experiments.luo.tables import BINS, rows_of, tabulate
 from experiments.luo.trials import Trials, divisions
 from fedcal import datasets
@@ -118,8 +118,7 @@ def test_both_parts_of_a_data_set_are_divided() -> None:
     assert len(labels) == 15_000
 
 
-@pytest.mark.parametrize("absolute", [True, False])
-def test_a_golden_walk_is_the_search_itself(absolute: bool) -> None:
+def test_a_golden_walk_is_the_search_itself() -> None:
     tree = golden_tree(LOW, HIGH)
     rng = np.random.default_rng(0)
     values = rng.normal(size=(200, EVALUATIONS))  # one for each evaluation, whatever is asked
@@ -128,11 +127,11 @@ def test_a_golden_walk_is_the_search_itself(absolute: bool) -> None:
     def ask(at: Integers, k: int) -> Floats:
         for trial, t in enumerate(tree.temperatures[at]):
             asked[trial].append(t)
-        return np.abs(values[:, k]) if absolute else values[:, k]
+        return values[:, k]
 
-    answers = tree.answers[golden(tree, ask, len(values))]
+    answers = tree.answers[tree.walk(ask, len(values))]
     for trial, told in enumerate(values):
-        search = GoldenSection(LOW, HIGH, 5, "absolute" if absolute else "value")
+        search = GoldenSection(LOW, HIGH, 5)
         for k in range(EVALUATIONS):
             t = search.next()
             assert t == asked[trial][k]
@@ -405,6 +404,32 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(
     np.savez(files[0], logits=data.logits, labels=data.labels)
     with pytest.raises(InputError, match="changed since"):
         run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": {}},
+        {"run": {"columns": 1}},
+        {"run": {"columns": [["none"]]}},
+        {"ece": {}},
+        {"ece": {"none": 1.0}},
+        {"ece": {"none": [0.1]}},
+        {"ece": {"none": [0.1, "0.1"]}},
+        {"seconds": None},
+        {"more": 1},
+    ],
+)
+def test_a_damaged_row_is_refused(change: dict[str, Any]) -> None:
+    row = {
+        "run": {"columns": ["none"]},
+        "versions": {},
+        "ece": {"none": [0.1, 0.0]},
+        "seconds": 1.0,
+    }
+    assert check_cell(row) == row
+    with pytest.raises(ValueError):
+        check_cell({**row, **change})
 
 
 @pytest.mark.parametrize(

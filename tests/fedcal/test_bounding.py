@@ -271,7 +271,7 @@ def test_a_client_with_more_rows_than_the_ring_holds_is_refused() -> None:
     bound = Bound((2, 1), (0.3, 7.0), "per_block", 1, "row")
     most = ring.limit // math.ceil(7.0 * 2**20)
     check_room(np.array([0, 3, most]), bound, ring)
-    with pytest.raises(ContributionRefused, match=f"room for {most} a client") as error:
+    with pytest.raises(InputError, match=f"room for {most} a client") as error:
         check_room(np.array([0, most + 1]), bound, ring)
     assert str(most + 1) not in str(error.value)  # how many rows it has, it does not tell
     # `most` rows at the bound do fit, whatever their signs

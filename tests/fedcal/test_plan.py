@@ -210,6 +210,8 @@ def test_what_is_not_allowed_is_refused(change: dict[str, Any], message: str) ->
 def test_gaussian_noise_needs_a_delta() -> None:
     with pytest.raises(InputError, match="delta = 0 is not possible with Gaussian noise"):
         plan_of(delta=0.0)
+    with pytest.raises(InputError, match="delta = 0 is not possible with Gaussian noise"):
+        plan_of(delta=0.0, noise_source="system")
     pure = make_plan(
         federation(delta=0.0),
         rounds=1,

@@ -452,6 +452,16 @@ def test_under_local_a_question_is_spent_when_it_is_asked(ledger: Ledger) -> Non
         curator.open(1, ASK)
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_share_that_the_server_saw_is_spent(ledger: Ledger, masked: bool) -> None:
+    """Without masks the server has each client's answer, which holds a share of the noise."""
+    curator = Curator(plan_of(trust="distributed"), ledger, masked=masked)
+    asked = curator.open(1, ASK)
+    with pytest.raises(RoundFailed):
+        close(curator, asked, repliers=1)
+    assert ledger.spent()[0] == (0.0 if masked else 1.0)
+
+
 def test_under_local_a_round_that_is_open_is_not_asked_again() -> None:
     curator = Curator(plan_of(trust="local"))
     asked = curator.open(1, ASK)

@@ -221,6 +221,9 @@ def test_auto_takes_what_measured_best() -> None:
         assert taken("nllt", private(trust=trust)) == at_once
         assert taken("ecet", private(trust=trust)) == at_once
     assert taken("acct", federation()) == taken("ecet", federation()) == "golden"
+    # noise that the user names is for a sum, not for a draw
+    assert taken("nllt", private(mechanism="laplace")) == "golden"
+    assert taken("nllt", private(mechanism="exponential")) == "exponential"
 
 
 @methods
@@ -389,6 +392,16 @@ def test_nobody_with_rows_leaves_the_model_as_it_is(name: str, search: str) -> N
     empty = Shards.from_owner(np.zeros((0, CLASSES)), none, none, CLIENTS)
     assert temperature(method(name, search=search)) == 1.0
     assert run(name, empty, search=search) == 1.0
+
+
+@pytest.mark.parametrize("search", ["golden", "bisection", "posterior"])
+def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search: str) -> None:
+    own = private(trust="local", unit="example", sampling_rate=1e-9)
+    strategy = method("acct", own, search=search, rows_per_client=50.0)
+    run_inline(strategy, some_shards())
+    assert len(strategy.releases) == strategy.plan.rounds
+    assert not any(release.std.any() for release in strategy.releases)
+    assert temperature(strategy) == 1.0
 
 
 def test_the_result_so_far_is_the_middle_of_the_interval() -> None:

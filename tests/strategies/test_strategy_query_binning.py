@@ -156,10 +156,22 @@ def test_no_prediction_changes_whatever_the_noise(trust: str, unit: str) -> None
     assert accuracy(p, shards.labels) == accuracy(softmax(shards.logits), shards.labels)
 
 
-def test_nobody_with_rows_keeps_the_midpoints() -> None:
+def test_nobody_with_rows_leaves_the_model_as_it_is() -> None:
     none = np.zeros(0, np.int64)
     empty = Shards.from_owner(np.zeros((0, CLASSES)), none, none, CLIENTS)
-    assert run(empty).values == pytest.approx((np.arange(15) + 0.5) / 15)
+    strategy = method()
+    run_inline(strategy, empty)
+    assert isinstance(strategy.result(), Identity)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "unary"])
+def test_where_nobody_is_asked_nothing_is_learned(mechanism: str) -> None:
+    own = private(trust="local", mechanism=mechanism, sampling_rate=1e-9)
+    options = {} if mechanism == "unary" else {"clip": 5.0}
+    strategy = method(own, **options)
+    run_inline(strategy, some_shards())
+    assert len(strategy.releases) == 1
+    assert isinstance(strategy.result(), Identity)
 
 
 # --- optimal unary encoding -----------------------------------------------------------------------

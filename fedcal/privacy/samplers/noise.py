@@ -52,7 +52,7 @@ _DIGIT = 12  # bits of a geometric variate's digit
 # no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
 _STDS = Fraction(51, 5)
 # No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which takes 8345 values. Integrals cost
-# more than ordinates to tabulate, so the rounded part is smaller, 52^2.
+# more than ordinates to tabulate, so the rounded part is smaller, 51^2.
 _WIDEST = Fraction(51, 5)
 _SPLIT, _ROUNDED_SPLIT = 7, 4
 
