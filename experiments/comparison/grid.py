@@ -99,6 +99,8 @@ class Grid:
         for trust in self.trust:
             if trust is not None:  # unknown ones, also where epsilon leaves no use for them
                 Federation(1, 2, epsilon=math.inf if trust == "secagg" else 1.0, trust=trust)
+            if trust not in (None, "secagg") and min(self.epsilon) == math.inf:
+                raise InputError(f"trust '{trust}' adds noise; give a finite epsilon or use secagg")
         for unit, mechanism in product(self.unit, self.mechanism):
             Federation(
                 clients=1,

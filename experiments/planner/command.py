@@ -80,8 +80,11 @@ def show(advice: Advice, out: Path | None) -> None:
     lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
     console.width = max(console.width, lines.maximum)
     console.print(table)
+    reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
-        console.print(f"not tried: {name}: {why}")
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        console.print(f"not tried: {', '.join(names)}: {why}")
     console.print(recommended(advice))
     if (run := command(advice)) is not None:
         console.print(f"  {run}")

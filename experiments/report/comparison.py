@@ -104,20 +104,26 @@ def comparison_context(
 def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
     """Which method had the smallest ECE at the smallest budget and without privacy.
 
-    All cells are of one data set. Cells of which a run failed are not ranked: their mean is over
-    other seeds.
+    All cells are of one data set. Units and trust models are not ranked against each other: they
+    promise different things. Nor are cells of which a run failed: their mean is over other seeds.
     """
     said = []
+    keys = differing(cells)
+    promises = [k for k in ("unit", "trust") if k in keys]
     fitted = [c for c in cells if not c["baseline"]]
     private = [c for c in fitted if c["epsilon"] is not None]
     free = [c for c in fitted if c["epsilon"] is None]
     if private:
         least = min(c["epsilon"] for c in private)
-        said.append((f"at ε = {least:g}", [c for c in private if c["epsilon"] == least]))
+        alike: dict[str, list[Mapping[str, Any]]] = {}
+        for c in private:
+            if c["epsilon"] == least:
+                alike.setdefault(told(c, promises), []).append(c)
+        for promise, some in alike.items():
+            said.append((f"at ε = {least:g}" + (f", {promise}," if promise else ""), some))
     if free:
         said.append(("without privacy", free))
     parts = []
-    keys = differing(cells)
     for where, some in said:
         whole = [c for c in some if not c.get("failures")]
         if not whole:
@@ -125,7 +131,7 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
             continue
         best = min(whole, key=lambda c: float(c["after"]["ece"]["mean"]))
         mean = words.percent(best["after"]["ece"]["mean"])
-        facts = told(best, keys)
+        facts = told(best, [k for k in keys if k not in promises])
         place = f", {facts}" if facts else ""
         parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place})")
     plain = [c for c in cells if c["method"] == "none"]
