@@ -206,19 +206,22 @@ def _quality_axis(metric: str, cells: Sequence[Mapping[str, Any]]) -> Axis:
 
 
 def epsilon_axis(cells: Iterable[Mapping[str, Any]]) -> tuple[Axis, dict[float | None, float]]:
-    """A logarithmic axis of budgets, with "∞" (no privacy) at its right; where each one lies."""
+    """A logarithmic axis of budgets and, at its right, "∞" for runs without; where each lies."""
+    cells = list(cells)
     budgets = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
     places: dict[float | None, float] = {e: math.log10(e) for e in budgets}
     low, high = (min(places.values()), max(places.values())) if places else (0.0, 0.0)
     room = max(0.35 * (high - low) / max(len(budgets) - 1, 1), 0.3)
-    places[None] = high + max(room, 0.45) if places else 0.0
+    if not budgets or any(c["epsilon"] is None for c in cells):
+        places[None] = high + max(room, 0.45) if places else 0.0
+    last = max(places.values())
     ticks = [(v, "∞" if e is None else f"{e:g}") for e, v in places.items()]
     kept: list[tuple[float, str]] = []
-    span = places[None] + room - (low - room)
-    for place, text in ticks:  # the last, "∞", always has room
+    span = last + room - (low - room)
+    for place, text in ticks:  # "∞", the last, always has room
         if text == "∞" or all(place - p > 0.09 * span for p, _ in kept):
             kept.append((place, text))
-    return Axis("epsilon", low - room, places[None] + room, tuple(kept)), places
+    return Axis("epsilon", low - room, last + room, tuple(kept)), places
 
 
 def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
