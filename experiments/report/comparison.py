@@ -78,11 +78,16 @@ def comparison_context(
     names = names_of(cells)
     named = len(names) > 1
     verdicts = [(n, verdict([c for c in cells if c["data"] == d])) for d, n in names.items()]
+    headline = f"Methods compared on {len(names)} data sets" if named else verdict(cells)
+    promises = _by_promise(cells)
+    if not named and len(promises) > 2:
+        verdicts = [(promise, verdict(some)) for promise, some in promises.items()]
+        headline = f"Methods compared under {len(promises)} promises"
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
     return {
         "title": "Comparison: " + ", ".join(names.values()),
-        "verdict": f"Methods compared on {len(names)} data sets" if named else verdict(cells),
+        "verdict": headline,
         "verdicts": verdicts,
         "methods": methods,
         "seeds": seeds,
@@ -101,6 +106,24 @@ def comparison_context(
     }
 
 
+_PROMISE = ("unit", "trust")
+"""What tells one promise to the people in the data from another, beside epsilon and delta."""
+
+
+def _by_promise(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Private cells by unit and trust, where these differ, each with the baselines."""
+    base = [c for c in cells if c["baseline"]]
+    private = [c for c in cells if not c["baseline"] and c["epsilon"] is not None]
+    keys = [k for k in _PROMISE if len({c.get(k) for c in private}) > 1]
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for c in private:
+        found.setdefault(told(c, keys), []).append(c)
+    free = [c for c in cells if not c["baseline"] and c["epsilon"] is None]
+    if free:
+        found["no privacy"] = free
+    return {promise: [*some, *base] for promise, some in found.items()}
+
+
 def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
     """Which method had the smallest ECE at the smallest budget and without privacy.
 
@@ -109,7 +132,7 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
     """
     said = []
     keys = differing(cells)
-    promises = [k for k in ("unit", "trust") if k in keys]
+    promises = [k for k in _PROMISE if k in keys]
     fitted = [c for c in cells if not c["baseline"]]
     private = [c for c in fitted if c["epsilon"] is not None]
     free = [c for c in fitted if c["epsilon"] is None]

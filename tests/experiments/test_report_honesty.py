@@ -186,6 +186,16 @@ def test_what_varies_is_told(fact: str, values: Any, words: tuple[str, str]) -> 
         assert f"(1.00 %, {words[0]})" in said
 
 
+def test_many_promises_have_a_verdict_each(tmp_path: Path) -> None:
+    """A table over trust models has no best of all: promises that differ are not ranked."""
+    kinds = ("central", "distributed", "local")
+    page = written(tmp_path, [cell("a", 1.0, 0.01 * (k + 1), trust=t) for k, t in enumerate(kinds)])
+    assert "Methods compared under 3 promises" in page
+    for k, trust in enumerate(kinds):
+        want = f"trust {trust} : At ε = 1 a has the smallest mean ECE ({k + 1}.00 %)"
+        assert want in page.replace("\xa0", " ")
+
+
 # --- files that are not what they should be -----------------------------------------------------
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
