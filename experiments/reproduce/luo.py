@@ -8,7 +8,7 @@ compared is the order of the methods and the ratios between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -104,45 +104,56 @@ def shifted(severity: int) -> list[str]:
     return [f"{SHIFTED}:{c}:{s}" for c, s in datasets.shifted(SHIFTED) if s == severity]
 
 
-def cells(
-    names: Sequence[str],
-    columns: Iterable[Column],
-    *,
-    out: Path | None = None,
-    resume: bool = False,
-    jobs: int | None = None,
-    ray_address: str | None = None,
-    progress: Progress | None = None,
-    trials: int = TRIALS,
-    every: int = 1,
-) -> list[Row]:
-    """Run all settings on all data.
+def experiment(
+    severity: int, columns: Sequence[Column], summary: Callable[[list[Row]], list[Row]]
+) -> Callable[..., list[Row]]:
+    """The function `rows` of an experiment: all settings on all data, and what is made of them.
 
     Parameters
     ----------
-    names : of data sets, or files
+    severity : of the shipped perturbations
     columns : methods, each under a noise model
-    out, resume, jobs, ray_address, progress : see `run_suite`; cells are kept in `out/cells`
-    trials, every : see `Suite`; fewer for a quick look
-
-    Returns
-    -------
-    list of dict
-        what = "cell", `data` (short), `sweep`, `sources`, `samples`, `epsilon`, `trials`; for each
-        column its key -> mean test ECE over trials, and key + " std" -> standard deviation.
+    summary : rows of the cells -> rows of the experiment. A cell has what = "cell", `data` (short),
+        `sweep`, `sources`, `samples`, `epsilon`, `trials`; for each column its key -> mean test
+        ECE over trials, and key + " std" -> standard deviation
     """
-    suite = Suite(tuple(map(_whole, names)), tuple(c.key for c in columns), trials, every=every)
-    folder = None if out is None else out / "cells"
-    found = run_suite(
-        suite, out=folder, resume=resume, jobs=jobs, ray_address=ray_address, progress=progress
-    )
-    rows = []
-    for row in found:
-        ece = {k: v[0] for k, v in row["ece"].items()}
-        std = {f"{k} std": v[1] for k, v in row["ece"].items()}
-        name = {"what": "cell", "data": _short(row["run"]["data"])}
-        rows.append({**name, **row["run"]["setting"], "trials": trials, **ece, **std})
+
+    def rows(
+        data: Sequence[str] | None = None,
+        out: Path | None = None,
+        resume: bool = False,
+        jobs: int | None = None,
+        ray_address: str | None = None,
+        progress: Progress | None = None,
+        *,
+        trials: int = TRIALS,
+        every: int = 1,
+    ) -> list[Row]:
+        """Run all settings on all data.
+
+        Parameters
+        ----------
+        data : files, one for each perturbation; None = the shipped ones
+        out, resume, jobs, ray_address, progress : see `run_suite`; cells are kept in `out/cells`
+        trials, every : see `Suite`; fewer for a quick look
+        """
+        names = tuple(map(_whole, data or shifted(severity)))
+        suite = Suite(names, tuple(c.key for c in columns), trials, every=every)
+        folder = None if out is None else out / "cells"
+        found = run_suite(
+            suite, out=folder, resume=resume, jobs=jobs, ray_address=ray_address, progress=progress
+        )
+        return summary([_cell(row, trials) for row in found])
+
     return rows
+
+
+def _cell(row: Row, trials: int) -> Row:
+    """A row of the suite with a column for each method."""
+    ece = {k: v[0] for k, v in row["ece"].items()}
+    std = {f"{k} std": v[1] for k, v in row["ece"].items()}
+    name = {"what": "cell", "data": _short(row["run"]["data"])}
+    return {**name, **row["run"]["setting"], "trials": trials, **ece, **std}
 
 
 def _whole(name: str) -> str:

@@ -6,7 +6,6 @@ One row of panels for each of the perturbations that the paper shows, and one ov
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean, pstdev
 
 from experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
@@ -21,10 +20,8 @@ from experiments.figures.panel import (
 )
 from experiments.luo.methods import BASELINES, PAPER, Column
 from experiments.luo.settings import SWEEPS
-from experiments.luo.suite import TRIALS
 from experiments.reproduce import luo
 from experiments.reproduce.luo import Row
-from strategies.job import Progress
 
 SEVERITY = 5
 SHOWN = ("fog", "jpeg_compression", "motion_blur")
@@ -45,43 +42,22 @@ _LABELS = {
 }
 
 
-def rows(
-    data: Sequence[str] | None = None,
-    out: Path | None = None,
-    resume: bool = False,
-    jobs: int | None = None,
-    ray_address: str | None = None,
-    progress: Progress | None = None,
-    *,
-    trials: int = TRIALS,
-    every: int = 1,
-) -> list[Row]:
+def shown(found: list[Row]) -> list[Row]:
     """The points of the figure.
-
-    Parameters
-    ----------
-    data, out, resume, jobs, ray_address, progress, trials, every : see `luo_table1.rows`
 
     Returns
     -------
     list of dict
-        As `luo.cells` for the data that are shown, and for `data` = "mean over all", where the
+        Those of `found` for the data that are shown, and for `data` = "mean over all", where the
         standard deviations are those over data of the means over trials.
     """
-    found = luo.cells(
-        data or luo.shifted(SEVERITY),
-        COLUMNS,
-        out=out,
-        resume=resume,
-        jobs=jobs,
-        ray_address=ray_address,
-        progress=progress,
-        trials=trials,
-        every=every,
-    )
     there = list(dict.fromkeys(row["data"] for row in found))
-    shown = [name for name in SHOWN if name in there] or there[:3]
-    return [*(row for row in found if row["data"] in shown), *_over_all(found)]
+    names = [name for name in SHOWN if name in there] or there[:3]
+    return [*(row for row in found if row["data"] in names), *_over_all(found)]
+
+
+rows = luo.experiment(SEVERITY, COLUMNS, shown)
+"""The points; its parameters are those of `luo.experiment`'s."""
 
 
 def _over_all(found: Sequence[Row]) -> list[Row]:

@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.luo.methods import COLUMNS
-from experiments.luo.suite import TRIALS
 from experiments.reproduce import luo
 from experiments.reproduce.luo import Claim, Row
-from strategies.job import Progress
 
 SEVERITY = 5
 AHEAD = 1.3
 """Acc-T's lead over the next method in the paper: 1.35 (CIFAR-100), 1.38, 2.07 (ImageNet)."""
 
 
-def rows(
-    data: Sequence[str] | None = None,
-    out: Path | None = None,
-    resume: bool = False,
-    jobs: int | None = None,
-    ray_address: str | None = None,
-    progress: Progress | None = None,
-    *,
-    trials: int = TRIALS,
-    every: int = 1,
-) -> list[Row]:
-    """Summaries, then the cells they are made of; `what` tells them apart.
-
-    Parameters
-    ----------
-    data : files, one for each perturbation; None = the shipped ones
-    out, resume, jobs, ray_address, progress, trials, every : see `luo.cells`
-    """
-    cells = luo.cells(
-        data or luo.shifted(SEVERITY),
-        COLUMNS,
-        out=out,
-        resume=resume,
-        jobs=jobs,
-        ray_address=ray_address,
-        progress=progress,
-        trials=trials,
-        every=every,
-    )
+def summary(cells: list[Row]) -> list[Row]:
+    """Summaries, then the cells they are made of; `what` tells them apart."""
     return [*luo.summary(cells, luo.TABLE_1), *cells]
+
+
+rows = luo.experiment(SEVERITY, COLUMNS, summary)
+"""The rows of the table; its parameters are those of `luo.experiment`'s."""
 
 
 def claims(found: Sequence[Row]) -> list[Claim]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.luo.methods import COLUMNS
-from experiments.luo.suite import TRIALS
 from experiments.reproduce import luo
 from experiments.reproduce.luo import Claim, Row
-from strategies.job import Progress
 
 SEVERITY = 1
 AHEAD = 1.3
@@ -19,30 +16,13 @@ WORSE = ("histogram", "ece-t", "nll-t")
 """Private methods that leave the model worse than it was, in the paper."""
 
 
-def rows(
-    data: Sequence[str] | None = None,
-    out: Path | None = None,
-    resume: bool = False,
-    jobs: int | None = None,
-    ray_address: str | None = None,
-    progress: Progress | None = None,
-    *,
-    trials: int = TRIALS,
-    every: int = 1,
-) -> list[Row]:
-    """As `luo_table1.rows`, at severity 1."""
-    cells = luo.cells(
-        data or luo.shifted(SEVERITY),
-        COLUMNS,
-        out=out,
-        resume=resume,
-        jobs=jobs,
-        ray_address=ray_address,
-        progress=progress,
-        trials=trials,
-        every=every,
-    )
+def summary(cells: list[Row]) -> list[Row]:
+    """Summaries, then the cells they are made of; `what` tells them apart."""
     return [*luo.summary(cells, luo.TABLE_7), *cells]
+
+
+rows = luo.experiment(SEVERITY, COLUMNS, summary)
+"""The rows of the table; its parameters are those of `luo.experiment`'s."""
 
 
 def claims(found: Sequence[Row]) -> list[Claim]:

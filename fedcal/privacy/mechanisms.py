@@ -195,9 +195,15 @@ def unary(words: Words, ring: Ring, flip: float, source: Source) -> Words:
 def unary_counts(total: Floats, repliers: int, flip: float) -> tuple[Floats, Floats]:
     """Unbiased counts and their noise std from the sum of `repliers` encoded answers, (length,).
 
-    The std is that of a cell that nobody is in (Wang et al. 2017, Equation 6): what the variance
-    gains with the true count is left out.
+    The std is `unary_std`.
     """
     values = (total - repliers * flip) / (0.5 - flip)
-    std = math.sqrt(repliers * flip * (1.0 - flip)) / (0.5 - flip)
-    return values, np.full(len(total), std)
+    return values, np.full(len(total), unary_std(repliers, flip))
+
+
+def unary_std(repliers: int, flip: float) -> float:
+    """Noise std of an unbiased count of a cell that nobody is in (Wang et al. 2017, Equation 6).
+
+    What the variance gains with the true count is left out.
+    """
+    return math.sqrt(repliers * flip * (1.0 - flip)) / (0.5 - flip)

@@ -30,6 +30,7 @@ from fedcal.privacy.mechanisms import (
     gaussian_std,
     laplace_scale,
     unary_flip,
+    unary_std,
 )
 from fedcal.privacy.zcdp import zcdp_multiplier
 from fedcal.secure_aggregation import Ring
@@ -183,8 +184,7 @@ class Plan:
             return np.zeros(0 if self.bound is None else self.bound.length)
         if self.mechanism == "unary":
             flip = unary_flip(self.epsilon_per_release)
-            std = math.sqrt(repliers * flip * (1 - flip)) / (0.5 - flip)
-            return np.full(self.bound.length, std)
+            return np.full(self.bound.length, unary_std(repliers, flip))
         whole_noise = np.repeat(self._scales(), self.bound.lengths)
         if self.mechanism in LAPLACIAN:
             whole_noise = whole_noise * math.sqrt(2.0)
