@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -99,19 +97,13 @@ def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool
     words = answer(shards, query)
     if query.noise is None and query.rate >= 1:
         return words
-    asked = _digest(query)
+    asked = query.key
     for i, site in enumerate(sites.tolist()):
         if query.rate < 1 and not _heads(query, site, simulated):
             words[i] = 0  # its noise goes out all the same: nobody sees the coin
         if query.noise is not None:
             words[i] = _noised(words[i], query, query.noise, f"site {site} {asked}", simulated)
     return words
-
-
-def _digest(query: Query) -> str:
-    """The whole question: the same noise on two answers, or at two scales, would give both away."""
-    fields = json.dumps(query.to_fields(), sort_keys=True, default=np.generic.item)
-    return hashlib.sha256(fields.encode()).hexdigest()
 
 
 def _noised(words: Words, query: Query, noise: Noise, what: str, simulated: bool) -> Words:

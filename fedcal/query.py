@@ -13,7 +13,7 @@ from fedcal.privacy import accounting
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import check_seed
+from fedcal.streams import check_seed, key_of
 from fedcal.types import Floats
 
 Scalar = bool | int | float | str
@@ -133,6 +133,25 @@ class Query:
             if isinstance(error, InputError):
                 raise
             raise InputError("a field of a query holds something else than it should") from None
+
+    @property
+    def question(self) -> str:
+        """What is asked, without how it travels: part of the key of seeded noise."""
+        return key_of(self.kind, self.params)
+
+    @property
+    def key(self) -> str:
+        """The question and all that the noise on its answer follows from, but the round.
+
+        The same noise on two answers, or at two scales, would give both away.
+        """
+        ring, noise = self.ring, self.noise
+        return key_of(
+            self.question,
+            self.bound.key,
+            (ring.clients, ring.grid, self.rate),
+            None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
+        )
 
     @property
     def payload_bytes(self) -> int:

@@ -40,7 +40,7 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.query import Ask, Query
-from fedcal.streams import Purpose, stream
+from fedcal.streams import Purpose, key_of, stream
 from fedcal.types import Floats, Integers, Words
 
 
@@ -207,10 +207,9 @@ class Curator:
         """The server's own randomness in a round."""
         if self.plan.noise_source == "system":
             return None
-        # The plan and the statistic are part of the key: two releases with the same noise and
-        # another scale would give both away. (So do two runs with one seed whose questions differ
-        # in parameters only, such as a temperature: seeds are for simulation.)
-        what = f"{self.plan!r} {asked.query.kind}"
+        # The plan and the question are part of the key: the same noise on two answers, or at two
+        # scales, would give both away.
+        what = key_of(self.plan.key, asked.query.question)
         return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
 
     def _reserve(self) -> None:

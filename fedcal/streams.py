@@ -7,7 +7,10 @@ client. Seeded randomness is for simulation: whoever has the seed can repeat eve
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -41,3 +44,39 @@ def stream(
     text = f"fedcal {check_seed(seed)} {int(purpose)} {round_number} {what}"
     key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u8")
     return np.random.Generator(np.random.Philox(key=key))
+
+
+def key_of(*parts: Any) -> str:
+    """One text for equal parts, whatever carries them: what a stream is for, as `what`.
+
+    Numbers count by value (3, 3.0 and numpy's are one; others to 9 significant digits, because the
+    last ones differ between types of CPU), arrays as lists, tables without order. So a key does not
+    change with the way a question travels, nor with a new field of a class: who makes a key lists
+    what is in it.
+
+    Parameters
+    ----------
+    parts : text, numbers, None, and sequences, arrays and tables of these
+
+    Returns
+    -------
+    64 hexadecimal digits
+    """
+    return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()
+
+
+def _plain(part: Any) -> Any:
+    if part is None or isinstance(part, bool):
+        return part
+    if isinstance(part, str):
+        return f"text {part}"  # "3" is another key than 3
+    if isinstance(part, Mapping):
+        return {str(name): _plain(value) for name, value in part.items()}
+    if isinstance(part, np.ndarray):
+        return _plain(part.tolist())
+    if isinstance(part, (list, tuple)):
+        return [_plain(value) for value in part]
+    number = part.item() if isinstance(part, np.generic) else part
+    if isinstance(number, float) and not number.is_integer():
+        return f"{number:.8e}"
+    return str(int(number))

@@ -245,7 +245,7 @@ def attack(
     words = encode_bounded(np.stack([there, gone]), bound, ring)
     source = None
     if plan.noise_source == "seeded":
-        source = stream(seed, Purpose.NOISE, 0, f"audit {plan!r} {present}")
+        source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
     if plan.mechanism == "exponential":
         return _drawn(plan, bound, words, present, trials, source)
     if plan.mechanism == "unary":

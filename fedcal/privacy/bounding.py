@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -87,6 +87,11 @@ class Bound:
                 f"clip norms must be finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g}), "
                 f"got {self.norms}"
             )
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells this bound from others, for `streams.key_of`."""
+        return (self.lengths, self.norms, self.rule, self.order, self.per)
 
     @property
     def length(self) -> int:

@@ -34,7 +34,7 @@ from fedcal.privacy.mechanisms import (
 )
 from fedcal.privacy.zcdp import zcdp_multiplier
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import Purpose, stream
+from fedcal.streams import Purpose, key_of, stream
 from fedcal.types import Floats, Integers
 
 EXACT_GRID = 2.0**-24
@@ -223,6 +223,20 @@ class Plan:
     def _hashed(self, what: str) -> int:
         digest = hashlib.sha256(f"fedcal {what} {self.seed}".encode()).digest()
         return int.from_bytes(digest[:7], "little")
+
+    @property
+    def key(self) -> str:
+        """What tells this plan's noise from that of others; the seed is not in it.
+
+        Two releases with the same noise at different scales would give both away, so whatever the
+        scale follows from is here by name: a new field of this class moves no bit.
+        """
+        return key_of(
+            (self.clients, self.rounds, self.sampling_rate),
+            (self.mechanism, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
+            (self.multiplier, self.epsilon_per_release, self.diameter, self.quorum),
+            None if self.bound is None else self.bound.key,
+        )
 
     @property
     def event(self) -> str:

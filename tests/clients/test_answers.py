@@ -68,7 +68,8 @@ def test_each_client_adds_its_noise_to_its_answer(mechanism: str, trust: str) ->
         noise.std(axis=0).mean(), plan.std_of_sum(CLIENTS)[0] / math.sqrt(CLIENTS), rtol=0.25
     )
     assert len({tuple(row) for row in noise.tolist()}) == CLIENTS  # no two clients alike
-    corrcoef = np.corrcoef(noise) - np.eye(CLIENTS)
+    # Signs: few of a Polya share's draws are large, and these alone would make the correlation.
+    corrcoef = np.corrcoef(np.sign(noise)) - np.eye(CLIENTS)
     assert np.abs(corrcoef).max() < 7 / math.sqrt(500)
 
 

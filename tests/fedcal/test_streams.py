@@ -1,0 +1,106 @@
+"""Keys of streams: equal for equal things, whatever carries them, and for nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from fedcal.privacy import Bound, Federation, Plan, make_plan
+from fedcal.privacy.mechanisms import Noise
+from fedcal.query import Query
+from fedcal.secure_aggregation import Ring
+from fedcal.streams import key_of
+
+BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
+
+
+def test_numbers_count_by_value() -> None:
+    assert key_of(3, [0.5], {"a": 1, "b": 2}) == key_of(
+        np.float32(3.0), np.array([0.5]), {"b": np.int64(2), "a": True + 0.0}
+    )
+    assert key_of(0.1 + 0.2) == key_of(0.3)  # the last bits are the CPU's
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (3, "3"),
+        (3, "text 3"),
+        (1, True),
+        (0.5, 0.5000001),
+        (2**60, 2**60 + 1),
+        (math.inf, -math.inf),
+        ([1, [2]], [1, 2]),
+        ({"a": 1}, [["a", 1]]),
+        (None, ""),
+    ],
+)
+def test_what_differs_has_another_key(a: object, b: object) -> None:
+    assert key_of(a) != key_of(b)
+
+
+def query(**change: object) -> Query:
+    whole = Query("statistic", {"t": 1.5}, BOUND, Ring(10, 2.0**-8), 1)
+    return replace(whole, **change)  # type: ignore[arg-type]
+
+
+def test_a_question_s_key_survives_the_wire() -> None:
+    asked = query(params={"t": np.array([1.5, 2.0]), "bins": 15, "how": "all"})
+    assert Query.from_fields(asked.to_fields()).key == asked.key
+
+
+NOISE = Noise("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "other"},
+        {"params": {"t": 1.5000001}},
+        {"params": {"T": 1.5}},
+        {"bound": replace(BOUND, order=1)},
+        {"bound": replace(BOUND, per="row")},
+        {"bound": replace(BOUND, norms=(1.0, 3.5))},
+        {"ring": Ring(11, 2.0**-8)},
+        {"ring": Ring(10, 2.0**-9)},
+        {"rate": 0.5},
+        {"noise": NOISE},
+        {"noise": replace(NOISE, shares=3)},
+        {"noise": replace(NOISE, scales=(5.0, 6.5))},
+    ],
+)
+def test_a_question_s_key_has_all_that_the_noise_follows_from(change: dict[str, object]) -> None:
+    assert query(**change).key != query().key
+
+
+def test_the_round_and_the_seed_are_the_stream_s_own() -> None:
+    assert query(round=2, seed=7).key == query().key
+
+
+OF_NO_CONSEQUENCE = {
+    "seed",  # the stream has it
+    "noise_source",  # nothing is drawn from a stream but where it is "seeded"
+    "counting_rounds",  # exact sums
+}
+OTHER = {
+    "mechanism": "laplace",
+    "unit": "example",
+    "trust": "local",
+    "adjacency": "replace",
+    "bound": replace(BOUND, norms=(1.0, 3.5)),
+}
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Plan)])
+def test_every_field_of_a_plan_is_in_its_key_or_listed_as_of_no_consequence(name: str) -> None:
+    plan = make_plan(Federation(clients=10, classes=2, epsilon=1.0), rounds=3, bound=BOUND)
+    values = dict(plan.__dict__)
+    value = values[name]
+    other = OTHER.get(name, value + 1 if isinstance(value, (int, float)) else value)
+    changed = object.__new__(Plan)  # some of these go with no other field: a key is all we want
+    for field, old in values.items():
+        object.__setattr__(changed, field, other if field == name else old)
+    assert (changed.key == plan.key) is (name in OF_NO_CONSEQUENCE)

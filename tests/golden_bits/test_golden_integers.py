@@ -1,0 +1,61 @@
+"""Integers that a seed means for good: noise, samples, coins and masks, on every type of CPU.
+
+What is released is a float somewhere on its way and is compared by `python tests/golden_bits`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from clients.answers import contribute
+from fedcal.privacy import Bound, Federation, make_plan
+from fedcal.query import Ask
+from fedcal.release import Curator
+from fedcal.secure_aggregation import mask
+from fedcal.shards import Shards
+from fedcal.streams import Purpose, stream
+
+
+def digest(integers: object) -> str:
+    return hashlib.sha256(np.asarray(integers, "<i8").tobytes()).hexdigest()[:16]
+
+
+def shares(trust: str, mechanism: str, rate: float = 1.0) -> object:
+    """What clients without rows send: their noise."""
+    public = Federation(
+        clients=5, classes=2, epsilon=1.0, trust=trust, mechanism=mechanism, sampling_rate=rate
+    )
+    plan = make_plan(public, rounds=2, bound=Bound((3, 1), (1.0, 4.0), "per_block"))
+    params = {"temperatures": np.array([0.5, 1.0, 1.5, 2.0])}
+    asked = Curator(plan).open(1, Ask("accuracy_gap", (3, 1), params))
+    empty = Shards(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(6, np.int64))
+    return contribute(empty, asked.query, np.arange(5)).view(np.int64)
+
+
+GOLDEN = {
+    "local laplace": (lambda: shares("local", "laplace"), "e33665d515c9ce82"),
+    "local gaussian": (lambda: shares("local", "gaussian"), "3472a2ef373224bf"),
+    "distributed laplace": (lambda: shares("distributed", "discrete-laplace"), "99298e9f82ae2826"),
+    "distributed gaussian": (
+        lambda: shares("distributed", "discrete-gaussian"),
+        "b2b82cb1ae271b77",
+    ),
+    "masks": (
+        lambda: mask(2, range(9), run_seed=11, round=1, length=7).view(np.int64),
+        "f03d88d6851e144f",
+    ),
+    "sampling": (lambda: stream(7, Purpose.SAMPLING, 3).random(50) < 0.3, "bafba966248fce5b"),
+    "words": (
+        lambda: stream(7, Purpose.COIN, 3, "site 4").integers(0, 2**62, 9),
+        "2942d732fecb9147",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_seeded_integers_stay(name: str) -> None:
+    draw, golden = GOLDEN[name]
+    assert digest(draw()) == golden
