@@ -16,9 +16,10 @@ from clients.scalers import temperature_update
 from clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.checks import one_of
 from fedcal.privacy import mechanisms, samplers
-from fedcal.privacy.bounding import add_by_owner, check_room, encode_bounded
+from fedcal.privacy.bounding import encode_bounded
 from fedcal.privacy.mechanisms import Noise
 from fedcal.query import Query
+from fedcal.secure_aggregation import ClientSums
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers, Words
@@ -50,7 +51,8 @@ def answer(shards: Shards, query: Query) -> Words:
     """Each client's contribution: computed, clipped to the query's bound, encoded.
 
     Where the bound is per row, each row's own addend is clipped and encoded, and the client adds
-    these up as integers.
+    these up as integers, saturated (`ClientSums`). No row that the data readers accept makes a
+    bounded contribution raise: what overflows is clipped as any other number.
 
     Returns
     -------
@@ -59,21 +61,22 @@ def answer(shards: Shards, query: Query) -> Words:
     Raises
     ------
     InputError
-        If the kind is unknown, or a contribution is not finite or leaves the ring.
+        If the kind is unknown, or an unbounded contribution (no privacy) is not finite or leaves
+        the ring.
     """
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
     bound, ring = query.bound, query.ring
-    if bound.per == "client":
-        return encode_bounded(statistic(shards, query.params), bound, ring)
-    check_room(shards.rows, bound, ring)
-    total = np.zeros((shards.clients, bound.length), np.uint64)
-    rows, owner = shards.each_row(), shards.owner
-    step = max(1, ROW_NUMBERS // bound.length)
-    for a in range(0, rows.clients, step):
-        part = rows.block(a, min(a + step, rows.clients))
-        words = encode_bounded(statistic(part, query.params), bound, ring)
-        add_by_owner(words, owner[a : a + step], total)
-    return total
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if bound.per == "client":
+            return encode_bounded(statistic(shards, query.params), bound, ring)
+        sums = ClientSums(shards.clients, bound.length, ring)
+        rows, owner = shards.each_row(), shards.owner
+        step = max(1, ROW_NUMBERS // bound.length)
+        for a in range(0, rows.clients, step):
+            part = rows.block(a, min(a + step, rows.clients))
+            words = encode_bounded(statistic(part, query.params), bound, ring)
+            sums.add(words, owner[a : a + step])
+    return sums.saturated()
 
 
 def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool = True) -> Words:

@@ -20,8 +20,10 @@ answers as often as it is asked. A server that names less noise, or asks again, 
 * each query carries the plan's own bound, to which every client clips (`bounding`);
 * the noise takes its scale from that same bound, never from a message;
 * each round is released at most once, in order, and at most `plan.rounds` of them;
-* the ledger is charged before a sum is released, and a refusal stops the release;
-* a distributed round with fewer answers than the quorum is not released at all.
+* the ledger is charged before anybody can see the sum: before contributions are added up and
+  unmasked. A refusal stops the round, and what was charged stays spent, whatever fails later;
+* a distributed round with fewer answers than the quorum is not added up at all;
+* a round is opened once: no client answers twice.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
 in which clients were asked and nobody answered releases nothing.
@@ -93,6 +95,7 @@ class Curator:
         self._masked = masked
         self._reserved = False
         self._open: Asked | None = None
+        self._charged: tuple[Asked, int] | None = None
 
     def open(self, round_number: int, ask: Ask) -> Asked:
         """Stamp the plan's bound on the question and sample the round's clients."""
@@ -101,8 +104,8 @@ class Curator:
                 f"round {round_number} cannot be opened after {self.releases} of the "
                 f"{self.plan.rounds} releases that the plan was made for"
             )
-        if self.plan.trust == "local" and round_number <= self._asked:
-            # Each answer is a release to the server, whatever becomes of the round's sum.
+        if round_number <= self._asked:
+            # Whatever became of it: two answers with fresh noise each are two releases.
             raise PrivacyError(f"round {round_number} was asked already: no client answers twice")
         if not self.plan.private:
             bound = Bound(ask.lengths)
@@ -131,54 +134,64 @@ class Curator:
             seed=plan.client_seed if plan.noise_source == "seeded" else None,
         )
 
-    def check_quorum(self, asked: Asked, repliers: int) -> None:
-        """Refuse a round whose answers hold less noise than promised.
+    def charge(self, asked: Asked, repliers: int) -> None:
+        """Charge the ledger for a round whose answers are there and not added up yet.
+
+        Parameters
+        ----------
+        repliers : how many clients answered
 
         Raises
         ------
         RoundFailed
-            If it has fewer repliers than the plan's quorum; the round is over.
-        """
-        if len(asked.clients) and repliers and repliers < self.plan.quorum:
-            self.abandon()
-            raise RoundFailed(
-                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, the "
-                f"noise was planned for at least {self.plan.quorum}; nothing was released"
-            )
-
-    def close(self, asked: Asked, total: Words, repliers: int) -> Release:
-        """Charge the ledger, then release the sum through the plan's mechanism.
-
-        Parameters
-        ----------
-        total : (length,) sum of the encoded contributions, mod 2**64
-        repliers : how many clients are in it
+            If nobody who was asked answered, or so few that their noise would be less than
+            promised. The round is over, and nothing is spent that was not before.
+        BudgetExceeded, InputError
+            If the ledger refuses or fails; nothing may be added up then.
         """
         if asked is not self._open:
             raise PrivacyError(f"round {asked.round} is not open: each round is released once")
-        self.check_quorum(asked, repliers)
         self._open = None
         if len(asked.clients) and not repliers:
             self.abandon()  # how many were asked stays secret: it is not in the message
             raise RoundFailed(
                 f"round {asked.round}: clients were sampled and none answered; nothing was released"
             )
+        if len(asked.clients) and repliers < self.plan.quorum:
+            self.abandon()
+            raise RoundFailed(
+                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, the "
+                f"noise was planned for at least {self.plan.quorum}; nothing was released"
+            )
         if self.plan.private and self._ledger is not None:
             self._ledger.charge(self._run, asked.round)
+        self._charged = (asked, repliers)
+
+    def close(self, asked: Asked, total: Words) -> Release:
+        """Release the sum of a charged round through the plan's mechanism.
+
+        Parameters
+        ----------
+        total : (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+        """
+        if self._charged is None or asked is not self._charged[0]:
+            raise PrivacyError(f"round {asked.round} was not charged: each round is released once")
+        repliers = self._charged[1]
+        self._charged = None
         self.releases += 1
         return self._release(asked, total, repliers)
 
     def abandon(self) -> None:
-        """Give a reservation back if nothing was released under it; otherwise it stays spent.
+        """Give a reservation back if nothing was charged under it; otherwise it stays spent.
 
         Under trust `local`, and where the server sees each client's share of noise, the first
         question spends it: what a client answers is out.
         """
-        self._open = None
+        self._open = self._charged = None
         if self.plan.trust == "local" or (self.plan.trust == "distributed" and not self._masked):
             return
-        if self._reserved and not self.releases and self._ledger is not None:
-            self._ledger.cancel(self._run)
+        if self._reserved and self._ledger is not None:
+            self._ledger.cancel(self._run)  # refuses once a round is charged
             self._reserved = False
 
     def _release(self, asked: Asked, total: Words, repliers: int) -> Release:

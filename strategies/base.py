@@ -2,7 +2,8 @@
 
 A calibration strategy says what to ask (`query`), learns from what was released (`update`) and
 tells what it knows (`result`). Everything else is shared: `open_round` samples clients and
-stamps the plan's bound on the query, `close_round` charges the ledger and adds the noise.
+stamps the plan's bound on the query, `charge_round` charges the ledger, `close_round` adds the
+noise.
 Flower's own `Strategy.start` and the inline engine drive the same object.
 """
 
@@ -122,19 +123,21 @@ class CalibrationStrategy(Strategy):
         self.bytes_down += share * asked.query.payload_bytes
         return asked
 
-    def check_quorum(self, asked: Asked, repliers: int) -> None:
-        """Stop a round with too few answers before their sum is unmasked.
+    def charge_round(self, asked: Asked, repliers: int) -> None:
+        """Charge the ledger for a round, before its `repliers` answers are added up or unmasked.
 
         Raises
         ------
         RoundFailed
-            If their noise would be less than promised; nothing is released.
+            If nobody answered, or their noise would be less than promised; nothing is released.
+        BudgetExceeded, InputError
+            If the ledger refuses or fails; nothing may be added up.
         """
-        self._curator.check_quorum(asked, repliers)
+        self._curator.charge(asked, repliers)
 
-    def close_round(self, asked: Asked, total: Words, repliers: int) -> Release:
-        """Release the sum of `repliers` encoded contributions and learn from it."""
-        release = self._curator.close(asked, total, repliers)
+    def close_round(self, asked: Asked, total: Words) -> Release:
+        """Release the sum of a charged round's encoded contributions and learn from it."""
+        release = self._curator.close(asked, total)
         self.releases.append(release)
         self.update(release)
         if self.on_release is not None:
@@ -225,12 +228,15 @@ class CalibrationStrategy(Strategy):
         if asked is None:
             return None, None
         with self._discreet(server_round):
-            total, alive = self._masked_sum(asked, replies)
-        self.check_quorum(asked, len(alive))
-        if self.secure_aggregation == "masks" and alive:
+            sent = self._contributions(asked, replies)
+        self.charge_round(asked, len(sent))
+        total = np.zeros(asked.query.bound.length, np.uint64)
+        for words in sent.values():
+            total += words
+        if self.secure_aggregation == "masks" and sent:
             with self._discreet(server_round):
-                total = self._unmasked(asked, total, alive)
-        self.close_round(asked, total, len(alive))
+                total = self._unmasked(asked, total, set(sent))
+        self.close_round(asked, total)
         arrays = {k: Array(v) for k, v in self.result().arrays().items()}
         return ArrayRecord(arrays), None
 
@@ -247,16 +253,14 @@ class CalibrationStrategy(Strategy):
                 "nothing was released (its own log says why)"
             ) from None
 
-    def _masked_sum(self, asked: Asked, replies: Iterable[Message]) -> tuple[Words, set[int]]:
-        """Sum of the round's contributions, masked or not, and the clients that are in it."""
-        total = np.zeros(asked.query.bound.length, np.uint64)
-        alive: set[int] = set()
+    def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
+        """What each client that answered sent, masked or not: site -> words."""
+        sent: dict[int, Words] = {}
         for site, reply in self._answers(replies):
-            if site in alive or site not in asked.clients:
+            if site in sent or site not in asked.clients:
                 raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
-            total += _contribution(reply, site, len(total))
-            alive.add(site)
-        return total, alive
+            sent[site] = _contribution(reply, site, asked.query.bound.length)
+        return sent
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

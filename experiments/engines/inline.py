@@ -60,9 +60,9 @@ def run_inline(
             alive = asked.clients
             if unavailable is not None:
                 alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
-            strategy.check_quorum(asked, len(alive))
+            strategy.charge_round(asked, len(alive))
             total = _secure_sum(strategy, blocks, asked, alive, block)
-            strategy.close_round(asked, total, len(alive))
+            strategy.close_round(asked, total)
     except BaseException:
         strategy.abandon()
         raise

@@ -156,10 +156,11 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
         taking_part, repliers = len(asked.clients), len(asked.clients)
         if plan.trust == "distributed" and plan.sampling_rate < 1:
             taking_part = int(rng.binomial(plan.clients, plan.sampling_rate))
+        strategy.charge_round(asked, repliers)
         total = _sum(asked, shards, taking_part, weight, rng)
         if plan.trust in ("distributed", "local"):
             total = _noised(strategy, asked, total, repliers, rng)
-        strategy.close_round(asked, total, repliers)
+        strategy.close_round(asked, total)
     return strategy.result()
 
 

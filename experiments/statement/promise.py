@@ -14,6 +14,8 @@ _NEIGHBOURS = {
     "add-remove": "adding or removing one row",
     "replace": "replacing all rows of one client by any others",
 }
+_MANY_ROWS = 100_000
+"""Rows of a client beyond which nobody need be told that its sum may be saturated."""
 PUBLIC = "The number of clients, the method and its parameters are taken as public."
 _SEEDED = (
     "Seeded noise protects nobody who knows the seed, and the seed stands wherever the "
@@ -49,6 +51,11 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
             "The epsilon is for one row. A client, or a person, with m rows has m times the "
             f"epsilon{less}: it does not protect whole clients."
         )
+        if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
+            said.append(
+                f"A client's sum has room for {plan.rows_that_fit:,} rows, each at its bound; "
+                "beyond it is saturated, so that the sum is too small and no row is told."
+            )
     said += [_source(plan), PUBLIC]
     if rows_per_client is not None:
         said.append(_nominal(plan, rows_per_client))

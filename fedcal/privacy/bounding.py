@@ -25,8 +25,9 @@ rule           what is limited to 1                       L2 sensitivity   L1 se
 where the norm is L1 (`order` 1: Laplace noise) or L2 (`order` 2: Gaussian noise), and the second
 figure of the last column is that of an L2 norm.
 
-Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN and
-infinities are refused (`ContributionRefused`), as is a non-positive norm (`InputError`).
+Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN counts as 0
+and an infinity as a number beyond every bound, because a refusal would tell the row that made it
+(without a bound they are refused: `ContributionRefused`); a non-positive norm is an `InputError`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ SLACK = 2.0**-34
 sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
 
 _SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
+_LARGEST = 1e50  # of a number, in norms: a square of it, and a sum of these, is a normal float
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def bounded(x: Floats, bound: Bound) -> Floats:
     Raises
     ------
     ContributionRefused
-        If a number is NaN or infinite, or the shape is not the query's.
+        If the shape is not the query's.
     """
     if x.ndim != 2 or x.shape[1] != bound.length:
         raise ContributionRefused(
@@ -188,9 +190,8 @@ def bounded(x: Floats, bound: Bound) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         norms = bound.norms_of(x)
     if not np.isfinite(norms).all():
-        raise ContributionRefused(
-            "a contribution holds NaN, infinity or a number too large to square"
-        )
+        x = np.clip(np.where(np.isnan(x), 0.0, x), -_LARGEST * bound.scale, _LARGEST * bound.scale)
+        norms = bound.norms_of(x)
     over = norms > 1.0 - SLACK
     if not over.any():
         return x
@@ -215,39 +216,3 @@ def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
         if not (bound.norms_of(sent) <= 1.0 - SLACK / 2).all():
             raise ContributionRefused("an encoded contribution exceeds the query's bound")
     return words
-
-
-def check_room(rows: Integers, bound: Bound, ring: Ring) -> None:
-    """Refuse a client whose rows, each at its bound, would leave the client's part of the ring.
-
-    Parameters
-    ----------
-    rows : (clients,) rows of each client
-
-    Raises
-    ------
-    InputError
-        If a client has more rows than there is room for. Not a `ContributionRefused`, whose text
-        goes to the server: this one tells of rows.
-    """
-    if not bound.finite or not len(rows):
-        return
-    room = ring.limit // math.ceil(max(bound.norms) / ring.grid)
-    if int(rows.max()) > room:
-        raise InputError(f"more rows than fit the ring: there is room for {room} a client")
-
-
-def add_by_owner(words: Words, owner: Integers, total: Words) -> None:
-    """Add the words of each row to those of its client, mod 2**64, in place.
-
-    Integers, so that one row more changes a client's sum by exactly what that row was clipped to.
-
-    Parameters
-    ----------
-    words : (rows, length), rows sorted by client
-    owner : (rows,) client of each row
-    total : (clients, length)
-    """
-    if len(owner):
-        firsts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1])
-        total[owner[firsts]] += np.add.reduceat(words, firsts, axis=0)

@@ -39,7 +39,8 @@ from fedcal.types import Floats, Integers
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
-_ROWS = 64  # ... and once more by this, where each row of a client is truncated by itself
+_ROWS = 64  # ... and once more by this, where each row of a client is truncated by itself,
+_LEAST_ROWS = 2**12  # unless so many rows of a client, each at its bound, would not fit the ring
 _MOST_STEPS = 2.0**40  # of a scale or std that `samplers` draw
 _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
@@ -121,8 +122,10 @@ class Plan:
         Each addend is truncated toward zero by less than a step, so the sum of K clients is off
         by less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
         Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is the same
-        part of the sum's. Where each row is truncated by itself the step is 64 times smaller.
-        Unary encoding sends whole numbers.
+        part of the sum's. Where each row is truncated by itself the step is 64 times smaller, as
+        long as 4,096 rows of each client fit the ring. (With K = 10**6 that decides: at most 2e-9
+        norms, so that 10**8 truncated rows are off by at most a fifth of a norm.) Unary encoding
+        sends whole numbers.
         """
         if self.mechanism == "unary":
             return 1.0
@@ -132,7 +135,11 @@ class Plan:
         std = min(scales) * (math.sqrt(2.0) if self.mechanism in LAPLACIAN else 1.0)
         addends = math.sqrt(self.clients) if self.trust == "local" else float(self.clients)
         finer = _FINER * addends * (_ROWS if self.bound.per == "row" else 1)
-        return float(2.0 ** math.floor(math.log2(std / finer)))
+        exponent = math.floor(math.log2(std / finer))
+        if self.bound.per == "row":
+            room = 2.0**62 / (self.clients * _LEAST_ROWS)  # the other half is for the noise's tails
+            exponent = max(exponent, math.ceil(math.log2(max(self.bound.norms) / room)))
+        return float(2.0**exponent)
 
     @cached_property
     def ring(self) -> Ring:
@@ -151,6 +158,13 @@ class Plan:
             if self.trust != "central":
                 tails = 2.0 * (LAPLACE_TAIL + 0.29 * whole_noises)
         return Ring(self.clients, self.grid, math.ceil(tails * max(scales) / self.grid))
+
+    @property
+    def rows_that_fit(self) -> int | None:
+        """Rows of a client, each at its bound, that are never saturated; None: no limit by rows."""
+        if self.bound is None or self.bound.per != "row":
+            return None
+        return self.ring.limit // math.ceil(max(self.bound.norms) / self.grid)
 
     def _scales(self) -> tuple[float, ...]:
         """Scale of the whole noise of each block, Gaussian std or Laplace scale; () without."""

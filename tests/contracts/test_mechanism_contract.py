@@ -78,7 +78,8 @@ def attacked_run(claim: Claim, contribution: float, seed: int) -> np.ndarray:
     seen = np.zeros(TRIALS)
     for r in range(1, claim.rounds + 1):
         asked = curator.open(r, Ask("attack", (TRIALS,)))
-        seen += curator.close(asked, np.full(TRIALS, word), 3).values
+        curator.charge(asked, 3)
+        seen += curator.close(asked, np.full(TRIALS, word)).values
     return seen / (plan.multiplier * clip * math.sqrt(claim.rounds))
 
 

@@ -140,7 +140,8 @@ def by_hand(
                 words = one[0].tolist()
                 total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
                 repliers += 1
-        strategy.close_round(asked, np.array(total, np.uint64), repliers)
+        strategy.charge_round(asked, repliers)
+        strategy.close_round(asked, np.array(total, np.uint64))
     return strategy.result()
 
 
@@ -362,7 +363,8 @@ def test_each_client_s_noise_is_its_own(trust: str, shards: Shards) -> None:
         words = contribute(shards.take(np.array(EMPTY)), asked.query, np.array(EMPTY))
         assert words.all()
         seen += words.ravel().tolist()
-        strategy.close_round(asked, np.zeros(words.shape[1], np.uint64), CLIENTS)
+        strategy.charge_round(asked, CLIENTS)
+        strategy.close_round(asked, np.zeros(words.shape[1], np.uint64))
     assert len(set(seen)) == len(seen)
 
 

@@ -252,9 +252,9 @@ def test_files_of_a_private_comparison_hold_nothing_exact(
     sums: list[np.ndarray] = []
     close = CalibrationStrategy.close_round
 
-    def spy(self: CalibrationStrategy, asked: Any, total: Any, repliers: int) -> Any:
+    def spy(self: CalibrationStrategy, asked: Any, total: Any) -> Any:
         sums.append(np.ravel(total).copy())
-        return close(self, asked, total, repliers)
+        return close(self, asked, total)
 
     monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
     out = tmp_path / "o"

@@ -407,9 +407,9 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     rounds: list[tuple[Asked, Any]] = []
     close = CalibrationStrategy.close_round
 
-    def spy(self: CalibrationStrategy, asked: Asked, total: Any, repliers: int) -> Any:
+    def spy(self: CalibrationStrategy, asked: Asked, total: Any) -> Any:
         rounds.append((asked, total.copy()))
-        return close(self, asked, total, repliers)
+        return close(self, asked, total)
 
     monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
 

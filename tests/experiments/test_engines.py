@@ -15,6 +15,7 @@ import pytest
 
 import experiments.engines.flower as flower_engine
 import experiments.engines.inline as inline_engine
+from clients.answers import STATISTICS
 from experiments.engines.flower import run_in_process
 from experiments.engines.inline import run_inline
 from fedcal.errors import (
@@ -135,9 +136,12 @@ def test_a_round_is_released_once(shards: Shards, ledger: Ledger) -> None:
     asked = strategy.open_round(1)
     assert asked is not None
     total = np.zeros(asked.query.bound.length, np.uint64)
-    strategy.close_round(asked, total, CLIENTS)
+    with pytest.raises(PrivacyError, match="was not charged"):
+        strategy.close_round(asked, total)
+    strategy.charge_round(asked, CLIENTS)
+    strategy.close_round(asked, total)
     with pytest.raises(PrivacyError, match="released once"):
-        strategy.close_round(asked, total, CLIENTS)
+        strategy.close_round(asked, total)
     with pytest.raises(PrivacyError):
         strategy.open_round(1)
     with pytest.raises(PrivacyError):
@@ -198,16 +202,40 @@ def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(
 
 
 @engines
-def test_an_error_of_a_client_gives_the_reservation_back(
-    run: Run, shards: Shards, ledger: Ledger
+def test_an_error_of_a_client_releases_nothing(
+    run: Run, shards: Shards, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shards.logits[5] = [math.nan, 0.0, 0.0]
+    def broken(shards: Shards, params: Any) -> Any:
+        raise ContributionRefused("a secret of a client")
+
+    monkeypatch.setitem(STATISTICS, "temperature_newton", broken)
     strategy = newton(ledger=ledger)
-    with pytest.raises(
-        FedcalError, match="NaN" if run is run_inline else "a sampled client failed"
-    ):
+    told = "a secret" if run is run_inline else "a sampled client failed"
+    with pytest.raises(FedcalError, match=told):
         run(strategy, shards)
-    assert (strategy.releases, ledger.entries()) == ([], ())
+    assert strategy.releases == []
+    # Over messages the answers are there before they are charged and added up; inline is one step.
+    assert len(ledger.entries()) == (1 if run is run_inline else 0)
+
+
+def test_the_ledger_is_charged_before_anything_is_added_up(
+    shards: Shards, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    charge, unmask = Ledger.charge, CalibrationStrategy._unmasked
+
+    def charged(self: Ledger, run: str, number: int) -> None:
+        order.append("charge")
+        charge(self, run, number)
+
+    def unmasked(self: CalibrationStrategy, *args: Any) -> Any:
+        order.append("unmask")
+        return unmask(self, *args)
+
+    monkeypatch.setattr(Ledger, "charge", charged)
+    monkeypatch.setattr(CalibrationStrategy, "_unmasked", unmasked)
+    run_in_process(newton(ledger=ledger), shards)
+    assert order == ["charge", "unmask"] * 3
 
 
 def test_blocks_must_hold_a_client(shards: Shards) -> None:

@@ -304,3 +304,11 @@ def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
     assert ("90 %" in said) is (trust == "distributed")
     assert ("each client's contribution" in said) is (trust == "central" and not masks)
     assert ("m times the epsilon" in said) is (unit == "example")
+
+
+def test_a_sum_that_may_be_saturated_is_said_to_be() -> None:
+    said = statement(plan_of(row_sums=True, unit="example", clients=10**6, epsilon=8.0))
+    assert "has room for" in said
+    assert "saturated" in said
+    for unit in ("example", "user"):
+        assert "saturated" not in statement(plan_of(row_sums=True, unit=unit))

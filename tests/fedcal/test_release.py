@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import BudgetExceeded, PrivacyError, RoundFailed
+from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
 from fedcal.privacy.mechanisms import Noise
 from fedcal.query import Ask
@@ -35,7 +35,8 @@ def exponential_plan(**change: Any) -> Plan:
 
 
 def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
-    return curator.close(asked, asked.query.ring.encode(SUM), repliers)
+    curator.charge(asked, repliers)
+    return curator.close(asked, asked.query.ring.encode(SUM))
 
 
 def release(curator: Curator, round_number: int = 1) -> Release:
@@ -83,7 +84,8 @@ def test_without_privacy_queries_may_differ_by_round_and_ask_everyone() -> None:
     curator = Curator(plan_of(epsilon=math.inf, sampling_rate=0.2))
     first = curator.open(1, Ask("class_counts", (7,), everyone=True))
     assert len(first.clients) == 10
-    curator.close(first, np.zeros(7, np.uint64), 10)
+    curator.charge(first, 10)
+    curator.close(first, np.zeros(7, np.uint64))
     second = curator.open(2, ASK)
     assert second.query.bound.lengths == ASK.lengths
     assert second.clients.tolist() == curator.plan.sample(2).tolist()
@@ -116,7 +118,8 @@ def test_the_exponential_mechanism_releases_an_index_and_nothing_else() -> None:
     scores = np.array([9e4, -5e4, 0.0, 5e4, 9e4])
     curator = Curator(exponential_plan())
     asked = curator.open(1, Ask("scores", (5,)))
-    released = curator.close(asked, asked.query.ring.encode(scores), 10)
+    curator.charge(asked, 10)
+    released = curator.close(asked, asked.query.ring.encode(scores))
     assert released.values.tolist() == [2.0]
     assert released.std.shape == (0,)
 
@@ -129,7 +132,8 @@ def test_the_exponential_draw_has_the_plans_epsilon() -> None:
     for seed in range(1000):
         curator = Curator(replace(plan, seed=seed))
         asked = curator.open(1, Ask("scores", (5,)))
-        hits += curator.close(asked, asked.query.ring.encode(scores), 10).values[0] == 0
+        curator.charge(asked, 10)
+        hits += curator.close(asked, asked.query.ring.encode(scores)).values[0] == 0
     p = 1 / (1 + 4 * math.exp(-2))
     assert abs(hits - 1000 * p) < 5 * math.sqrt(1000 * p * (1 - p))
 
@@ -258,7 +262,8 @@ def test_a_round_without_clients_releases_its_noise(ledger: Ledger) -> None:
     curator = Curator(plan_of(1, sampling_rate=1e-3), ledger)
     asked = curator.open(1, ASK)
     assert len(asked.clients) == 0
-    released = curator.close(asked, np.zeros(3, np.uint64), 0)
+    curator.charge(asked, 0)
+    released = curator.close(asked, np.zeros(3, np.uint64))
     assert (released.values != 0).all()
     assert (np.abs(released.values) < 6 * released.std).all()
     assert ledger.entries()[0].charged == (1,)
@@ -272,9 +277,9 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger: Ledger, drawn: lis
     assert (drawn, ledger.entries()) == ([], ())  # the reservation is given back
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked)  # a late answer, without a reservation
+    with pytest.raises(PrivacyError, match="round 1 was asked already"):
+        curator.open(1, ASK)
     assert not drawn
-    release(curator)  # asked again, it is reserved again
-    assert ledger.spent()[0] == 1.0
 
 
 def test_a_later_round_that_nobody_answers_stays_charged(ledger: Ledger, drawn: list[int]) -> None:
@@ -285,7 +290,8 @@ def test_a_later_round_that_nobody_answers_stays_charged(ledger: Ledger, drawn: 
         close(curator, asked, repliers=0)
     assert drawn == [1]
     assert [e.charged for e in ledger.entries()] == [(1,)]
-    assert release(curator, 2).round == 2  # asked again, under the same reservation
+    with pytest.raises(PrivacyError, match="round 2 was asked already"):
+        curator.open(2, ASK)
 
 
 def test_without_privacy_nobody_answering_fails_too() -> None:
@@ -354,7 +360,8 @@ def test_runs_that_differ_in_anything_share_no_noise(change: dict[str, Any]) -> 
         curator = Curator(plan)
         for r in range(1, round + 1):
             asked = curator.open(r, Ask(kind, bound.lengths))
-            released = curator.close(asked, np.zeros(2 * numbers, np.uint64), 10)
+            curator.charge(asked, 10)
+            released = curator.close(asked, np.zeros(2 * numbers, np.uint64))
         return released.values / released.std
 
     one, other = noise(), noise(**change)
@@ -422,8 +429,42 @@ def test_a_round_below_the_quorum_is_not_released(
     assert (curator.releases, ledger.entries(), drawn) == (0, (), [])  # nothing was learned
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked, 10)  # late answers do not bring it back
-    assert release(curator).round == 1  # asked again
+    with pytest.raises(PrivacyError, match="asked already"):
+        curator.open(1, ASK)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed"])
+def test_what_was_charged_stays_spent_whatever_fails_later(trust: str, ledger: Ledger) -> None:
+    """The sum may have been seen: under `distributed` it is all that there is to see."""
+    curator = Curator(plan_of(trust=trust), ledger)
+    asked = curator.open(1, ASK)
+    with pytest.raises(PrivacyError, match="was not charged"):
+        curator.close(asked, np.zeros(3, np.uint64))
+    curator.charge(asked, 10)
+    curator.abandon()
     assert ledger.spent()[0] == 1.0
+    with pytest.raises(PrivacyError, match="was not charged"):
+        curator.close(asked, np.zeros(3, np.uint64))
+    with pytest.raises(BudgetExceeded):  # of the cap of 1.5
+        Curator(plan_of(trust=trust), ledger).open(1, ASK)
+
+
+def test_a_ledger_that_fails_comes_before_the_sum(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curator = Curator(plan_of(trust="distributed"), ledger)
+    asked = curator.open(1, ASK)
+
+    def broken(run: str, number: int) -> None:
+        raise InputError("disk full")
+
+    monkeypatch.setattr(ledger, "charge", broken)
+    with pytest.raises(InputError, match="disk full"):
+        curator.charge(asked, 10)
+    with pytest.raises(PrivacyError, match="was not charged"):
+        curator.close(asked, np.zeros(3, np.uint64))
+    curator.abandon()
+    assert ledger.spent()[0] == 0.0  # nobody may have added anything up
 
 
 @pytest.mark.parametrize("repliers", [9, 10])
@@ -496,7 +537,8 @@ def test_unary_answers_are_released_as_counts() -> None:
     curator = Curator(plan)
     asked = curator.open(1, Ask("cells", (4,)))
     ones = np.array([5, 0, 3, 1], np.uint64)
-    released = curator.close(asked, ones, 8)
+    curator.charge(asked, 8)
+    released = curator.close(asked, ones)
     flip = 1 / (1 + math.exp(2.0))
     np.testing.assert_allclose(released.values, (ones - 8 * flip) / (0.5 - flip))
     np.testing.assert_allclose(released.std, math.sqrt(8 * flip * (1 - flip)) / (0.5 - flip))
@@ -529,7 +571,8 @@ def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) ->
     for seed in range(300):
         curator = Curator(replace(plan, seed=seed))
         asked = curator.open(1, Ask("scores", (2, 1, 2)))
-        hits += curator.close(asked, asked.query.ring.encode(sums), 10).values[0] == 0
+        curator.charge(asked, 10)
+        hits += curator.close(asked, asked.query.ring.encode(sums)).values[0] == 0
     assert abs(hits - 300 * p) < 5 * math.sqrt(300 * p * (1 - p))
     wrong = 1 / (1 + 2 * math.exp(-2.0 * 4 / norm))
     assert abs(hits - 300 * wrong) > 5 * math.sqrt(300 * wrong * (1 - wrong))

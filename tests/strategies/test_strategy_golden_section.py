@@ -351,7 +351,8 @@ def test_neighbours_differ_by_at_most_the_bound_in_every_query(
             candidates = 4 if exponential else 1
             assert (change.reshape(candidates, -1).sum(axis=1) <= most).all()
             total = answer(shards, asked.query).sum(axis=0, dtype=np.uint64)
-            strategy.close_round(asked, total, CLIENTS)
+            strategy.charge_round(asked, CLIENTS)
+            strategy.close_round(asked, total)
 
 
 @methods

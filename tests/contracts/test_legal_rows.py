@@ -1,0 +1,70 @@
+"""No row that the readers accept makes a client raise where a bound is promised.
+
+An error, or its absence, would tell a neighbour apart with certainty.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from clients.answers import answer
+from experiments.engines.inline import run_inline
+from fedcal.numerics import LARGEST_LOGIT
+from fedcal.privacy import Federation
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+from strategies.job import settings_of
+
+EXTREME = (LARGEST_LOGIT, 3e77, 0.0, -LARGEST_LOGIT)
+SMALL = {"epochs": 1, "steps": 5, "points": 9, "rows_per_client": 10}
+ABSURD = {"lr": 1e300, "server_lr": 1e300}
+TRUSTS = [("central", "user"), ("central", "example"), ("local", "user")]
+
+
+def extreme_rows() -> Shards:
+    """Ties, and differences whose squares overflow, at every client but one."""
+    logits = np.array(list(itertools.product(EXTREME, repeat=3)))
+    i = np.arange(len(logits))
+    return Shards.from_owner(logits, i % 3, i % 5, 6)
+
+
+@pytest.mark.parametrize("absurd", [False, True])
+@pytest.mark.parametrize(("trust", "unit"), TRUSTS)
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_extreme_rows_are_answered(method: str, trust: str, unit: str, absurd: bool) -> None:
+    wanted = SMALL | ABSURD if absurd else SMALL
+    settings = {k: v for k, v in wanted.items() if k in settings_of(method)}
+    if absurd and not set(settings) & set(ABSURD):
+        pytest.skip("no step size to be absurd")
+    public = Federation(clients=6, classes=3, epsilon=5.0, trust=trust, unit=unit)
+    strategy = STRATEGIES[method](public, **settings)
+    run_inline(strategy, extreme_rows())
+    assert len(strategy.releases) == strategy.plan.rounds
+
+
+@pytest.mark.parametrize("method", ["fedbbq", "fednewton", "acct"])
+def test_one_row_more_than_the_ring_holds_is_an_answer_like_any(method: str) -> None:
+    """A million clients, unit example: it was a failed run, which tells a neighbour for sure."""
+    public = Federation(clients=10**6, classes=10, epsilon=8.0, unit="example")
+    strategy = STRATEGIES[method](public)
+    asked = strategy.open_round(1)
+    most = strategy.plan.rows_that_fit
+    assert asked is not None
+    assert most is not None
+    assert 4096 <= most <= 20_000
+    bound, ring = asked.query.bound, asked.query.ring
+
+    def sent(rows: int) -> np.ndarray:
+        logits = np.zeros((rows, 10))
+        logits[:, 0] = 50.0  # as sure as can be, and wrong
+        labels, offsets = np.ones(rows, np.int64), np.array([0, rows])
+        return answer(Shards(logits, labels, offsets), asked.query).view(np.int64)
+
+    many = 3 * most
+    assert np.abs(sent(many)).max() <= ring.limit
+    for rows in (most, many):
+        step = (sent(rows + 1) - sent(rows)) * ring.grid
+        assert (bound.norms_of(step) <= 1).all()
