@@ -116,6 +116,9 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Of partition, sampling, noise (0).")] = None,
     ledger: Annotated[str | None, typer.Option(help="SQLite file that is charged.")] = None,
     cap: Annotated[float | None, typer.Option(help="The ledger's total epsilon.")] = None,
+    cap_delta: Annotated[
+        float | None, typer.Option(help="The ledger's total delta (1e-3 in a new file).")
+    ] = None,
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster for the engine ray (one of its own).")
     ] = None,
@@ -159,6 +162,7 @@ def simulate(
         "ray_address": ray_address,
         "ledger": ledger,
         "cap": cap,
+        "cap_delta": cap_delta,
     }
     from experiments.commands import run_simulate
 
@@ -227,6 +231,7 @@ def compare(
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
     ledger: Annotated[str | None, typer.Option(hidden=True)] = None,
     cap: Annotated[float | None, typer.Option(hidden=True)] = None,
+    cap_delta: Annotated[float | None, typer.Option(hidden=True)] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -256,6 +261,7 @@ def compare(
         "dropout": dropout,
         "ledger": ledger,
         "cap": cap,
+        "cap_delta": cap_delta,
         "jobs": jobs,
         "engine": engine,
         "ray_address": ray_address,

@@ -55,6 +55,7 @@ class Config:
     ray_address: str | None = None
     ledger: str | None = None
     cap: float | None = None
+    cap_delta: float | None = None
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,6 +77,10 @@ class Config:
                 raise InputError("cap needs a ledger: give --ledger FILE")
             if math.isfinite(self.epsilon) and self.epsilon > self.cap:
                 raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
+        if self.cap_delta is not None:
+            positive("cap_delta", self.cap_delta)
+            if self.ledger is None:
+                raise InputError("cap_delta needs a ledger: give --ledger FILE")
         if self.ray_address is not None and self.engine != "ray":
             raise InputError("ray_address needs the engine ray: give --engine ray")
         if self.ledger is not None and math.isinf(self.epsilon):
@@ -161,7 +166,7 @@ _TEXT = (
     *("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation"),
     *("mechanism", "noise_source", "ray_address", "ledger"),
 )
-_REAL = ("sampling_rate", "epsilon", "delta", "quorum", "dropout", "cap")
+_REAL = ("sampling_rate", "epsilon", "delta", "quorum", "dropout", "cap", "cap_delta")
 
 
 def typed(key: str, value: Any) -> Any:
@@ -250,4 +255,5 @@ def job_of(config: Config, shards: Shards) -> Job:
         dropout=config.dropout,
         ledger=config.ledger,
         cap=config.cap,
+        cap_delta=config.cap_delta,
     )

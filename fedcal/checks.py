@@ -24,9 +24,13 @@ def positive(name: str, value: Any) -> float:
     """`value` as a finite float > 0, or InputError."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{name} must be a number > 0, got {value!r}")
-    if not math.isfinite(value) or value <= 0:
+    try:
+        number = float(value)
+    except OverflowError:  # its digits would fill a page
+        raise InputError(f"{name} must be a finite number > 0, got one above 1e308") from None
+    if not math.isfinite(number) or number <= 0:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
+    return number
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

@@ -229,7 +229,7 @@ class Curator:
         if self._reserved:
             return
         if self._ledger is None:
-            self._ledger = Ledger(None, self.plan.epsilon)
+            self._ledger = Ledger(None, self.plan.epsilon, self.plan.delta or None)
         self._ledger.reserve(
             self._run,
             epsilon=self.plan.epsilon,

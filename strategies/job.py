@@ -47,7 +47,7 @@ class Outcome:
     records : one for each release: round, query, released values, noise_std, temperature
     bytes_up, bytes_down : payload that one client is expected to send and get over the run
     seconds : of the rounds
-    round_seconds : of each of them
+    round_seconds : of each of them; empty where who is sampled is secret, because it tells how many
     """
 
     calibrator: Calibrator
@@ -102,7 +102,7 @@ class Job:
     settings : the method's own parameters
     secure_aggregation : "masks" or "none"
     dropout : in a simulation, each client misses each round with this probability
-    ledger, cap : file that a private run is charged to, and its total epsilon
+    ledger, cap, cap_delta : file that a private run is charged to, its total epsilon and delta
     """
 
     method: str
@@ -112,6 +112,7 @@ class Job:
     dropout: float = 0.0
     ledger: str | None = None
     cap: float | None = None
+    cap_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropout <= 1:
@@ -139,6 +140,7 @@ class Job:
             "dropout": float(self.dropout),
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
             "cap": float(self.cap or 0),
+            "cap-delta": float(self.cap_delta or 0),
         }
 
     @classmethod
@@ -177,6 +179,7 @@ class Job:
             dropout=_real(fields, "dropout"),
             ledger=ledger or None,
             cap=_real(fields, "cap") or None,
+            cap_delta=_real(fields, "cap-delta") or None,
         )
 
     @cached_property
@@ -213,12 +216,17 @@ class Job:
             If a client failed or nobody answered.
         """
         self.plan  # noqa: B018  refuses bad settings before a new ledger file is made
-        with Ledger(self.ledger, self.cap) if self.ledger else nullcontext() as ledger:
+        with (
+            Ledger(self.ledger, self.cap, self.cap_delta)
+            if self.ledger
+            else nullcontext() as ledger
+        ):
             strategy = self.strategy(ledger)
             watch = _Watch(strategy, progress)
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
+            secret = strategy.plan.private and strategy.plan.sampling_rate < 1
         return Outcome(
             calibrator=strategy.result(),
             history=watch.history,
@@ -226,7 +234,7 @@ class Job:
             bytes_up=round(strategy.bytes_up),
             bytes_down=round(strategy.bytes_down),
             seconds=seconds,
-            round_seconds=np.diff([start, *watch.times]).tolist(),
+            round_seconds=[] if secret else np.diff([start, *watch.times]).tolist(),
         )
 
 

@@ -29,6 +29,7 @@ NOT_HERE = {
     "ledger": "a ledger counts what one population is charged, and a comparison deals the same "
     "rows anew for each partition and seed; the table says what its runs add up to instead",
     "cap": "it belongs to a ledger, and compare takes none",
+    "cap_delta": "it belongs to a ledger, and compare takes none",
 }
 
 _NUMBERS = {"clients": int, "rounds": int, "sampling_rate": float, "epsilon": float, "delta": float}

@@ -25,8 +25,8 @@ EXACT_ONCE = (
 )
 BOTH_UNITS = (
     "What is spent for each row counts runs of unit example only: runs of unit user come on top, "
-    "each with at most twice its epsilon. For a user runs of unit example have no bound but their "
-    "epsilon times the user's rows."
+    "each with at most twice its epsilon and 1 + e^epsilon times its delta. For a user runs of "
+    "unit example have no bound but their epsilon times the user's rows, and more delta still."
 )
 SEEDED = (
     "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "

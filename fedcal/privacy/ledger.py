@@ -4,7 +4,8 @@ One file stands for one population of users. A run *reserves* its whole budget b
 release and *charges* each release before it is made; both are on disk when the call returns, so a
 crash can only overstate what was spent. What would exceed the file's cap is refused.
 
-Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2006), which stays
+Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2006), and each sum
+has its cap; that stays
 valid when a run's parameters were chosen after seeing the results of earlier ones. Within a run
 the plan has already composed its releases, tightly. The sum is a statement about one unit of
 privacy, so a file takes either runs of unit ``user`` or runs of unit ``example``, not both.
@@ -30,19 +31,23 @@ from fedcal.errors import BudgetExceeded, InputError
 __all__ = ["Entry", "Ledger"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
-_SCHEMA = 1
+_SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1
 _BUSY_SECONDS = 60.0  # wait for another process's transaction; each is a few milliseconds
 _MOST_RELEASES = 2**31 - 1
 _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 _TABLES = (
-    "CREATE TABLE cap (epsilon REAL NOT NULL)",
+    "CREATE TABLE cap (epsilon REAL NOT NULL, delta REAL NOT NULL)",
     "CREATE TABLE runs (run TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,"
     " releases INTEGER NOT NULL, mechanism TEXT NOT NULL, unit TEXT NOT NULL,"
     " adjacency TEXT NOT NULL, event TEXT NOT NULL)",
     "CREATE TABLE charges (run TEXT NOT NULL REFERENCES runs, number INTEGER NOT NULL,"
     " PRIMARY KEY (run, number))",
 )
+
+
+CAP_DELTA = 1e-3
+"""What the deltas of all runs of a new file may add up to, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,9 @@ class Ledger:
     cap
         Largest sum of epsilons, finite and above 0. It is written into a new file and needed for
         one; an existing file keeps its own, and a different one is refused.
+    cap_delta
+        Largest sum of deltas, in (0, 1); `CAP_DELTA` in a new file if it is left out. As ``cap``,
+        an existing file keeps its own.
 
     Raises
     ------
@@ -89,11 +97,15 @@ class Ledger:
     do not.
     """
 
-    def __init__(self, path: str | Path | None, cap: float | None = None) -> None:
+    def __init__(
+        self, path: str | Path | None, cap: float | None = None, cap_delta: float | None = None
+    ) -> None:
         self._name = "in memory" if path is None else str(path)
         self._lock = threading.Lock()
         if cap is not None:
             cap = positive("a ledger's cap", cap)
+        if cap_delta is not None and positive("a ledger's cap on delta", cap_delta) >= 1:
+            raise InputError(f"a ledger's cap on delta must lie in (0, 1), got {cap_delta!r}")
         if path is None:
             target = ":memory:"
         else:
@@ -113,13 +125,13 @@ class Ledger:
         self._finalizer = weakref.finalize(self, self._db.close)
         try:
             with self._transaction():
-                self._cap = self._open(cap)
+                self._cap, self._cap_delta = self._open(cap, cap_delta)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, cap: float | None) -> float:
-        """Make the tables or check them; return the cap. Within a transaction."""
+    def _open(self, cap: float | None, cap_delta: float | None) -> tuple[float, float]:
+        """Make the tables or check them; return the caps. Within a transaction."""
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -128,26 +140,38 @@ class Ledger:
                 raise InputError(f"ledger {self._name} is empty: a new one needs a cap")
             for table in _TABLES:
                 self._db.execute(table)
-            self._db.execute("INSERT INTO cap VALUES (?)", (cap,))
+            caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
+            self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
             self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
             self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
-            return cap
+            return caps
         if application != _APPLICATION:
             raise InputError(f"{self._name} is a database, but not a privacy ledger")
-        if schema != _SCHEMA:
+        if schema not in (1, _SCHEMA):
             raise InputError(
                 f"ledger {self._name} has version {schema}; this fedcal reads version {_SCHEMA}"
             )
-        caps = [row[0] for row in self._db.execute("SELECT epsilon FROM cap")]
-        if len(caps) != 1 or not isinstance(caps[0], float) or not 0 < caps[0] < math.inf:
-            raise InputError(f"ledger {self._name} is damaged: it has no valid cap")
+        if schema == 1:
+            self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
+            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
+        stored = self._stored_caps()
         self._entries()  # refuses damaged rows
-        stored = caps[0]
-        if cap is not None and cap != stored:
-            raise InputError(f"ledger {self._name} has the cap {stored}, not {cap}")
+        for name, given, kept in zip(
+            ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
+        ):
+            if given is not None and given != kept:
+                raise InputError(f"ledger {self._name} has the {name} {kept}, not {given}")
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored
+
+    def _stored_caps(self) -> tuple[float, float]:
+        caps = self._db.execute("SELECT epsilon, delta FROM cap").fetchall()
+        numbers = caps[0] if len(caps) == 1 else ()
+        if not numbers or not all(isinstance(v, float) and 0 < v < math.inf for v in numbers):
+            raise InputError(f"ledger {self._name} is damaged: it has no valid cap")
+        epsilon, delta = numbers
+        return epsilon, delta
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -196,8 +220,8 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If the epsilons of all reservations would exceed the cap (by more than 1e-9 of it), or
-            their deltas reach 1.
+            If the epsilons of all reservations, or their deltas, would exceed their cap (by more
+            than 1e-9 of it).
         InputError
             For a value outside of these ranges, a known run, another unit, or a file that cannot
             be written.
@@ -215,17 +239,16 @@ class Ledger:
                     f"ledger {self._name} counts for unit {other.unit!r} (run {other.run!r}): "
                     f"unit {unit!r} needs a ledger of its own"
                 )
-            if math.fsum((delta, *(entry.delta for entry in entries))) >= 1:
-                raise BudgetExceeded(
-                    f"ledger {self._name}: with a delta of {delta:g} for run {run!r} the deltas of "
-                    "all runs would reach 1, which is no privacy at all"
-                )
-            spent = math.fsum(entry.epsilon for entry in entries)
-            if math.fsum((spent, epsilon)) > self._cap * (1 + _TOLERANCE):
-                raise BudgetExceeded(
-                    f"ledger {self._name}: epsilon {spent:g} of {self._cap:g} is spent, "
-                    f"run {run!r} asks for {epsilon:g} more"
-                )
+            for name, asked, cap in (
+                ("epsilon", epsilon, self._cap),
+                ("delta", delta, self._cap_delta),
+            ):
+                spent = math.fsum(getattr(entry, name) for entry in entries)
+                if math.fsum((spent, asked)) > cap * (1 + _TOLERANCE):
+                    raise BudgetExceeded(
+                        f"ledger {self._name}: {name} {spent:g} of {cap:g} is spent, "
+                        f"run {run!r} asks for {asked:g} more"
+                    )
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, epsilon, delta, releases, mechanism, unit, adjacency, event),
@@ -279,6 +302,11 @@ class Ledger:
     def cap(self) -> float:
         """Largest sum of epsilons that this ledger grants."""
         return self._cap
+
+    @property
+    def cap_delta(self) -> float:
+        """Largest sum of deltas that this ledger grants."""
+        return self._cap_delta
 
     def spent(self) -> tuple[float, float]:
         """Sum of the epsilons and sum of the deltas of all reservations, used up or not."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import fedcal
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy import ledger as module
-from fedcal.privacy.ledger import Entry, Ledger
+from fedcal.privacy.ledger import CAP_DELTA, Entry, Ledger
 
 WORDS = {
     "mechanism": "gaussian",
@@ -302,8 +303,18 @@ def damage(file: Path, *statements: str) -> None:
 
 
 def test_a_later_version_is_refused(file: Path) -> None:
-    damage(file, "PRAGMA user_version = 2")
-    assert "version 2" in refused(file, None)
+    damage(file, "PRAGMA user_version = 3")
+    assert "version 3" in refused(file, None)
+
+
+def test_a_file_of_version_1_is_read_and_its_deltas_stay_below_1(file: Path) -> None:
+    damage(file, "ALTER TABLE cap DROP COLUMN delta")
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA user_version = 1")
+    for _ in range(2):  # it is written anew, once
+        with Ledger(file) as ledger:
+            assert (ledger.cap, ledger.cap_delta) == (1.0, 0.999)
+            assert len(ledger.entries()) == 1
 
 
 @pytest.mark.parametrize(
@@ -473,17 +484,36 @@ def test_threads_share_one_ledger() -> None:
 def test_a_failure_within_a_transaction_leaves_no_trace(file: Path) -> None:
     with Ledger(file, 1.0) as ledger:
         with pytest.raises(RuntimeError), ledger._transaction():  # noqa: PT012
-            ledger._db.execute("INSERT INTO cap VALUES (9.0)")
+            ledger._db.execute("INSERT INTO cap VALUES (9.0, 0.5)")
             raise RuntimeError
         reserve(ledger, "a", 1.0)  # and no lock
     with Ledger(file) as ledger:
         assert ledger.cap == 1.0
 
 
-def test_deltas_that_add_up_to_one_are_refused() -> None:
+def test_deltas_have_a_cap_of_their_own(file: Path) -> None:
     with Ledger(None, 1.0) as ledger:
-        reserve(ledger, "a", 1e-6, delta=0.9)
-        with pytest.raises(BudgetExceeded, match="no privacy at all"):
-            reserve(ledger, "b", 1e-6, delta=0.1)
-        reserve(ledger, "c", 1e-6, delta=0.09)
+        assert ledger.cap_delta == CAP_DELTA
+    with Ledger(file, 1.0, 1e-4) as ledger:
+        reserve(ledger, "a", 1e-6, delta=9e-5)
+        with pytest.raises(BudgetExceeded, match=r"delta 9e-05 of 0\.0001 is spent.* 2e-05 more"):
+            reserve(ledger, "b", 1e-6, delta=2e-5)
+        reserve(ledger, "c", 1e-6, delta=1e-5)
         assert [entry.run for entry in ledger.entries()] == ["a", "c"]
+    with Ledger(file, cap_delta=1e-4) as ledger, pytest.raises(BudgetExceeded):
+        reserve(ledger, "d", 1e-6)
+    with pytest.raises(InputError, match=r"has the cap on delta 0\.0001, not 0\.001"):
+        Ledger(file, 1.0, 1e-3)
+
+
+@pytest.mark.parametrize("cap", [0.0, 1.0, -1e-5, math.nan])
+def test_a_cap_on_delta_lies_below_one(cap: float) -> None:
+    with pytest.raises(InputError, match="cap on delta"):
+        Ledger(None, 1.0, cap)
+
+
+@pytest.mark.parametrize("epsilon", [10**400, 10**5000, Fraction(10**400, 3)], ids=["a", "b", "c"])
+def test_a_number_too_large_for_a_float_is_one_line(epsilon: object) -> None:
+    with Ledger(None, 1.0) as ledger, pytest.raises(InputError) as error:
+        reserve(ledger, "a", epsilon)  # type: ignore[arg-type]
+    assert len(one_line(error)) < 100

@@ -135,6 +135,17 @@ def test_an_outcome_comes_back_with_the_same_bits(job: Job, shards: Shards, tmp_
     assert sum(back.round_seconds) <= back.seconds
 
 
+@pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (math.inf, 3)])
+def test_no_round_is_timed_where_who_is_sampled_is_secret(
+    epsilon: float, kept: int, shards: Shards
+) -> None:
+    """A round's seconds follow from how many were in it, and from whose rows these were."""
+    public = Federation(CLIENTS, CLASSES, 3, 0.5, epsilon)
+    outcome = Job("fedtemp", public).run(lambda s: run_inline(s, shards))
+    assert len(outcome.records) == 3
+    assert len(outcome.round_seconds) == kept
+
+
 def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no outcome"):
         Outcome.load(tmp_path)
