@@ -38,7 +38,7 @@ class BudgetExceeded(InputError):
 
 
 class ContributionRefused(InputError):
-    """A client's contribution is not finite, or leaves the ring's range."""
+    """An unbounded contribution is not finite or leaves the ring; or one has another shape."""
 
 
 class PrivacyError(FedcalError):
