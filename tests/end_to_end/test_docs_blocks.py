@@ -34,8 +34,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 
+README = ROOT / "README.md"
+"""What it says in Python is run by test_readme.py, with what it takes for granted."""
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
-"""Pages outside docs/; what README says in Python is tested in test_readme.py."""
 
 MARKS = ("not run", "slow", "needs", "fails")
 SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
@@ -156,7 +157,7 @@ def run_page(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(answers, "STATISTICS", dict(answers.STATISTICS))  # a page may add its own
     names: dict[str, Any] = {"__name__": "__main__"}
-    if page in ALONE:
+    if page == README:
         the_reader_s_files(folder)
     for block in blocks(page.read_text("utf-8")):
         if block.language not in ("python", "console"):
@@ -167,7 +168,7 @@ def run_page(
         elif block.language == "console":
             for words, said in commands(block):
                 run(words, said, int(block.marks.get("fails", 0)), capsys)
-        elif page not in ALONE:
+        elif page != README:
             exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
 
 
