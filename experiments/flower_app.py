@@ -16,7 +16,6 @@ import tomli_w
 
 import fedcal
 from experiments.config import Config
-from fedcal import datasets
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.privacy.federation import Federation
@@ -32,12 +31,12 @@ _HEADER = """\
 
 
 def run_config() -> dict[str, Setting]:
-    """Every key of the run config: the defaults of `simulate`, clients as many as nodes."""
+    """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config()
-    (classes,) = (entry.classes for entry in datasets.catalogue() if entry.name == config.data)
-    job = Job(config.method, Federation(1, classes))
+    job = Job(config.method, Federation(clients=1, classes=2))
+    open_ones = {"clients": 0, "classes": 0, "trust": ""}
     found = {"data": config.data, "partition": config.partition, "out": ""}
-    return {**job.to_fields(), "clients": 0, "trust": "", **found}
+    return {**job.to_fields(), **open_ones, **found}
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:

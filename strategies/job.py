@@ -142,13 +142,14 @@ class Job:
         }
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
         """The job that `to_fields` wrote, or that somebody wrote by hand.
 
         Parameters
         ----------
         fields : values by dashed name
         nodes : what `clients` = 0 stands for
+        classes : what `classes` = 0 stands for
 
         Raises
         ------
@@ -165,7 +166,7 @@ class Job:
             method=method,
             federation=Federation(
                 clients=_whole(fields, "clients") or nodes,
-                classes=_whole(fields, "classes"),
+                classes=_whole(fields, "classes") or classes,
                 rounds=_whole(fields, "rounds") or None,
                 sampling_rate=_real(fields, "sampling-rate"),
                 epsilon=_real(fields, "epsilon"),

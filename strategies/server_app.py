@@ -1,8 +1,9 @@
 """The Flower ServerApp: a job from plain values, run over whatever grid Flower gives.
 
-A run config holds the keys of `Job.to_fields`, where `clients` may be 0 (as many as there are
-nodes), and `out`: an absolute folder for the outcome (`Outcome.load`), or "" to have the result
-logged. The keys `data` and `partition` are for the sites of a simulation (`clients.site`).
+A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
+(`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
+The keys `data` and `partition` are for the sites of a simulation (`clients.site`); there `classes`
+may be 0, those of the data.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ REPLY_TIMEOUT = 1e6
 """Seconds that a client may take to answer; in a simulation nobody goes missing unasked."""
 
 _PROGRESS, _ERROR = "progress", "error.json"
+_ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 app = ServerApp()
@@ -54,9 +56,9 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     """
     out = _emptied(Path(str(fields["out"]))) if fields.get("out") else None
     with _told(out):
-        Job.from_fields(fields, nodes=1)  # what is wrong in it is said before anybody waits
-        clients, dealt = wait_for_nodes(grid, int(fields["clients"]))
-        job = _with_rows(Job.from_fields(fields, nodes=clients), fields, dealt)
+        # what is wrong in it is said before anybody waits
+        Job.from_fields(fields, nodes=1, classes=_ANY)
+        job = _resolved(fields, *wait_for_nodes(grid, int(fields["clients"])))
 
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
@@ -123,18 +125,28 @@ def _nodes(grid: Grid, clients: int) -> list[int]:
     return nodes
 
 
-def _with_rows(job: Job, fields: Mapping[str, Any], dealt: bool) -> Job:
-    """The job with a nominal number of rows from the data that are dealt, if it lacks one."""
-    if not lacks_rows(job.method, job.federation, job.settings):
+def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
+    """The job; what it leaves open is taken from the simulated data, if they are dealt."""
+    job = Job.from_fields(fields, nodes=clients, classes=_ANY)
+    rows_open = lacks_rows(job.method, job.federation, job.settings)
+    if not rows_open and fields["classes"]:
         return job
+    if not dealt and not fields["classes"]:
+        raise InputError(
+            "'classes' of the run config is 0, and the clients' data are not simulated: give their "
+            "number"
+        )
     if not dealt:
         raise InputError(
             f"{job.method} with privacy needs a public nominal number of rows of a client: give "
             """settings='{"rows_per_client": 50}' in the run config"""
         )
-    public = job.federation
-    data = datasets.load(str(fields["data"])).split(public.seed)
-    shards = deal(data, str(fields["partition"]), public.clients, public.seed)
+    seed = job.federation.seed
+    data = datasets.load(str(fields["data"])).split(seed)
+    shards = deal(data, str(fields["partition"]), clients, seed)
+    job = Job.from_fields(fields, nodes=clients, classes=shards.logits.shape[1])
+    if not rows_open:
+        return job
     rows = len(shards.labels) / shards.clients
     log.info(
         "fedcal: rows_per_client %g is rows / clients of the simulated data; a deployment must "

@@ -229,7 +229,7 @@ def test_another_number_of_nodes_is_refused(
 
 # -- what a simulation knows by itself ----------------------------------------------------------
 
-BY_NAME = {"data": "imdb-binary", "partition": "dirichlet:0.5", "seed": 4, "classes": 2}
+BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
 def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
@@ -245,7 +245,7 @@ def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> I
 
 def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
     job = Job("fednewton", Federation(1, 2, 2, epsilon=epsilon), **options)
-    return {**job.to_fields(), **BY_NAME, "clients": 0, "out": ""}
+    return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, "out": ""}
 
 
 @pytest.mark.parametrize("epsilon", [np.inf, 1.0])
@@ -256,10 +256,10 @@ def test_no_clients_are_as_many_as_there_are_nodes(
     fields = by_itself(epsilon)
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(simulation(nodes, fields), fields)
-    options = {k: v for k, v in BY_NAME.items() if k != "classes"}
-    want = simulate(**options, clients=nodes, epsilon=epsilon, rounds=2)
+    want = simulate(**BY_NAME, clients=nodes, epsilon=epsilon, rounds=2)
     assert outcome.records == want.rounds
     assert outcome.calibrator.arrays() == want.calibrator.arrays()
+    assert outcome.calibrator.classes == 10
     said = "rows_per_client {:g} is rows / clients of the simulated data; a deployment must"
     told = said.format(want.config.set.get("rows_per_client", 0)) in caplog.text
     assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
@@ -269,8 +269,7 @@ def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixtur
     fields = by_itself(1.0, settings={"rows_per_client": 9})
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(simulation(3, fields), fields)
-    given = {k: v for k, v in BY_NAME.items() if k != "classes"}
-    want = simulate(**given, clients=3, epsilon=1.0, rounds=2, set={"rows_per_client": 9})
+    want = simulate(**BY_NAME, clients=3, epsilon=1.0, rounds=2, set={"rows_per_client": 9})
     assert outcome.records == want.rounds
     assert "rows_per_client" not in caplog.text
 
@@ -287,10 +286,7 @@ def test_nodes_that_appear_one_by_one_are_all_counted() -> None:
     grid = simulation(5, fields)
     grid.__class__ = Late
     outcome = server.serve(grid, fields)
-    assert (
-        outcome.records
-        == simulate(BY_NAME["data"], clients=5, rounds=2, seed=4, partition="dirichlet:0.5").rounds
-    )
+    assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
 
 
 def test_nodes_that_deal_to_another_number_stop_the_run() -> None:
@@ -318,11 +314,31 @@ def test_a_deployment_must_say_how_many_clients_there_are(shards: Shards) -> Non
         server.serve(Wire(shards), {**fields_of(job_of()), "clients": 0})
 
 
+def test_a_deployment_must_say_how_many_classes_there_are(shards: Shards) -> None:
+    with pytest.raises(InputError, match="'classes' of the run config is 0, and the clients' data"):
+        server.serve(Wire(shards), {**fields_of(job_of()), "classes": 0})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"data": "nope"}, "unknown data set 'nope'"),
+        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+    ],
+)
+def test_data_that_cannot_be_dealt_are_the_server_s_error(
+    wrong: dict[str, str], match: str
+) -> None:
+    fields = {**by_itself(np.inf), **wrong}
+    with pytest.raises(InputError, match=match):
+        server.serve(simulation(2, fields), fields)
+
+
 def test_a_deployment_must_say_how_many_rows_a_client_has(shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     fields = fields_of(job_of(ledger=str(file), cap=1.0))
     with pytest.raises(InputError) as caught:
-        server.serve(Wire(shards), {**fields, **BY_NAME, "classes": 3, "settings": "{}"})
+        server.serve(Wire(shards), {**fields, **BY_NAME, "settings": "{}"})
     assert str(caught.value) == (
         "fednewton with privacy needs a public nominal number of rows of a client: give "
         """settings='{"rows_per_client": 50}' in the run config"""
