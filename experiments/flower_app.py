@@ -34,9 +34,8 @@ def run_config() -> dict[str, Setting]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config()
     job = Job(config.method, Federation(clients=1, classes=2))
-    open_ones = {"clients": 0, "classes": 0, "trust": ""}
-    found = {"data": config.data, "partition": config.partition, "out": ""}
-    return {**job.to_fields(), **open_ones, **found}
+    fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": ""}
+    return fields | {"data": config.data, "partition": config.partition, "out": ""}
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:
