@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from clients.answers import contribute
-from clients.site import site_rows
+from clients.site import dealt_to, site_rows
 from fedcal.errors import ContributionRefused
 from fedcal.query import Query
 from fedcal.secure_aggregation import mask, reveal
@@ -24,11 +24,17 @@ def site_of(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def client_app(shard_of: Callable[[Context], Shards], *, simulated: bool = False) -> ClientApp:
+def client_app(
+    shard_of: Callable[[Context], Shards],
+    *,
+    simulated: bool = False,
+    dealt_to: Callable[[Context], int] | None = None,
+) -> ClientApp:
     """A ClientApp whose rows come from `shard_of`, a `Shards` of one client.
 
     Coins and noise come from the operating system; only a `simulated` client takes the seed that
-    a query names, which whoever sent it could subtract.
+    a query names, which whoever sent it could subtract. `dealt_to` says to how many clients the
+    data of the run config are dealt, where `shard_of` takes its rows from there.
 
     It answers three messages: `query.who` (its site), `query.answer` (its contribution, masked
     if the server names a cohort) and `query.reveal` (the seeds of this round that it shares with
@@ -40,6 +46,8 @@ def client_app(shard_of: Callable[[Context], Shards], *, simulated: bool = False
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord({"site": site_of(context)})
+        if dealt_to is not None:
+            record["clients"] = dealt_to(context)
         return Message(RecordDict({"who": record}), reply_to=message)
 
     @app.query("answer")
@@ -82,5 +90,9 @@ def _rows(context: Context) -> Shards:
     return site_rows(context.run_config, context.node_config)
 
 
-app = client_app(_rows, simulated=True)
+def _dealt_to(context: Context) -> int:
+    return dealt_to(context.run_config, context.node_config)
+
+
+app = client_app(_rows, simulated=True, dealt_to=_dealt_to)
 """What Flower runs on each node of a simulation: `clients.client_app:app`."""

@@ -25,9 +25,9 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     Parameters
     ----------
     run : what all sites share: `data` (a shipped name, an absolute path, or the file that
-        `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`,
-        `seed`
-    node : what this one is: `partition-id`, from 0
+        `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
+        (0: as many as there are nodes), `seed`
+    node : what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
 
     Returns
     -------
@@ -40,7 +40,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
         If a key is missing, the data cannot be read or dealt, or there is no such site.
     """
     try:
-        shared = (str(run["data"]), str(run["partition"]), int(run["clients"]), int(run["seed"]))
+        shared = (str(run["data"]), str(run["partition"]), dealt_to(run, node), int(run["seed"]))
         site = int(node["partition-id"])
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
@@ -48,6 +48,14 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     if not 0 <= site < shards.clients:
         raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
     return shards.block(site, site + 1)
+
+
+def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+    """To how many clients the data are dealt: `clients` of the run, or of 0 all nodes.
+
+    Flower tells each node of a simulation how many there are; the server checks that they agree.
+    """
+    return int(run["clients"]) or int(node["num-partitions"])
 
 
 def write_dealt(path: Path, shards: Shards) -> None:

@@ -478,6 +478,18 @@ def apply(
     run_apply(calibrator, data, out, quiet=quiet, as_json=json)
 
 
+@app.command("flower-app")
+def flower_app(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the folder that `flwr run` needs: a pyproject.toml with every key, no code."""
+    from experiments.commands import run_flower_app
+
+    run_flower_app(folder, quiet=quiet, as_json=json)
+
+
 @app.command()
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
     """List the data sets that ship with fedcal."""
@@ -491,7 +503,7 @@ def _later(name: str, text: str) -> None:
         raise NotBuiltYet(f"the command '{name}'")
 
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    app.command(name, help=f"{text} Not built yet.", context_settings=anything)(command)
+    app.command(name, hidden=True, help=text, context_settings=anything)(command)
 
 
 for _name, _text in LATER.items():

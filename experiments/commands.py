@@ -173,6 +173,13 @@ def run_export(calibrator: Path, out: Path, *, quiet: bool, as_json: bool) -> No
     _written(out, quiet=quiet, as_json=as_json)
 
 
+def run_flower_app(folder: Path, *, quiet: bool, as_json: bool) -> None:
+    """`fedcal flower-app`."""
+    from experiments.flower_app import write_app
+
+    _written(write_app(folder), quiet=quiet, as_json=as_json)
+
+
 def _written(path: Path, *, quiet: bool, as_json: bool) -> None:
     if as_json:
         print(to_json({"out": str(path)}), end="")

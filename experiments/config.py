@@ -20,7 +20,7 @@ from fedcal.privacy.federation import QUORUM, Federation
 from fedcal.shards import Shards
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
-from strategies.job import Job, Setting, check_settings, settings_of
+from strategies.job import Job, Setting, check_settings, lacks_rows
 
 MOST_CLIENTS = 2**31 - 1
 
@@ -244,9 +244,8 @@ def job_of(config: Config, shards: Shards) -> Job:
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
     settings = dict(config.set)
-    needed = federation.private and STRATEGIES[config.method].needs_rows(federation, settings)
-    if "rows_per_client" in settings_of(config.method) and needed:
-        settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
+    if lacks_rows(config.method, federation, settings):
+        settings["rows_per_client"] = len(shards.labels) / shards.clients
     return Job(
         method=config.method,
         federation=federation,

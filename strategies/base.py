@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -286,9 +286,13 @@ class CalibrationStrategy(Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in set(nodes)}
         known = set(self._sites.values())
         new = [node for node in nodes if node not in known]
-        for site, node in ask_who(grid, new, self._timeout) if new else []:
+        for site, node, clients in ask_who(grid, new, self._timeout) if new else []:
             if not 0 <= site < self.plan.clients or site in self._sites:
                 raise RoundFailed(f"a node says it is site {site}, which cannot be")
+            if clients not in (None, self.plan.clients):
+                raise RoundFailed(
+                    f"site {site} deals the data to {clients} clients, not {self.plan.clients}"
+                )
             self._sites[site] = node
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
@@ -324,8 +328,24 @@ class CalibrationStrategy(Strategy):
         return unmask(total, revealed, len(total), debts)
 
 
-def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[tuple[int, int]]:
-    """(site, node) of each of the nodes that answers which site it is.
+class Who(NamedTuple):
+    """What a node says of itself.
+
+    Attributes
+    ----------
+    site : from 0
+    node : Flower's random number
+    clients : to how many a site of a simulation deals the data of the run config; None = its
+        rows come from elsewhere
+    """
+
+    site: int
+    node: int
+    clients: int | None
+
+
+def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[Who]:
+    """Who each of the nodes is that answers.
 
     Raises
     ------
@@ -335,7 +355,7 @@ def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[tuple[int,
     asking = [_message({}, node, WHO, 0) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
         if not reply.has_error():
-            yield _site(reply), reply.metadata.src_node_id
+            yield _who(reply)
         elif reply.error.code not in ABSENT:
             raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
 
@@ -355,10 +375,12 @@ def reason(reply: Message) -> str:
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError)
 
 
-def _site(reply: Message) -> int:
-    """The site that a node says it is."""
+def _who(reply: Message) -> Who:
+    """What a node says of itself."""
     try:
-        return int(reply.content.config_records["who"]["site"])  # type: ignore[arg-type]
+        said: Mapping[str, Any] = reply.content.config_records["who"]
+        clients = int(said["clients"]) if "clients" in said else None
+        return Who(int(said["site"]), reply.metadata.src_node_id, clients)
     except _UNREADABLE:
         raise RoundFailed("a node does not say which site it is") from None
 

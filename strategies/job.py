@@ -144,8 +144,14 @@ class Job:
         }
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
         """The job that `to_fields` wrote, or that somebody wrote by hand.
+
+        Parameters
+        ----------
+        fields : values by dashed name
+        nodes : what `clients` = 0 stands for
+        classes : what `classes` = 0 stands for
 
         Raises
         ------
@@ -161,8 +167,8 @@ class Job:
         return cls(
             method=method,
             federation=Federation(
-                clients=_whole(fields, "clients"),
-                classes=_whole(fields, "classes"),
+                clients=_whole(fields, "clients") or nodes,
+                classes=_whole(fields, "classes") or classes,
                 rounds=_whole(fields, "rounds") or None,
                 sampling_rate=_real(fields, "sampling-rate"),
                 epsilon=_real(fields, "epsilon"),
@@ -256,6 +262,17 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
         if key not in known:
             allowed = ", ".join(known) or "none"
             raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
+
+
+def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:
+    """Whether a run needs a nominal `rows_per_client` that nobody gave.
+
+    A deployment must choose this public number without looking. A simulation may take rows /
+    clients of its data, and has to say so: it tells how many rows there are.
+    """
+    if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
+        return False
+    return federation.private and STRATEGIES[method].needs_rows(federation, settings)
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:

@@ -1,7 +1,9 @@
 """The Flower ServerApp: a job from plain values, run over whatever grid Flower gives.
 
-A run config holds the keys of `Job.to_fields` and `out`: an absolute folder for the outcome
-(`Outcome.load`), or "" to have the result logged.
+A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
+(`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
+The keys `data` and `partition` are for the sites of a simulation (`clients.site`); there `classes`
+may be 0, those of the data.
 """
 
 from __future__ import annotations
@@ -11,17 +13,19 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcal import errors
+from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.partition import deal
 from strategies.base import CalibrationStrategy, ask_who
-from strategies.job import OUTCOME, Job, Outcome
+from strategies.job import OUTCOME, Job, Outcome, lacks_rows
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -30,6 +34,7 @@ REPLY_TIMEOUT = 1e6
 """Seconds that a client may take to answer; in a simulation nobody goes missing unasked."""
 
 _PROGRESS, _ERROR = "progress", "error.json"
+_ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 app = ServerApp()
@@ -51,8 +56,9 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     """
     out = _emptied(Path(str(fields["out"]))) if fields.get("out") else None
     with _told(out):
-        job = Job.from_fields(fields)
-        wait_for_nodes(grid, job.federation.clients)
+        # what is wrong in it is said before anybody waits
+        Job.from_fields(fields, nodes=1, classes=_ANY)
+        job = _resolved(fields, *wait_for_nodes(grid, int(fields["clients"])))
 
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
@@ -71,23 +77,83 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         return outcome
 
 
-def wait_for_nodes(grid: Grid, clients: int) -> None:
+def wait_for_nodes(grid: Grid, clients: int) -> tuple[int, bool]:
     """Return once a node of each client is there and one of them has answered.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
     reserved in a ledger, and no clock runs, until they are.
 
+    Parameters
+    ----------
+    grid : Flower's
+    clients : enrolled; 0 = as many as there are nodes, which a node of a simulation knows
+
+    Returns
+    -------
+    How many clients there are, and whether they deal the data of the run config among them.
+
     Raises
     ------
+    InputError
+        If `clients` is 0 and the node cannot tell.
     RoundFailed
         If there are fewer nodes than clients after `PATIENCE` seconds, or more.
     """
+    who = next(iter(ask_who(grid, _nodes(grid, clients)[:1], REPLY_TIMEOUT)), None)
+    dealt = None if who is None else who.clients
+    if not clients:
+        if dealt is None:
+            raise InputError(
+                "'clients' of the run config is 0, and these nodes do not say how many they are: "
+                "give their number"
+            )
+        clients = dealt
+        _nodes(grid, clients)
+    return clients, dealt is not None
+
+
+def _nodes(grid: Grid, clients: int) -> list[int]:
+    """The nodes, once there is one for each client; 0 = once there is any."""
     deadline = time.monotonic() + PATIENCE
-    while len(nodes := list(grid.get_node_ids())) < clients and time.monotonic() < deadline:
+    while len(nodes := list(grid.get_node_ids())) < max(clients, 1):
+        if time.monotonic() >= deadline:
+            break
         time.sleep(0.05)
-    if len(nodes) != clients:
-        raise RoundFailed(f"there are {len(nodes)} nodes for {clients} clients")
-    list(ask_who(grid, nodes[:1], REPLY_TIMEOUT))
+    if not nodes or (clients and len(nodes) != clients):
+        wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
+        raise RoundFailed(f"there are {len(nodes)} nodes{wanted}")
+    return nodes
+
+
+def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
+    """The job; what it leaves open is taken from the simulated data, if they are dealt."""
+    job = Job.from_fields(fields, nodes=clients, classes=_ANY)
+    rows_open = lacks_rows(job.method, job.federation, job.settings)
+    if not rows_open and fields["classes"]:
+        return job
+    if not dealt and not fields["classes"]:
+        raise InputError(
+            "'classes' of the run config is 0, and the clients' data are not simulated: give their "
+            "number"
+        )
+    if not dealt:
+        raise InputError(
+            f"{job.method} with privacy needs a public nominal number of rows of a client: give "
+            """settings='{"rows_per_client": 50}' in the run config"""
+        )
+    seed = job.federation.seed
+    data = datasets.load(str(fields["data"])).split(seed)
+    shards = deal(data, str(fields["partition"]), clients, seed)
+    job = Job.from_fields(fields, nodes=clients, classes=shards.logits.shape[1])
+    if not rows_open:
+        return job
+    rows = len(shards.labels) / shards.clients
+    log.info(
+        "fedcal: rows_per_client %g is rows / clients of the simulated data; a deployment must "
+        "choose this public number without looking",
+        rows,
+    )
+    return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 
 def read_progress(out: Path) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from experiments import cli
 def built() -> dict[str, Any]:
     """Name -> command, without those that are not built yet."""
     group: Any = typer.main.get_command(cli.app)
-    return {k: v for k, v in group.commands.items() if k not in getattr(cli, "LATER", {})}
+    return {name: command for name, command in group.commands.items() if not command.hidden}
 
 
 def markdown() -> Iterator[str]:

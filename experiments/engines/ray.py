@@ -28,6 +28,7 @@ import tomli_w
 import fedcal
 from clients.site import DEALT, write_dealt
 from experiments.engines.processes import ProcessTree, usable_cores
+from experiments.flower_app import FILE, app_toml
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.shards import Shards
 from strategies.job import Job, Outcome, Progress
@@ -192,23 +193,8 @@ class _Run:
 
     def write_app(self, fields: Mapping[str, Any]) -> None:
         """The folder that Flower bundles: no code, every key of the run config declared."""
-        flower = {
-            "publisher": "fedcal",
-            "components": {
-                "serverapp": "strategies.server_app:app",
-                "clientapp": "clients.client_app:app",
-            },
-            "config": dict(fields),
-        }
-        project = {
-            "name": "fedcal-run",
-            "version": fedcal.__version__,
-            "license": "Apache-2.0",
-            "dependencies": list[str](),
-        }
         self._app.mkdir()
-        text = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}})
-        (self._app / "pyproject.toml").write_text(text, "utf-8")
+        (self._app / FILE).write_text(app_toml(fields), "utf-8")
 
     @contextlib.contextmanager
     def superlink(self) -> Iterator[None]:

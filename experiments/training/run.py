@@ -236,7 +236,8 @@ def federate(
     after_round : called with the new state after each round
     """
     with _quiet_flower():
-        node_of = dict(ask_who(grid, list(grid.get_node_ids()), TIMEOUT))
+        asked = ask_who(grid, list(grid.get_node_ids()), TIMEOUT)
+        node_of = {who.site: who.node for who in asked}
         check_nodes(node_of, federation.clients)
         sizes = federation.sizes("train"), federation.sizes("test")
         strategy = SeededFedAvg(config, node_of, *sizes, done=state.round)

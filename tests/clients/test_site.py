@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from clients.answers import answer
 from clients.client_app import app
-from clients.site import DEALT, site_rows, write_dealt
+from clients.site import DEALT, dealt_to, site_rows, write_dealt
 from experiments.engines.flower import InProcessGrid
 from fedcal import datasets
 from fedcal.errors import InputError
@@ -54,6 +54,24 @@ def test_a_shipped_name_will_do() -> None:
     rows = site_rows(run_config("game-forecasts", "natural", 29), {"partition-id": 3})
     assert rows.clients == 1
     assert len(rows.labels) > 0
+
+
+def test_no_clients_are_as_many_as_flower_says_there_are() -> None:
+    want = deal(datasets.load("imdb-binary").split(0), "dirichlet:0.1", 7, 0)
+    for site in range(7):
+        node = {"partition-id": site, "num-partitions": 7}
+        assert same(
+            site_rows(run_config("imdb-binary", "dirichlet:0.1", 0), node),
+            want.block(site, site + 1),
+        )
+    with pytest.raises(InputError, match="needs the key 'num-partitions'"):
+        site_rows(run_config("imdb-binary", "iid", 0), {"partition-id": 0})
+
+
+def test_the_number_of_the_run_goes_before_that_of_the_nodes() -> None:
+    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0, "num-partitions": 3}
+    assert dealt_to(run, node) == 7
+    assert dealt_to({**run, "clients": 0}, node) == 3
 
 
 def test_dealt_rows_travel_in_a_file_with_those_who_have_none(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert result.after["ece"] == pytest.approx(float(after), abs=5e-5)
 
 
+def test_there_is_no_other_python_in_it() -> None:
+    assert len(python_blocks()) == 2  # each has a test of its own
+
+
 def test_the_flower_lines_run() -> None:
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
+import time
 import venv
 import zipfile
 from email.parser import Parser
@@ -17,7 +18,10 @@ from pathlib import Path
 
 import pytest
 
+import experiments.engines.ray as engine
 import fedcal
+from experiments import simulate
+from experiments.engines.processes import ProcessTree
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 PACKAGES = ("fedcal", "clients", "strategies", "experiments")
@@ -167,7 +171,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip("--python", python, "install", "--no-deps", wheel, cwd=home)
     (site,) = home.glob("lib/python*/site-packages")
     # a path in a .pth file is searched, but its own .pth files (an editable fedcal) are not read
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (site / "dependencies.pth").write_text(str(distribution("flwr").locate_file("")))
     for command in distribution("flwr").entry_points.select(group="console_scripts"):
         module, _, function = command.value.partition(":")
         script = python.with_name(command.name)
@@ -183,17 +187,43 @@ def test_both_engines_from_the_wheel_alone(fresh: Path, empty: Path) -> None:
         (empty / f"{name}.py").write_text("raise SystemExit('a foreign package')\n")
     options = ("--clients", "5", "--epsilon", "1", "--rounds", "2", "--json")
     told = []
-    for engine in ("inline", "ray"):
-        command = (fresh / "fedcal", "simulate", "--engine", engine, *options, "--out", engine)
+    for name in ("inline", "ray"):
+        command = (fresh / "fedcal", "simulate", "--engine", name, *options, "--out", name)
         done = run(*command, cwd=empty, PATH=os.defpath, PYTHONPATH="")  # not activated
         assert (done.returncode, done.stderr) == (0, "")
         result = json.loads(done.stdout)
-        assert result["config"].pop("engine") == engine
+        assert result["config"].pop("engine") == name
         assert result.pop("seconds") > 0
         told.append(result)
     assert told[0] == told[1]
     for file in ("rounds.jsonl", "test_probs.npy", "calibrator.npz"):
         assert (empty / "inline" / file).read_bytes() == (empty / "ray" / file).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
+def test_flower_s_own_command_as_readme_has_it(fresh: Path, empty: Path) -> None:
+    """The folder by `fedcal flower-app`, then `flwr run`; what Flower starts ends with it."""
+    typed = (ROOT / "README.md").read_text("utf-8").splitlines()
+    lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
+    assert len(lines) == 2
+    with engine._folder() as folder:
+        commands = engine._Commands(fresh / "flower-superlink", fresh / "flwr")
+        env = engine._environment(folder, folder / "home", commands, None) | {
+            "PYTHONPATH": "",
+            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(engine._free_port()),
+            "FLWR_LOCAL_CONTROL_API_PORT": str(engine._free_port()),
+        }
+        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it
+        shell = ["sh", "-ec", "\n".join([f"cd {shlex.quote(str(empty))}", *lines])]
+        with ProcessTree(shell, folder=folder, env=env, log=folder / "log") as running:
+            while running.poll() is None:
+                time.sleep(0.1)
+        log = (folder / "log").read_text("utf-8", "replace")
+    temperature = simulate(clients=2).calibrator.arrays()["temperature"]
+    assert f"temperature={float(temperature)!r}" in log, log
+    assert os.listdir(empty) == ["app"]
+    assert os.listdir(empty / "app") == ["pyproject.toml"]
 
 
 @pytest.mark.slow

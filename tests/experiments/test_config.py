@@ -20,11 +20,11 @@ from experiments.config import (
     load_config,
     merge,
     parse_setting,
-    settings_of,
 )
 from fedcal.errors import InputError
 from fedcal.shards import Shards
 from strategies import STRATEGIES
+from strategies.job import settings_of
 
 BINNING = {
     *("bins_exponent", "weighting", "tables", "negatives"),

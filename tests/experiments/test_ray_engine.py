@@ -529,25 +529,3 @@ def test_what_flower_bundles_holds_no_code(tmp_path: Path) -> None:
         "serverapp": "strategies.server_app:app",
         "clientapp": "clients.client_app:app",
     }
-
-
-# -- `flwr run .` in a checkout -------------------------------------------------------------------
-
-
-@slow
-@linux
-def test_flwr_run_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkout = tmp_path / "checkout"
-    for name in ("fedcal", "clients", "strategies", "experiments"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, checkout)
-    with engine._folder() as folder:
-        run = engine._Run(folder, engine._commands(), None)
-        run._app = checkout
-        with run.superlink():
-            status = run.flwr_run(100, folder, None)
-        log = (folder / "log").read_text()
-    assert status == engine.COMPLETED, log
-    temperature = simulate().calibrator.arrays()["temperature"]
-    assert f"temperature={float(temperature)!r}" in log

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import tomli_w
 
-import fedcal
-from clients.site import site_rows
 from experiments.engines.inline import run_inline
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from strategies.job import Job, Outcome
+from strategies import STRATEGIES
+from strategies.job import Job, Outcome, lacks_rows
 
 CLIENTS, CLASSES = 6, 3
 PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)
@@ -89,23 +88,31 @@ def test_fields_that_are_not_allowed(key: str, value: Any, match: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_no_clients_stand_for_as_many_as_there_are_nodes() -> None:
+    fields = JOBS[2].to_fields()
+    assert Job.from_fields(fields, nodes=9).federation.clients == 7
+    assert Job.from_fields({**fields, "clients": 0}, nodes=9).federation.clients == 9
+
+
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_rows_are_lacking_where_the_method_cannot_do_without(method: str) -> None:
+    """Exactly then the constructor refuses a private run, or is given what it cannot use."""
+    private = Federation(CLIENTS, CLASSES, epsilon=1.0)
+    lacks = lacks_rows(method, private, {})
+    assert not lacks_rows(method, Federation(CLIENTS, CLASSES), {})
+    assert not lacks_rows(method, private, {"rows_per_client": 50.0})
+    if lacks:
+        with pytest.raises(InputError, match="needs rows_per_client"):
+            Job(method, private).strategy()
+        assert Job(method, private, {"rows_per_client": 50.0}).plan.private
+    else:
+        assert Job(method, private).plan.private
+
+
 def test_a_missing_field_is_named() -> None:
     for key in (fields := JOBS[0].to_fields()):
         with pytest.raises(InputError, match=f"no key '{key}'"):
             Job.from_fields({k: v for k, v in fields.items() if k != key})
-
-
-def test_the_project_declares_every_key_and_the_defaults_of_simulate() -> None:
-    root = Path(fedcal.__file__).resolve().parents[1]
-    app = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
-    config = app["config"]
-    job = Job.from_fields(config)
-    assert job.method == "fednewton"
-    # trust resolves to what fits epsilon, so it is written as "whatever fits"
-    assert {**job.to_fields(), "trust": ""}.items() <= config.items()
-    assert set(config) == {*job.to_fields(), "data", "partition", "out"}
-    assert site_rows(config, {"partition-id": 99}).clients == 1  # the sites understand it too
-    assert app["fab-include"] == ["pyproject.toml"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
 import strategies.server_app as server
+from clients.client_app import app as site_app
 from clients.client_app import client_app, site_of
+from experiments import simulate
 from experiments.engines.flower import InProcessGrid
 from experiments.engines.inline import run_inline
 from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
@@ -223,6 +225,134 @@ def test_another_number_of_nodes_is_refused(
         server.serve(Wire(shards, range(50, 50 + there)), fields_of(job, tmp_path))
     assert not file.exists()
     assert json.loads((tmp_path / "error.json").read_text())["kind"] == "RoundFailed"
+
+
+# -- what a simulation knows by itself ----------------------------------------------------------
+
+BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
+
+
+def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
+    """Nodes as Flower's simulation has them: each knows how many there are."""
+    grid = InProcessGrid(site_app, range(50, 50 + nodes))
+    for node, context in grid._contexts.items():
+        assert context.node_config["num-partitions"] == nodes
+        context.run_config = fields
+        if tell is not None and node == 50 + nodes - 1:
+            context.node_config["num-partitions"] = tell
+    return grid
+
+
+def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
+    job = Job("fednewton", Federation(1, 2, 2, epsilon=epsilon), **options)
+    return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, "out": ""}
+
+
+@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
+@pytest.mark.parametrize("nodes", [1, 7])
+def test_no_clients_are_as_many_as_there_are_nodes(
+    nodes: int, epsilon: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields = by_itself(epsilon)
+    with caplog.at_level(logging.INFO, "flwr"):
+        outcome = server.serve(simulation(nodes, fields), fields)
+    want = simulate(**BY_NAME, clients=nodes, epsilon=epsilon, rounds=2)
+    assert outcome.records == want.rounds
+    assert outcome.calibrator.arrays() == want.calibrator.arrays()
+    assert outcome.calibrator.classes == 10
+    said = "rows_per_client {:g} is rows / clients of the simulated data; a deployment must"
+    told = said.format(want.config.set.get("rows_per_client", 0)) in caplog.text
+    assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
+
+
+def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    fields = by_itself(1.0, settings={"rows_per_client": 9})
+    with caplog.at_level(logging.INFO, "flwr"):
+        outcome = server.serve(simulation(3, fields), fields)
+    want = simulate(**BY_NAME, clients=3, epsilon=1.0, rounds=2, set={"rows_per_client": 9})
+    assert outcome.records == want.rounds
+    assert "rows_per_client" not in caplog.text
+
+
+def test_nodes_that_appear_one_by_one_are_all_counted() -> None:
+    class Late(InProcessGrid):
+        looks = 0
+
+        def get_node_ids(self) -> Iterable[int]:
+            self.looks += 1
+            return sorted(super().get_node_ids())[: self.looks - 1]
+
+    fields = by_itself(np.inf)
+    grid = simulation(5, fields)
+    grid.__class__ = Late
+    outcome = server.serve(grid, fields)
+    assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
+
+
+def test_nodes_that_deal_to_another_number_stop_the_run() -> None:
+    fields = by_itself(np.inf)
+    with pytest.raises(RoundFailed, match="site 2 deals the data to 4 clients, not 3"):
+        server.serve(simulation(3, fields, tell=4), fields)
+
+
+def test_a_node_that_tells_of_others_who_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.1)
+    fields = by_itself(np.inf)
+    with pytest.raises(RoundFailed, match="there are 1 nodes for 4 clients"):
+        server.serve(simulation(1, fields, tell=4), fields)
+
+
+def test_nobody_to_ask_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.1)
+    fields = by_itself(np.inf)
+    with pytest.raises(RoundFailed, match=r"there are 0 nodes$"):
+        server.serve(simulation(0, fields), fields)
+
+
+def test_a_deployment_must_say_how_many_clients_there_are(shards: Shards) -> None:
+    with pytest.raises(InputError, match="'clients' of the run config is 0, and these nodes do"):
+        server.serve(Wire(shards), {**fields_of(job_of()), "clients": 0})
+
+
+def test_a_deployment_must_say_how_many_classes_there_are(shards: Shards) -> None:
+    with pytest.raises(InputError, match="'classes' of the run config is 0, and the clients' data"):
+        server.serve(Wire(shards), {**fields_of(job_of()), "classes": 0})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"data": "nope"}, "unknown data set 'nope'"),
+        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+    ],
+)
+def test_data_that_cannot_be_dealt_are_the_server_s_error(
+    wrong: dict[str, str], match: str
+) -> None:
+    fields = {**by_itself(np.inf), **wrong}
+    with pytest.raises(InputError, match=match):
+        server.serve(simulation(2, fields), fields)
+
+
+def test_a_deployment_must_say_how_many_rows_a_client_has(shards: Shards, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    fields = fields_of(job_of(ledger=str(file), cap=1.0))
+    with pytest.raises(InputError) as caught:
+        server.serve(Wire(shards), {**fields, **BY_NAME, "settings": "{}"})
+    assert str(caught.value) == (
+        "fednewton with privacy needs a public nominal number of rows of a client: give "
+        """settings='{"rows_per_client": 50}' in the run config"""
+    )
+    assert not file.exists()
+
+
+def test_bad_values_are_told_before_anybody_waits() -> None:
+    class Nobody(InProcessGrid):
+        def get_node_ids(self) -> Iterable[int]:
+            raise AssertionError
+
+    with pytest.raises(InputError, match="unknown method"):
+        server.serve(Nobody(site_app, [1]), {**by_itself(1.0), "method": "x"})
 
 
 def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path: Path) -> None:

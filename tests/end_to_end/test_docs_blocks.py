@@ -1,0 +1,317 @@
+"""What README.md, its neighbours and the pages under docs/ tell one to type must run.
+
+A fenced block is run, in the order of its page, if it is `python` or `console`; shell has no other
+name. A comment above it says otherwise, with the reason in the open:
+
+    <!-- not run: why -->      it must still parse, and the commands' options must exist
+    <!-- slow: why -->         the same, but the slow tests run it
+    <!-- needs: torch -->      it is run where these packages are installed
+    <!-- fails: 2 -->          the command's exit code
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import shlex
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+import typer.main
+
+from clients import answers
+from experiments import cli
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
+
+README = ROOT / "README.md"
+"""What it says in Python is run by test_readme.py, with what it takes for granted."""
+ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
+
+MARKS = ("not run", "slow", "needs", "fails")
+SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
+
+
+@dataclass
+class Block:
+    """A fenced block, and what the comments above it say."""
+
+    language: str
+    line: int
+    lines: list[str] = field(default_factory=list)
+    marks: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page."""
+    found: list[Block] = []
+    marks: dict[str, str] = {}
+    open_block: Block | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if open_block is None and re.match(r"\s*(~~~|`{4}|\s```)", line):
+            raise AssertionError(f"line {number}: a fence is three backticks at the margin")
+        if open_block is not None:
+            if line.strip() == "```":
+                found.append(open_block)
+                open_block, marks = None, {}
+            else:
+                open_block.lines.append(line)
+        elif fence := re.fullmatch(r"```(\S*).*", line):
+            open_block = Block(fence[1], number, marks=marks)
+        elif mark := re.fullmatch(r"<!-- (.*?): (.*) -->", line):
+            assert mark[1] in MARKS, line
+            marks[mark[1]] = mark[2]
+        elif line.strip():
+            marks = {}
+    assert open_block is None, "a block that never ends"
+    return found
+
+
+def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
+    """(words of a command, lines that it is said to print)."""
+    words: list[str] | None = None
+    said: list[str] = []
+    for line in block.lines:
+        if line.startswith("$ "):
+            if words is not None:
+                yield words, said
+            words, said = shlex.split(line[2:], comments=True), []
+        else:
+            said.append(line)
+        if words is None:
+            raise AssertionError(f"line {block.line}: a block of shell begins with `$ `")
+    if words is not None:
+        yield words, said
+
+
+# --- they run -----------------------------------------------------------------------------------
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def hides_shell(block: Block) -> bool:
+    """Whether a block holds commands that nobody runs."""
+    typed = any(line.startswith(("$ ", "fedcal ")) for line in block.lines)
+    return block.language in SHELLS or (block.language != "console" and typed)
+
+
+@pytest.mark.parametrize("page", [*ALONE, *PAGES], ids=name_of)
+def test_every_command_of_a_page_is_in_a_block_that_is_run(page: Path) -> None:
+    assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == []
+
+
+def with_code() -> list[Path]:
+    pages = [*ALONE, *PAGES]
+    return [p for p in pages if {"python", "console"} & {b.language for b in blocks(p.read_text())}]
+
+
+def slow_pages() -> list[Path]:
+    return [p for p in with_code() if any("slow" in b.marks for b in blocks(p.read_text()))]
+
+
+@pytest.mark.parametrize("page", with_code(), ids=name_of)
+def test_blocks_run_in_the_order_of_their_page(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", slow_pages(), ids=name_of)
+def test_slow_blocks_run_too(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_page(page, ("not run",), tmp_path, monkeypatch, capsys)
+
+
+def run_page(
+    page: Path,
+    skipped: tuple[str, ...],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(answers, "STATISTICS", dict(answers.STATISTICS))  # a page may add its own
+    names: dict[str, Any] = {"__name__": "__main__"}
+    if page == README:
+        the_reader_s_files(folder)
+    for block in blocks(page.read_text("utf-8")):
+        if block.language not in ("python", "console"):
+            continue
+        missing = [n for n in block.marks.get("needs", "").split(", ") if n and not find_spec(n)]
+        if missing or block.marks.keys() & {*skipped}:
+            check_without_running(block)
+        elif block.language == "console":
+            for words, said in commands(block):
+                run(words, said, int(block.marks.get("fails", 0)), capsys)
+        elif page != README:
+            exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
+
+
+def the_reader_s_files(folder: Path) -> None:
+    """`my.npz` and `new.npz`, which README takes for granted."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 2000)
+    logits = rng.normal(size=(2000, 3)) + np.eye(3)[labels]
+    np.savez(folder / "my.npz", logits=3 * logits, labels=labels)
+    np.savez(folder / "new.npz", logits=3 * logits[:50])
+
+
+def check_without_running(block: Block) -> None:
+    """A block that is not run must still parse: commands, targets and modules exist."""
+    if block.language == "python":
+        ast.parse(block.text)
+        return
+    for words, _ in commands(block):
+        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
+        if words[0] == "fedcal":
+            parse(command(words[1]), words[1:])
+        elif words[0] == "flwr":
+            parse(flower_command(words[1]), words[1:])
+        elif words[0] == "make":
+            check_targets(words[1:])
+        elif words[:2] == ["python", "-m"]:
+            assert find_spec(words[2]), words[2]
+        else:
+            assert Path(words[0]).name == "pip", f"{words[0]}: how is that looked at?"
+
+
+def parse(command: Any, words: list[str]) -> None:
+    command.make_context(words[0], words[1:])
+
+
+def flower_command(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Flower uses what typer deprecates
+        from flwr.cli.app import app
+
+        group: Any = typer.main.get_command(app)
+    return group.commands[name]
+
+
+def check_targets(names: list[str]) -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(names) <= set(targets)
+
+
+def command(name: str) -> Any:
+    """A command of `fedcal` that is built."""
+    group: Any = typer.main.get_command(cli.app)
+    assert name in group.commands, name
+    assert not group.commands[name].hidden, name
+    return group.commands[name]
+
+
+def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words[0] == "fedcal", f"{words[0]} is not run here: mark the block as not run"
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        cli.main(words[1:])
+    out, err = capsys.readouterr()
+    assert left.value.code == code, err
+    assert_says(out.splitlines(), said)
+
+
+def assert_says(printed: list[str], said: list[str]) -> None:
+    """Each line of the page is printed, in that order; `...` stands for any lines."""
+    lines = iter([tokens(line) for line in printed])
+    for expected in map(tokens, said):
+        if expected and expected != ["..."]:
+            assert any(alike(expected, line) for line in lines), " ".join(expected)
+
+
+def tokens(line: str) -> list[str]:
+    """Words without the strokes of tables."""
+    return re.sub(r"[\u2500-\u257f|]", " ", line).split()
+
+
+def alike(said: list[str], printed: list[str]) -> bool:
+    """Equal words, and numbers that may differ as `exp` does between machines."""
+    if len(said) != len(printed):
+        return False
+    for a, b in zip(said, printed, strict=True):
+        try:
+            if not math.isclose(float(a), float(b), rel_tol=1e-2):
+                return False
+        except ValueError:
+            if a != b:
+                return False
+    return True
+
+
+def test_a_wrong_output_is_seen() -> None:
+    printed = ["┃ before │ 4.750 │", "└────┘", "written to x"]
+    assert_says(printed, ["before 4.75", "...", "written to x"])
+    for said in (["before 4.9"], ["after 4.75"], ["written to x", "before 4.75"], ["before"]):
+        with pytest.raises(AssertionError):
+            assert_says(printed, said)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$ fedcal simulate --metod fedtemp",
+        "$ fedcal simulat",
+        "$ fedcal site",
+        "fedcal simulate",
+        "$ flwr run . --streem",
+        "$ A=1 flwr run . --streem",
+        "$ make tests",
+        "$ python -m experiments.nothing",
+        "$ ruff check",
+    ],
+)
+def test_what_is_wrong_in_a_block_that_is_not_run_is_seen(line: str) -> None:
+    (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
+    assert block.marks == {"not run": "why"}
+    with pytest.raises((AssertionError, click.ClickException)):
+        check_without_running(block)
+
+
+@pytest.mark.parametrize("fence", ["~~~", "  ```", "````"])
+def test_a_fence_that_would_hide_a_block_is_seen(fence: str) -> None:
+    with pytest.raises(AssertionError, match="three backticks at the margin"):
+        blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
+
+
+def test_shell_by_another_name_is_seen() -> None:
+    for language, line in (("bash", "ls"), ("", "$ ls"), ("text", "fedcal simulate")):
+        (block,) = blocks(f"```{language}\n{line}\n```\n")
+        assert hides_shell(block)
+    for language, line in (("console", "$ ls"), ("text", "a table"), ("python", "fedcal.x()")):
+        (block,) = blocks(f"```{language}\n{line}\n```\n")
+        assert not hides_shell(block)
+
+
+def test_a_block_of_readme_that_is_not_marked_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ fedcal report nowhere\n```\n")
+    with pytest.raises(AssertionError, match="holds neither"):
+        run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)

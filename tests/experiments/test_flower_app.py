@@ -1,0 +1,178 @@
+"""`flwr run` as the guide has it: from a clone, and from a folder that `fedcal flower-app` wrote.
+
+The runs marked slow take half a minute each; what they start ends with them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import experiments.engines.ray as engine
+import fedcal
+from clients.site import site_rows
+from experiments import simulate
+from experiments.config import Config
+from experiments.engines.processes import ProcessTree
+from experiments.flower_app import FILE, app_toml, run_config, write_app
+from fedcal.errors import InputError
+from strategies.job import Job
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+GUIDE = ROOT / "docs" / "guide" / "engines.md"
+
+
+def flower(text: str) -> dict[str, Any]:
+    app: dict[str, Any] = tomllib.loads(text)["tool"]["flwr"]["app"]
+    return app
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def test_the_project_s_own_file_says_the_same() -> None:
+    ours, theirs = flower((ROOT / FILE).read_text("utf-8")), flower(app_toml(run_config()))
+    assert ours == theirs
+    assert list(ours["config"]) == list(theirs["config"])
+
+
+def test_every_key_has_the_default_of_simulate() -> None:
+    fields, config = run_config(), Config()
+    job = Job.from_fields(fields, nodes=100, classes=10)
+    assert set(fields) == {*job.to_fields(), "data", "partition", "out"}
+    assert (fields["data"], fields["partition"]) == (config.data, config.partition)
+    federation = job.federation
+    for name in (
+        *("rounds", "sampling_rate", "epsilon", "delta", "unit", "seed", "mechanism", "quorum"),
+        "noise_source",
+    ):
+        assert getattr(federation, name) == getattr(config, name), name
+    for name in ("method", "dropout", "ledger", "cap"):
+        assert getattr(job, name) == getattr(config, name), name
+    assert (fields["clients"], fields["classes"], fields["trust"]) == (0, 0, "")
+    assert job.settings == config.set
+    rows = site_rows(fields, {"partition-id": 99, "num-partitions": 100})
+    assert rows.clients == 1  # the sites understand it too
+
+
+def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "app"
+    file = write_app(folder)
+    assert [file] == list(folder.iterdir())
+    first = file.read_bytes()
+    assert flower(first.decode())["config"] == run_config()
+    file.write_bytes(first.replace(b"epsilon = inf", b"epsilon = 2.0"))
+    assert write_app(folder).read_bytes() == first
+    file.write_bytes(b"")
+    assert write_app(folder).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    "theirs", ['[project]\nname = "mine"\n', "[tool.ruff]\n", "not TOML", "project = 1\n", b"\xff"]
+)
+def test_a_file_of_somebody_else_stays(tmp_path: Path, theirs: str | bytes) -> None:
+    file = tmp_path / FILE
+    content = theirs if isinstance(theirs, bytes) else theirs.encode()
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="is not of `fedcal flower-app`; choose another folder"):
+        write_app(tmp_path)
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (content, [file])
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write .*: Not a directory"):
+        write_app(tmp_path / "file" / "app")
+
+
+# -- `flwr run`, line by line as the guide has it -------------------------------------------------
+
+
+def guide_lines() -> list[str]:
+    lines = [line[2:] for line in GUIDE.read_text("utf-8").splitlines() if line[:2] == "$ "]
+    return [line for line in lines if re.search(r"\bflwr run\b|\bfedcal flower-app\b", line)]
+
+
+def test_the_guide_has_the_lines_that_are_tried() -> None:
+    lines = guide_lines()
+    assert sum("flwr run ." in line for line in lines) >= 3
+    assert sum("fedcal flower-app" in line for line in lines) == 1
+    for line in lines:
+        assert "flwr run" not in line or "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 " in line
+
+
+def expected(line: str) -> float:
+    """The temperature that the simulation of the same run finds."""
+    nodes = re.search(r"num-supernodes=(\d+)", line)
+    epsilon = re.search(r"epsilon=([\d.]+)", line)
+    result = simulate(
+        clients=int(nodes[1]) if nodes else 2,  # Flower's own default
+        epsilon=float(epsilon[1]) if epsilon else math.inf,
+    )
+    return float(result.calibrator.arrays()["temperature"])
+
+
+def shell(line: str, cwd: Path) -> str:
+    """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
+    with engine._folder() as folder:
+        env = engine._environment(folder, folder / "home", engine._commands(), None)
+        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
+        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(engine._free_port())
+        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(engine._free_port())
+        log = folder / "log"
+        command = ["sh", "-c", f"cd {shlex.quote(str(cwd))} && {line}"]
+        with ProcessTree(command, folder=folder, env=env, log=log) as run:
+            while run.poll() is None:
+                time.sleep(0.1)
+        return log.read_text("utf-8", "replace")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    folder = tmp_path / "clone"
+    for name in ("fedcal", "clients", "strategies", "experiments"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (FILE, "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
+@pytest.mark.parametrize("line", [line for line in guide_lines() if line.find("flwr run .") > 0])
+def test_flwr_run_from_a_clone(line: str, clone: Path) -> None:
+    log = shell(line, clone)
+    assert f"temperature={expected(line)!r}" in log, log
+    private = "epsilon=" in line
+    assert ("is rows / clients of the simulated data" in log) == private
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
+def test_flwr_run_without_a_clone(tmp_path: Path) -> None:
+    (write,) = [line for line in guide_lines() if "flower-app" in line]
+    (folder,) = shlex.split(write)[2:]
+    write_app(tmp_path / folder)
+    line = next(line for line in guide_lines() if f"flwr run {folder}" in line)
+    log = shell(line, tmp_path)
+    assert f"temperature={expected(line)!r}" in log, log
+    assert os.listdir(tmp_path / folder) == [FILE]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
+def test_what_flower_cannot_run_is_one_line(tmp_path: Path) -> None:
+    write_app(tmp_path)
+    run = "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream -c"
+    log = shell(f"""{run} 'method="acct" epsilon=-1.0'""", tmp_path)
+    assert "fedcal: error: epsilon" in log, log
