@@ -239,7 +239,7 @@ def job_of(config: Config, shards: Shards) -> Job:
     # A share alone protects nobody: only their secure sum does.
     masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
     settings = dict(config.set)
-    needed = federation.private and STRATEGIES[config.method].needs_rows(federation, settings)
+    needed = STRATEGIES[config.method].needs_rows(federation, settings)
     if "rows_per_client" in settings_of(config.method) and needed:
         settings.setdefault("rows_per_client", len(shards.labels) / shards.clients)
     return Job(

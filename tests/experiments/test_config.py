@@ -25,6 +25,7 @@ from experiments.config import (
 from fedcal.errors import InputError
 from fedcal.shards import Shards
 from strategies import STRATEGIES
+from strategies.base import CLIP
 
 BINNING = {
     *("bins_exponent", "weighting", "tables", "negatives"),
@@ -84,12 +85,13 @@ def test_a_method_s_own_parameters(method: str) -> None:
 
 def test_the_contract_s_default_values_of_parameters() -> None:
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
-    assert defaults["fedtemp"] == {"clip": 0.5, "server_lr": 1.0, "average": "inverse"}
+    assert CLIP == 0.5  # with privacy; None = no clip without
+    assert defaults["fedtemp"] == {"clip": None, "server_lr": 1.0, "average": "inverse"}
     assert defaults["fedbbq"]["bins_exponent"] == 7
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
     assert defaults["fedbin"]["tables"] == "per_class"
     assert defaults["fedbbq"]["tables"] is None  # pooled with privacy, per class without
-    scaling = {"clip": 0.5, "server_lr": 1.0, "proximal": 10.0, "steps": 50}
+    scaling = {"clip": None, "server_lr": 1.0, "proximal": 10.0, "steps": 50}
     assert all(defaults[m] == scaling for m in ("fedvector", "fedmatrix", "fedopvector"))
     assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
 
