@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from experiments.config import AUTO, POOLED, Config, job_of, merge
 from experiments.engines.inline import run_inline
 from experiments.planner.auto import resolved
+from experiments.planner.enough import tell, too_little
 from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import Calibrator, Identity
@@ -323,4 +324,6 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
         tested=False,
     )
     privacy["statement"] += chosen
+    if not chosen:
+        tell(too_little(config.method, shards, job), privacy, stacklevel=3)
     return outcome, privacy

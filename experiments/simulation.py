@@ -15,6 +15,7 @@ import numpy as np
 from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from experiments.engines.inline import run_inline
 from experiments.engines.ray import Source, run_ray
+from experiments.planner.enough import tell, too_little
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
@@ -83,6 +84,8 @@ def simulate(
         run = _fit_federated(config, shards, by_name, progress)
     run.calibrator.input = loaded.input
     run.privacy["statement"] += chosen
+    if not chosen:  # the planner has looked at more than this does
+        tell(run.warned, run.privacy, stacklevel=2)
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
     if loaded.client_names is not None and config.partition != "natural":
@@ -105,6 +108,7 @@ class _Run:
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]
     history: list[Calibrator] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
 
 
 def load_any(data: Any) -> Dataset:
@@ -166,7 +170,8 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         rounds=None,
         secure_aggregation=config.secure_aggregation or "none",
     )
-    return _Run(calibrator, known, seconds, privacy, communication, [])
+    few = too_little(config.method, shards_used)
+    return _Run(calibrator, known, seconds, privacy, communication, [], warned=few)
 
 
 def _fit_federated(
@@ -208,7 +213,14 @@ def _fit_federated(
         "rounds": len(outcome.records),
     }
     return _Run(
-        outcome.calibrator, known, outcome.seconds, privacy, sent, outcome.records, outcome.history
+        outcome.calibrator,
+        known,
+        outcome.seconds,
+        privacy,
+        sent,
+        outcome.records,
+        outcome.history,
+        too_little(config.method, shards, job),
     )
 
 

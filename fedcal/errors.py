@@ -50,6 +50,10 @@ class ContributionRefused(InputError):
     """A client's contribution is not finite, or leaves the ring's range."""
 
 
+class TooLittle(UserWarning):
+    """A run has too little to make the model better: too few clients, rows or classes."""
+
+
 class PrivacyError(FedcalError):
     """A release was attempted that its privacy plan does not cover."""
 

@@ -71,6 +71,12 @@ class CalibrationStrategy(Strategy):
     """
 
     name: ClassVar[str]
+    most_noise: ClassVar[float] = 0.5
+    """Noise std of a released sum over the most that all clients can add to it: above this a
+    private run hardly ever makes the model better (see `experiments.planner.enough`)."""
+    least_rows: ClassVar[int] = 0
+    """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
+    least_rows_each: ClassVar[int] = 0
 
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"

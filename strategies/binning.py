@@ -78,6 +78,7 @@ class _Binning(CalibrationStrategy):
     """
 
     calibrator: ClassVar[type[HistogramBinning | BBQ]]
+    least_rows = 300
 
     def __init__(
         self,
@@ -197,7 +198,7 @@ class FedBin(_Binning):
     `clipping`. Public: the federation and all parameters.
     """
 
-    name = "fedbin"
+    name, most_noise = "fedbin", 0.01
     calibrator = HistogramBinning
 
 
@@ -236,7 +237,7 @@ class FedBBQ(_Binning):
     negatives : with privacy None = "norm-sub" of two classes pooled, else "cut"
     """
 
-    name = "fedbbq"
+    name, most_noise = "fedbbq", 0.02
     calibrator = BBQ
 
     def __init__(

@@ -290,6 +290,7 @@ class AccT(_TemperatureSearch):
     """
 
     name = "acct"
+    most_noise = 0.6
     statistic = "accuracy_gap"
     signed = True
     clip_share, least_clip = 0.08, 2.0
@@ -315,6 +316,7 @@ class NLLT(_TemperatureSearch):
     """
 
     name = "nllt"
+    most_noise = 0.06
     statistic = "clipped_nll"
     clip_share, least_clip = 1.0, 10.0
 
@@ -350,6 +352,7 @@ class ECET(_TemperatureSearch):
     """
 
     name = "ecet"
+    most_noise = 0.06
     statistic = "calibration_gaps"
     clip_share, least_clip = 0.08, 2.0
 

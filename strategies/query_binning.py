@@ -46,6 +46,7 @@ class DPHistogram(CalibrationStrategy):
     """
 
     name = "dp-histogram"
+    most_noise, least_rows = 0.02, 150
 
     def __init__(
         self,

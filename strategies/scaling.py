@@ -47,6 +47,7 @@ class _Averaged(CalibrationStrategy):
 
     form: ClassVar[type[ParametricScaling]]
     statistic: ClassVar[str] = "scaling_update"
+    least_rows_each = 15
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class FedVector(_LocalFits):
     parameters.
     """
 
-    name, form = "fedvector", VectorScaling
+    name, form, most_noise = "fedvector", VectorScaling, 0.2
 
 
 class FedMatrix(_LocalFits):
@@ -156,7 +157,7 @@ class FedMatrix(_LocalFits):
     parameters.
     """
 
-    name, form = "fedmatrix", MatrixScaling
+    name, form, most_noise = "fedmatrix", MatrixScaling, 0.1
 
 
 class FedOPVector(_LocalFits):
@@ -170,7 +171,7 @@ class FedOPVector(_LocalFits):
     parameters.
     """
 
-    name, form = "fedopvector", OrderPreservingVector
+    name, form, most_noise = "fedopvector", OrderPreservingVector, 0.2
 
 
 class FedCal(_Averaged):
@@ -190,6 +191,7 @@ class FedCal(_Averaged):
     """
 
     name, form, statistic = "fedcal", OrderPreservingMLP, "mlp_update"
+    most_noise = 0.02
 
     def __init__(
         self,

@@ -63,6 +63,7 @@ class FedTemp(_Temperature):
     """
 
     name = "fedtemp"
+    least_rows_each = 15
 
     def __init__(
         self,
@@ -120,6 +121,7 @@ class FedNewton(_Temperature):
     """
 
     name = "fednewton"
+    most_noise = 1.2
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -180,6 +182,7 @@ class FedOneShot(_Temperature):
     """
 
     name = "fedoneshot"
+    most_noise = 2.5  # of eight noisy scores together
 
     def __init__(
         self,

@@ -39,8 +39,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `delta` is what each of its private runs spends, `plan` that of its first run; both are known
-    once the cell is resolved.
+    `delta` is what each of its private runs spends, `plan` that of its first run, `little` says
+    why it has too little to help ("" where it has enough); known once the cell is resolved.
     """
 
     variant: Variant
@@ -48,6 +48,7 @@ class Cell:
     seeds: tuple[int, ...]
     delta: float = 0.0
     plan: Plan | None = None
+    little: str = ""
 
     @property
     def name(self) -> str:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from experiments.comparison.grid import Cell, Grid
 from experiments.config import Config, job_of
+from experiments.planner.enough import too_little
 from experiments.statement import large_delta
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import InputError, TooLittle
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from strategies.job import Job, settings_of
@@ -75,7 +76,9 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 left_out.append(LeftOut(cell, str(e)))
                 continue
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
-            cell = replace(cell, config=_known(c, job), delta=plan.delta, plan=plan)
+            little = "".join(too_little(c.method, shards, job))
+            known = _known(c, job)
+            cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
         elif cell.variant.dealt:
@@ -86,6 +89,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         warned[_told(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
+    if little := [cell for cell in cells.values() if cell.little]:
+        warnings.warn(_too_few(little), TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 
 
@@ -126,6 +131,12 @@ def _told(left_out: Sequence[LeftOut]) -> str:
     some = "1 combination is" if count == 1 else f"{count} combinations are"
     facts = ", ".join(first.protection)
     return f"{some} left out that cannot be, the first {first.variant.label} with {facts}: {why}"
+
+
+def _too_few(cells: Sequence[Cell]) -> str:
+    """How many lines have too little to help, and the first of them."""
+    some = "1 line has" if len(cells) == 1 else f"{len(cells)} lines have"
+    return f"{some} too little to help, the first {cells[0].name}: {cells[0].little}"
 
 
 def _meaning(cell: Cell) -> str:
