@@ -73,6 +73,9 @@ def simulate(
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
+    given = config
+    if config.ledger is not None:  # found again from another folder
+        given = replace(config, ledger=str(Path(config.ledger).resolve()))
     chosen: list[str] = []
     if config.method == AUTO:
         from experiments.planner.auto import resolved
@@ -91,7 +94,7 @@ def simulate(
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
         run.privacy["statement"].append(dealt)
-    result = _judge(run, loaded)
+    result = _judge(run, given, loaded)
     if out is not None:
         result.save(out)
     return result
@@ -224,7 +227,7 @@ def _fit_federated(
     )
 
 
-def _judge(run: _Run, data: Dataset) -> SimulationResult:
+def _judge(run: _Run, given: Config, data: Dataset) -> SimulationResult:
     logits, before, labels = data.test_logits, data.test_probs, data.test_labels
     if logits is None or before is None or labels is None:
         raise InputError(f"{data.name} has no test rows")
@@ -236,6 +239,7 @@ def _judge(run: _Run, data: Dataset) -> SimulationResult:
         privacy=run.privacy,
         communication=run.communication,
         config=run.config,
+        given=given,
         seconds=run.seconds,
         versions=versions(),
         rounds=run.rounds,

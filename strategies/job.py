@@ -20,7 +20,7 @@ from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
@@ -156,6 +156,7 @@ class Job:
         method = one_of("method", _text(fields, "method"), STRATEGIES)
         settings = _settings(_text(fields, "settings"))
         check_settings(method, settings)
+        check_quorum(_real(fields, "quorum"), _text(fields, "trust") or None)
         return cls(
             method=method,
             federation=Federation(

@@ -15,7 +15,7 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.choice import Preferred
 from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Scalar
+from fedcal.query import Ask, Param, Scalar
 from fedcal.release import Release
 from fedcal.types import Floats
 from strategies.base import CLIP, CalibrationStrategy
@@ -88,7 +88,7 @@ class FedTemp(_Temperature):
 
     def query(self, round_number: int) -> Ask:
         """How far is your own optimum from w?"""
-        params = {"w": self.w, "average": self.average}
+        params: dict[str, Param] = {"w": self.w, "average": self.average}
         return self.ask_mean("temperature_update", 1, params, self.clip)
 
     def update(self, release: Release) -> None:

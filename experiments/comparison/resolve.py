@@ -89,8 +89,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         warned[_told(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
-    if little := [cell for cell in cells.values() if cell.little]:
-        warnings.warn(_too_few(little), TooLittle, stacklevel=3)
+    if few := [cell for cell in cells.values() if cell.little]:
+        warnings.warn(_too_few(few), TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from experiments.comparison.grid import Cell
 from experiments.comparison.resolve import LeftOut
 from experiments.statement import TEST_ROWS, in_short, sets_noise
+from fedcal.privacy.federation import QUORUM
 from strategies.job import settings_of
 
 CHOOSING = (
@@ -115,7 +116,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
             masks = c.secure_aggregation == "masks"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    quorum = private[0].config.quorum
+    quorum = next((c.config.quorum for c in private if c.config.trust == "distributed"), QUORUM)
     return [
         f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()

@@ -139,8 +139,8 @@ def _noisy(job: Job, each: float | None) -> str:
     would = [f"from about {_round_up(plan.clients * times):,} clients on", *_others(job, each)]
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
-        f"{plan.trust}) the noise on each number that {job.method} learns is {100 * ratio:.2g} % of "
-        f"the most that they can add, and hardly any run with more than {100 * allowed:.2g} % helps; "
+        f"{plan.trust}) the noise on each number that {job.method} learns is {_percent(ratio)} of "
+        f"the most that they can add, and hardly any run with more than {_percent(allowed)} helps; "
         f"it would pay {' or '.join(would)}"
     )
 
@@ -174,7 +174,11 @@ def _helps(method: str, federation: Federation, each: float | None) -> bool:
     return ratio is not None and SURE * ratio <= _allowed(method, plan)
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
 def _round_up(number: float) -> int:
     """To two digits."""
-    step = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return math.ceil(number / step) * step
+    step = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
+    return round(math.ceil(number / step) * step)

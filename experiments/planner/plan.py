@@ -13,7 +13,7 @@ from experiments.planner.worlds import World, made_up, of_public
 from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.streams import check_seed
 from strategies.job import Progress
 
@@ -68,6 +68,7 @@ def plan(
         classes = worlds[0].classes
     if classes is None:
         raise InputError("a plan needs the number of classes: give --classes, or --data")
+    check_quorum(quorum, trust)
     federation = Federation(
         clients=clients,
         classes=classes,
