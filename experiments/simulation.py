@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
+from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
 from experiments.engines.ray import Source, run_ray
 from experiments.planner.enough import tell, too_little
@@ -210,6 +210,7 @@ def _fit_federated(
         job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]
     )
+    privacy["statement"] += unused_rows(config, job)
     sent = {
         "bytes_up_per_client": outcome.bytes_up,
         "bytes_down_per_client": outcome.bytes_down,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.config import job_of, merge
+from experiments import simulate
+from experiments.config import UNUSED_ROWS, job_of, merge
 from experiments.engines.inline import run_inline
 from fedcal.errors import InputError, NoEffect
 from fedcal.privacy.federation import Federation
@@ -175,6 +176,24 @@ def test_rows_per_client_is_a_fact_and_may_always_stand(method: str, run: str) -
     if outcome(method, run, 3, {}) == outcome(method, "unary", 3, {}) and run == "unary":
         pytest.skip("no such run")
     assert outcome(method, run, 3, {"rows_per_client": 20.0}) is not NoEffect
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, True),
+        ({"epsilon": 1.0, "unit": "example"}, True),
+        ({"epsilon": 1.0}, False),
+        ({"method": "acct", "set": {"search": "posterior"}}, False),
+        ({"method": "acct", "epsilon": 1.0, "set": {"clip": 3.0}}, True),
+    ],
+)
+def test_where_it_sets_nothing_the_statement_says_so(options: dict[str, Any], said: bool) -> None:
+    given = {"rows_per_client": 20, **options.get("set", {})}
+    rng = np.random.default_rng(0)
+    data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
+    result = simulate(data, clients=6, **{**options, "set": given})
+    assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said
 
 
 def test_a_search_that_needs_rows_gets_them_without_privacy_too() -> None:

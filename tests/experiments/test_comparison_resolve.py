@@ -36,6 +36,36 @@ def protections(found: Resolved) -> list[tuple[Any, ...]]:
     return [(c.method, c.epsilon, c.unit, c.trust, c.mechanism) for c in configs]
 
 
+def test_a_shared_setting_is_left_to_the_runs_that_it_does_something_in() -> None:
+    found = resolved(method="fedbbq,acct", epsilon="inf,1", set={"negatives": "cut", "clip": 2.0})
+    assert found.left_out == []
+    given = {(c.config.method, c.config.epsilon): dict(c.config.set) for c in found.cells}
+    assert given == {
+        ("fedbbq", math.inf): {},
+        ("acct", math.inf): {},
+        ("fedbbq", 1.0): {"negatives": "cut"},
+        ("acct", 1.0): {"clip": 2.0},
+    }
+    with pytest.raises(InputError, match="--set clip has no effect in any run"):
+        resolved(method="acct", epsilon="inf", set={"clip": 2.0})
+
+
+def test_a_method_s_own_setting_is_left_out_where_it_does_nothing() -> None:
+    found = resolved(method="fedbbq,fedbbq[clip_positive=1]", epsilon="inf,1")
+    ((cell, why),) = found.left_out
+    assert (cell.variant.text, cell.config.epsilon) == ("fedbbq[clip_positive=1]", math.inf)
+    assert "clip_positive has no effect here" in why
+    with pytest.raises(InputError, match="clip_positive has no effect here"):
+        resolved(method="fedbbq,fedbbq[clip_positive=1]", epsilon="inf")
+
+
+def test_a_quorum_needs_a_trust_that_counts_answers() -> None:
+    found = resolved(method="fedtemp", epsilon=1, trust="central,distributed", quorum=0.5)
+    assert [c.config.quorum for c in found.cells] == [0.9, 0.5]
+    with pytest.raises(InputError, match="quorum"):
+        resolved(method="fedtemp", epsilon=1, quorum=0.5)
+
+
 def test_trusts_and_units_multiply_and_are_resolved() -> None:
     found = resolved(
         method="fedtemp", epsilon="inf,1", trust="central,distributed,local", unit="user,example"

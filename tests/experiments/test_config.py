@@ -264,7 +264,7 @@ def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: P
 @pytest.mark.parametrize("trust", ["secagg", "central", "local"])
 def test_a_quorum_is_for_trust_distributed(trust: str) -> None:
     epsilon = math.inf if trust == "secagg" else 1.0
-    with pytest.raises(InputError, match="quorum = 0.5 has no effect here"):
+    with pytest.raises(InputError, match=r"quorum = 0\.5 has no effect here"):
         Config(epsilon=epsilon, trust=trust, quorum=0.5)
     assert Config(epsilon=epsilon, trust=trust, quorum=QUORUM)
     assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
