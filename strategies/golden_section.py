@@ -13,6 +13,7 @@ from fedcal.errors import InputError
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.numerics import log_grid
 from fedcal.privacy.bounding import Bound
+from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
@@ -229,7 +230,7 @@ def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int
             raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
         return 1
     if iterations is not None:
-        whole("iterations", iterations, 1)
+        whole("iterations", iterations, 1, MOST_ROUNDS - 1)
         if rounds not in (None, iterations + 1):
             raise InputError(
                 f"iterations = {iterations} take {iterations + 1} rounds, got rounds = {rounds}"

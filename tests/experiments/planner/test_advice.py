@@ -144,7 +144,7 @@ def test_public_data_take_the_place_of_made_up_rows() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"classes": None}, "needs the number of classes"),
+        ({"classes": None}, r"needs classes \(how many .*: for example --classes 10$"),
         ({"data": "imdb-binary", "classes": 3}, "must fit together"),
         ({"data": "imdb"}, "unknown public data set"),
         ({"rows_per_client": 0}, "rows_per_client"),
