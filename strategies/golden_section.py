@@ -317,7 +317,7 @@ class NLLT(_TemperatureSearch):
     """
 
     name = "nllt"
-    most_noise = 0.06
+    most_noise = 0.1
     statistic = "clipped_nll"
     clip_share, least_clip = 1.0, 10.0
 
@@ -353,7 +353,7 @@ class ECET(_TemperatureSearch):
     """
 
     name = "ecet"
-    most_noise = 0.06
+    most_noise = 0.1
     statistic = "calibration_gaps"
     clip_share, least_clip = 0.08, 2.0
 

@@ -140,7 +140,7 @@ def _noisy(job: Job, each: float | None) -> str:
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on each number that {job.method} learns is {_percent(ratio)} of "
-        f"the most that they can add, and hardly any run with more than {_percent(allowed)} helps; "
+        f"the most that they can add, and above {_percent(allowed)} hardly any run pays; "
         f"it would pay {' or '.join(would)}"
     )
 

@@ -19,7 +19,9 @@ from experiments.planner.candidates import Candidate
 from experiments.planner.enough import noise_ratio, too_little
 from experiments.planner.facts import Facts
 from experiments.planner.worlds import made_up
+from fedcal import datasets
 from fedcal.errors import TooLittle
+from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from strategies import STRATEGIES
@@ -114,9 +116,21 @@ def test_without_privacy_the_default_federation_has_enough(method: str) -> None:
     assert not too_little(method, shards, job)
 
 
-@pytest.mark.parametrize("method", ["fedbin", "fedbbq", "nllt", "ecet", "fedcal"])
+def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
+    """As docs/guide/planning.md says."""
+    data = datasets.load("resnet110-cifar10")
+    shards = deal(data, "dirichlet:0.1", 100, 0)
+    heard = {
+        method
+        for method in STRATEGIES
+        if too_little(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
+    }
+    assert heard == {"fedbin", "fedbbq", "fedmatrix", "fedcal", "fednewton-vector"}
+
+
+@pytest.mark.parametrize("method", ["fedbin", "fedbbq", "fedmatrix", "fedcal"])
 def test_what_100_clients_cannot_do_at_epsilon_1_is_said(method: str) -> None:
-    """The planner says so of the first four, and the class's own figures of fedcal."""
+    """The planner says so of the first two, and their own figures of the others."""
     (line,) = _lines(method, 1.0, 100, 50)
     assert "100 clients at epsilon 1" in line
     assert "or by acct" in line

@@ -98,7 +98,7 @@ def test_what_is_missing_is_said_at_once_with_what_it_means(
     assert "rows_per_client (labelled rows of one client, a public nominal number" in told
     assert "classes (how many the model tells apart" in told
     assert told.endswith(": for example --rows-per-client 50 --classes 10\n")
-    with pytest.raises(InputError, match="needs rows_per_client .*, and classes "):
+    with pytest.raises(InputError, match=r"needs rows_per_client .*, and classes "):
         plan(clients=5, epsilon=1.0)
     with pytest.raises(InputError, match="needs clients "):
         plan(rows_per_client=5, data="imdb-binary")
