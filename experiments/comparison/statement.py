@@ -103,7 +103,7 @@ def statement(
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
     if len(fitted) > len(private) and {c.config.trust for c in private} - {"central"}:
         said.append(EXACT_ONCE)
-    said += [f"{c.variant.label}: {c.little}." for c in cells if c.little]
+    said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     return said + _not_there(left_out)
 
 

@@ -56,8 +56,6 @@ def plan(
         goes with the facts.
     """
     check_seed(seed)
-    if clients is None or rows_per_client is None or not (classes or data):
-        raise InputError(_missing(clients, rows_per_client, classes or data or None))
     worlds: tuple[World, ...] = ()
     if data:
         worlds = tuple(_public(name) for name in ([data] if isinstance(data, str) else data))
@@ -68,6 +66,8 @@ def plan(
                 "classes"
             )
         classes = worlds[0].classes
+    if clients is None or rows_per_client is None or classes is None:
+        raise InputError(_missing(clients, rows_per_client, classes))
     check_quorum(quorum, trust)
     federation = Federation(
         clients=clients,
