@@ -67,8 +67,7 @@ class Config:
         if not _number(self.dropout) or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
-        if 0 < self.quorum <= 1:  # others are refused as such
-            check_quorum(self.quorum, self.trust)
+        check_quorum(self.quorum, self.trust)
         if self.cap is not None:
             positive("cap", self.cap)
             if self.ledger is None:

@@ -31,8 +31,10 @@ def check_size(clients: int | None, rounds: int | None) -> None:
             whole(name, value, 1, most)
 
 
-def check_quorum(quorum: float, trust: str | None) -> None:
-    """InputError for a quorum where nobody counts answers."""
+def check_quorum(quorum: float, trust: str | None = "distributed") -> None:
+    """InputError for a share that is none, and for one under a trust that asks for no quorum."""
+    if not 0 < quorum <= 1:
+        raise InputError(f"quorum must be in (0, 1], got {quorum!r}")
     if trust != "distributed" and quorum != QUORUM:
         raise InputError(f"quorum = {quorum:g} has no effect here: it is for trust 'distributed'")
 
@@ -84,8 +86,7 @@ class Federation:
         one_of("unit", self.unit, UNITS)
         one_of("mechanism", self.mechanism, ("auto", *get_args(Mechanism)[1:]))
         one_of("noise source", self.noise_source, NOISE_SOURCES)
-        if not 0 < self.quorum <= 1:
-            raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")
+        check_quorum(self.quorum)
         trust = one_of("trust", self.trust or ("central" if self.private else "secagg"), TRUSTS)
         if self.private and trust == "secagg":
             raise InputError(
