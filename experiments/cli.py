@@ -29,7 +29,7 @@ LATER = {
     "site": "One site of a deployment.",
 }
 
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -274,12 +274,12 @@ def compare(
 
 @app.command()
 def plan(
-    clients: Annotated[int, typer.Option(help="Enrolled clients.")],
+    clients: Annotated[int | None, typer.Option(help="Enrolled clients; needed.")] = None,
     rows_per_client: Annotated[
-        float, typer.Option(help="A public nominal number of rows, not a count.")
-    ],
+        float | None, typer.Option(help="A public nominal number of rows, not a count; needed.")
+    ] = None,
     classes: Annotated[
-        int | None, typer.Option(help="Of the model (those of --data, where it is given).")
+        int | None, typer.Option(help="Of the model; needed, unless --data is given.")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Budget of the whole run for each unit (inf).")

@@ -13,16 +13,14 @@ import numpy as np
 import tomli_w
 
 from fedcal import partition
-from fedcal.checks import one_of, positive, whole
+from fedcal.checks import one_of, positive
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
-from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.shards import Shards
 from fedcal.streams import check_seed
 from strategies import STRATEGIES
-from strategies.job import Job, Setting, check_settings, lacks_rows
-
-MOST_CLIENTS = 2**31 - 1
+from strategies.job import Job, Setting, check_settings, lacks_rows, settings_of
 
 POOLED = ("none", "one-source", "pooled-temperature", "pooled-bbq")
 """What is fitted without a federation: on nothing, on one client's rows, on all of them."""
@@ -63,14 +61,14 @@ class Config:
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
-        if self.clients is not None:
-            whole("clients", self.clients, 1, MOST_CLIENTS)
+        check_size(self.clients, self.rounds)
         check_rate(self.sampling_rate)
         check_epsilon(self.epsilon, allow_infinite=True)
         check_seed(self.seed)
         if not _number(self.dropout) or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
+        check_quorum(self.quorum, self.trust)
         if self.cap is not None:
             positive("cap", self.cap)
             if self.ledger is None:
@@ -121,26 +119,51 @@ def _number(value: Any) -> bool:
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """A Config from a TOML file and overriding values.
 
-    The file of an earlier run holds resolved values. Those that follow from a value in the file
-    that is overridden are resolved anew: a new method's rounds and `set`; a new trust's rounds and
-    secure aggregation; and trust with both if privacy is switched on or off.
+    The file of a run holds what was given to it; what was not is resolved anew. What belongs to a
+    value in the file that is overridden goes with it: a method's rounds and `set` (but for
+    `rows_per_client`, which is about the clients), a trust's quorum, and, where privacy is
+    switched on or off, the trust.
+
+    Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
+    they go as well.
     """
     base = read_toml(Path(path))
+
+    def changed(*keys: str) -> bool:
+        return any(
+            overrides.get(k) is not None and k in base and overrides[k] != base[k] for k in keys
+        )
+
     stale: set[str] = set()
-    changed = {
-        k
-        for k in ("method", "epsilon", "trust")
-        if overrides.get(k) is not None and k in base and overrides[k] != base[k]
-    }
-    if "method" in changed:
-        stale |= {"rounds", "set"}
-    if "trust" in changed:
-        stale |= {"rounds", "secure_aggregation"}
-    if "epsilon" in changed:
+    dropped: set[str] = set()
+    settings = base["set"] if isinstance(base.get("set"), dict) else {}  # others are refused later
+    if changed("method"):
+        stale |= {"rounds"}
+        known = settings_of(str(overrides["method"]))
+        dropped |= {k for k in settings if k != "rows_per_client" or k not in known}
+    if changed("trust"):
+        stale |= {"quorum"}
+    if changed("epsilon"):
         before, after = (typed("epsilon", v["epsilon"]) for v in (base, overrides))
         if math.isinf(before) != math.isinf(after):
-            stale |= {"rounds", "trust", "secure_aggregation"}
+            stale |= {"trust", "quorum"}
+    if set(_ONCE_RESOLVED) <= set(base):
+        if stale - {"rounds"}:
+            stale |= {"rounds", "secure_aggregation"}
+        if changed("method", "data", "clients", "partition"):
+            dropped |= {"rows_per_client"}
+        if changed("data", "partition") and "natural" in (
+            base.get("partition"),
+            *overrides.values(),
+        ):
+            stale |= {"clients"}
+    if dropped and settings:
+        base["set"] = {k: v for k, v in settings.items() if k not in dropped}
     return merge({k: v for k, v in base.items() if k not in stale}, overrides)
+
+
+_ONCE_RESOLVED = ("clients", "trust", "secure_aggregation")
+"""A file that holds all of these was written by fedcal 0.1, most likely."""
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:
@@ -225,6 +248,19 @@ def federation_of(config: Config, shards: Shards) -> Federation:
         quorum=config.quorum,
         noise_source=config.noise_source,
     )
+
+
+UNUSED_ROWS = (
+    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
+
+
+def unused_rows(config: Config, job: Job) -> list[str]:
+    """A sentence if `rows_per_client` was given to a run that does not need it, else nothing."""
+    rows = config.set.get("rows_per_client")
+    if rows is None or STRATEGIES[job.method].needs_rows(job.federation, job.settings):
+        return []
+    return [UNUSED_ROWS.format(rows)]
 
 
 def job_of(config: Config, shards: Shards) -> Job:

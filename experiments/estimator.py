@@ -21,9 +21,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.config import AUTO, POOLED, Config, job_of, merge
+from experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
 from experiments.planner.auto import resolved
+from experiments.planner.enough import tell, too_little
 from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import Calibrator, Identity
@@ -322,5 +323,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
         tested=False,
     )
-    privacy["statement"] += chosen
+    privacy["statement"] += [*unused_rows(config, job), *chosen]
+    if not chosen:
+        tell(too_little(config.method, shards, job), privacy, stacklevel=3)
     return outcome, privacy

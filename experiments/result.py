@@ -39,6 +39,7 @@ class SimulationResult:
     privacy : unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
     communication : payload bytes per client over the whole run, rounds
     config : resolved; running it again gives the same bits
+    given : what was asked for, and so does this: what follows from other values is left out
     seconds : of the federated rounds (or the pooled fit)
     rounds : one record per release
     data : what was calibrated; its test part is what `before` and `after` are about
@@ -51,6 +52,7 @@ class SimulationResult:
     privacy: dict[str, Any]
     communication: dict[str, Any]
     config: Config
+    given: Config
     seconds: float
     versions: dict[str, str]
     rounds: list[dict[str, Any]] = field(repr=False)
@@ -135,7 +137,7 @@ class SimulationResult:
             (folder / name).write_text(content, "utf-8")
 
         text("result.json", to_json(self.to_json()))
-        text("config.toml", self.config.to_toml())
+        text("config.toml", self.given.to_toml())
         rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
         text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
         text("reliability.json", to_json({k: v.to_json() for k, v in self.reliability.items()}))

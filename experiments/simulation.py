@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
+from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
 from experiments.engines.ray import Source, run_ray
+from experiments.planner.enough import tell, too_little
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
@@ -72,6 +73,9 @@ def simulate(
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
+    given = config
+    if config.ledger is not None:  # found again from another folder
+        given = replace(config, ledger=str(Path(config.ledger).resolve()))
     chosen: list[str] = []
     if config.method == AUTO:
         from experiments.planner.auto import resolved
@@ -83,12 +87,14 @@ def simulate(
         run = _fit_federated(config, shards, by_name, progress)
     run.calibrator.input = loaded.input
     run.privacy["statement"] += chosen
+    if not chosen:  # the planner has looked at more than this does
+        tell(run.warned, run.privacy, stacklevel=2)
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
         run.privacy["statement"].append(dealt)
-    result = _judge(run, loaded)
+    result = _judge(run, given, loaded)
     if out is not None:
         result.save(out)
     return result
@@ -105,6 +111,7 @@ class _Run:
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]
     history: list[Calibrator] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
 
 
 def load_any(data: Any) -> Dataset:
@@ -166,7 +173,8 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
         rounds=None,
         secure_aggregation=config.secure_aggregation or "none",
     )
-    return _Run(calibrator, known, seconds, privacy, communication, [])
+    few = too_little(config.method, shards_used)
+    return _Run(calibrator, known, seconds, privacy, communication, [], warned=few)
 
 
 def _fit_federated(
@@ -202,17 +210,25 @@ def _fit_federated(
         job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]
     )
+    privacy["statement"] += unused_rows(config, job)
     sent = {
         "bytes_up_per_client": outcome.bytes_up,
         "bytes_down_per_client": outcome.bytes_down,
         "rounds": len(outcome.records),
     }
     return _Run(
-        outcome.calibrator, known, outcome.seconds, privacy, sent, outcome.records, outcome.history
+        outcome.calibrator,
+        known,
+        outcome.seconds,
+        privacy,
+        sent,
+        outcome.records,
+        outcome.history,
+        too_little(config.method, shards, job),
     )
 
 
-def _judge(run: _Run, data: Dataset) -> SimulationResult:
+def _judge(run: _Run, given: Config, data: Dataset) -> SimulationResult:
     logits, before, labels = data.test_logits, data.test_probs, data.test_labels
     if logits is None or before is None or labels is None:
         raise InputError(f"{data.name} has no test rows")
@@ -224,6 +240,7 @@ def _judge(run: _Run, data: Dataset) -> SimulationResult:
         privacy=run.privacy,
         communication=run.communication,
         config=run.config,
+        given=given,
         seconds=run.seconds,
         versions=versions(),
         rounds=run.rounds,

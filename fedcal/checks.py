@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-from fedcal.errors import InputError
+from fedcal.errors import InputError, NoEffect
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -31,6 +31,13 @@ def positive(name: str, value: Any) -> float:
     if not math.isfinite(number) or number <= 0:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}")
     return number
+
+
+def unused(why: str, **given: Any) -> None:
+    """NoEffect for the first parameter that is given, not None, and then does nothing."""
+    for name, value in given.items():
+        if value is not None:
+            raise NoEffect(f"{name} has no effect here: {why}", name)
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
     FedcalError                   exit code 1
     |-- InputError                exit code 2: something the user gave is not allowed
     |   |-- NotBuiltYet           ... or is named in the design, but not built yet
+    |   |-- NoEffect              ... or would change nothing in this run
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
     |   `-- ContributionRefused   ... or a client's data do not fit the bound or the ring
     |-- PrivacyError              exit code 1: a release that its plan does not cover
@@ -33,12 +34,24 @@ class NotBuiltYet(InputError):
         super().__init__(f"{what} is not built yet in this version of fedcal")
 
 
+class NoEffect(InputError):
+    """A parameter `name` was given that this run does not use."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class BudgetExceeded(InputError):
     """The ledger refuses a charge; nothing was released."""
 
 
 class ContributionRefused(InputError):
     """An unbounded contribution is not finite or leaves the ring; or one has another shape."""
+
+
+class TooLittle(UserWarning):
+    """A run has too little to make the model better: too few clients, rows or classes."""
 
 
 class PrivacyError(FedcalError):

@@ -33,12 +33,15 @@ class Ask:
     params : the statistic's parameters
     lengths : block lengths of the answer
     everyone : ask all enrolled clients, not this round's sample (no privacy only)
+    norms : what each block is clipped to where there is no privacy; () = nothing is. With privacy
+        the plan says it
     """
 
     kind: str
     lengths: tuple[int, ...]
     params: Mapping[str, Param] = field(default_factory=dict)
     everyone: bool = False
+    norms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

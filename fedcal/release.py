@@ -108,7 +108,7 @@ class Curator:
             # Whatever became of it: two answers with fresh noise each are two releases.
             raise PrivacyError(f"round {round_number} was asked already: no client answers twice")
         if not self.plan.private:
-            bound = Bound(ask.lengths)
+            bound = Bound(ask.lengths, ask.norms, "per_block" if ask.norms else "joint")
         elif self.plan.bound is None or ask.lengths != self.plan.bound.lengths or ask.everyone:
             raise PrivacyError(f"the query '{ask.kind}' is not the one that the plan was made for")
         else:

@@ -26,13 +26,16 @@ from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
-from fedcal.query import Ask
+from fedcal.query import Ask, Param
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.types import Integers, Words
 
 WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
 """Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
+
+CLIP = 0.5
+"""Bound of one client's update where means of updates are asked for; Maddock et al., A.3.2."""
 
 ABSENT = (
     ErrorCode.MESSAGE_UNAVAILABLE,
@@ -69,6 +72,12 @@ class CalibrationStrategy(Strategy):
     """
 
     name: ClassVar[str]
+    most_noise: ClassVar[float] = 0.5
+    """Noise std of a released sum over the most that all clients can add to it: above this a
+    private run hardly ever makes the model better (see `experiments.planner.enough`)."""
+    least_rows: ClassVar[int] = 0
+    """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
+    least_rows_each: ClassVar[int] = 0
 
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
@@ -88,12 +97,13 @@ class CalibrationStrategy(Strategy):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Whether a private run needs a nominal `rows_per_client`, if the method knows it at all.
+        """Whether a run needs a nominal `rows_per_client`, if the method knows it at all.
 
         For unit "example" the bound of a row is known, and `clip` gives a client's: a number that
-        tells of rows is asked for only where it must be.
+        tells of rows is asked for only where it must be. Where it is not needed it may stand all
+        the same, and does nothing: it is a fact about the federation, not a knob.
         """
-        return federation.unit == "user" and settings.get("clip") is None
+        return federation.private and federation.unit == "user" and settings.get("clip") is None
 
     # -- the three hooks ------------------------------------------------------------------
 
@@ -108,6 +118,19 @@ class CalibrationStrategy(Strategy):
     @abstractmethod
     def result(self) -> Calibrator:
         """The calibrator as known so far."""
+
+    def ask_mean(
+        self, statistic: str, size: int, params: Mapping[str, Param], clip: float | None
+    ) -> Ask:
+        """Ask for a sum that `divisor` makes a mean of; of each client `size` numbers.
+
+        Without privacy one more counts the clients that have rows, and a `clip` bounds a client's
+        influence all the same (Maddock et al., A.3.5).
+        """
+        if self.plan.private:
+            return Ask(statistic, (size,), {**params, "count": False})
+        norms = () if clip is None else (clip, 2.0)  # the count is at most 1: it stays as it is
+        return Ask(statistic, (size, 1), {**params, "count": True}, norms=norms)
 
     # -- the shared round -----------------------------------------------------------------
 

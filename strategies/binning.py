@@ -8,8 +8,7 @@ import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram
 from fedcal.calibrators.noisy_counts import Negatives
-from fedcal.checks import one_of, positive, whole
-from fedcal.errors import InputError
+from fedcal.checks import one_of, positive, unused, whole
 from fedcal.privacy.bounding import Bound, Rule
 from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
@@ -73,11 +72,13 @@ class _Binning(CalibrationStrategy):
     weighting : "none", "all" rows, or only rows whose prediction the calibrator has "changed"
     tables : "per_class" or "pooled"
     clipping, clip_positive, clip_negative : as above, in rows; None = "per_class", 2 and 10.
-        Refused with unit "example"
-    negatives : what becomes of negative noisy counts, see `fedcal.calibrators.noisy_counts`
+        Refused where they do nothing: without privacy, and with unit "example"
+    negatives : what becomes of negative noisy counts, see `fedcal.calibrators.noisy_counts`; None =
+        "cut". Refused without privacy, where no count is negative
     """
 
     calibrator: ClassVar[type[HistogramBinning | BBQ]]
+    least_rows = 300
 
     def __init__(
         self,
@@ -89,21 +90,28 @@ class _Binning(CalibrationStrategy):
         clipping: Clipping | None = None,
         clip_positive: float | None = None,
         clip_negative: float | None = None,
-        negatives: Negatives = "cut",
+        negatives: Negatives | None = None,
         **base: Any,
     ) -> None:
         self.classes = federation.classes
         self.bins = 2 ** whole("bins_exponent", bins_exponent, 1, 16)
         self.weighting = one_of("weighting", weighting, get_args(Weighting))
         self.pooled = one_of("tables", tables, get_args(Tables)) == "pooled"
-        one_of("negatives", negatives, get_args(Negatives))
-        self.negatives: Negatives = negatives
+        one_of("clipping", clipping or "per_class", get_args(Clipping))
+        self.negatives: Negatives = negatives or "cut"
+        one_of("negatives", self.negatives, get_args(Negatives))
+        clips = {"clip_positive": clip_positive, "clip_negative": clip_negative}
+        if not federation.private:
+            unused("without privacy nothing is clipped", clipping=clipping, **clips)
+            unused("without privacy no count is negative", negatives=negatives)
+        elif self.pooled and federation.classes == 2:
+            unused("of two classes, pooled, only P is sent", clip_negative=clip_negative)
         rule: Rule = "joint"
         if federation.unit == "example":
-            _refused(clipping=clipping, clip_positive=clip_positive, clip_negative=clip_negative)
+            unused("unit 'example' knows how much a row counts", clipping=clipping, **clips)
             clip_p = clip_n = self._row_norm(order_of(federation))
         else:
-            if one_of("clipping", clipping or "per_class", get_args(Clipping)) == "per_class":
+            if clipping in (None, "per_class"):
                 rule = "per_block"
             clip_p = positive("clip_positive", 2.0 if clip_positive is None else clip_positive)
             clip_n = positive("clip_negative", 10.0 if clip_negative is None else clip_negative)
@@ -183,13 +191,6 @@ class _Binning(CalibrationStrategy):
         return np.clip(share, 0.0, 1.0)
 
 
-def _refused(**given: object) -> None:
-    """InputError if one of the parameters is given that only unit "user" has."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{name} is for unit 'user': how much one row counts is known")
-
-
 class FedBin(_Binning):
     """Federated histogram binning; by default the paper's naive baseline, without weighting.
 
@@ -197,7 +198,7 @@ class FedBin(_Binning):
     `clipping`. Public: the federation and all parameters.
     """
 
-    name = "fedbin"
+    name, most_noise = "fedbin", 0.01
     calibrator = HistogramBinning
 
 
@@ -230,13 +231,13 @@ class FedBBQ(_Binning):
     Parameters
     ----------
     tables : None = "pooled" with privacy, "per_class" without
-    clipping : None = "joint"
-    clip_positive : None = 1 pooled, of two classes 0.5; 2 per class; in rows
-    clip_negative : None = 0.5 pooled; per class 10, of two classes 2; in rows
-    negatives : None = "norm-sub" of two classes pooled, else "cut"
+    clipping : with privacy None = "joint"
+    clip_positive : with privacy None = 1 pooled, of two classes 0.5; 2 per class; in rows
+    clip_negative : with privacy None = 0.5 pooled; per class 10, of two classes 2; in rows
+    negatives : with privacy None = "norm-sub" of two classes pooled, else "cut"
     """
 
-    name = "fedbbq"
+    name, most_noise = "fedbbq", 0.02
     calibrator = BBQ
 
     def __init__(
@@ -255,14 +256,14 @@ class FedBBQ(_Binning):
         if tables is None:
             tables = "pooled" if federation.private else "per_class"
         pooled = tables == "pooled"
-        if federation.unit == "user":
+        if federation.private and federation.unit == "user":
             clipping = clipping or "joint"
             if clip_positive is None:
                 clip_positive = 2.0 if not pooled else 0.5 if binary else 1.0
-            if clip_negative is None:
+            if clip_negative is None and not (binary and pooled):
                 clip_negative = 0.5 if pooled else 2.0 if binary else 10.0
-        if negatives is None:
-            negatives = "norm-sub" if binary and pooled else "cut"
+        if negatives is None and federation.private and binary and pooled:
+            negatives = "norm-sub"
         super().__init__(
             federation,
             weighting=weighting,

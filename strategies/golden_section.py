@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.checks import one_of, positive, whole
+from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.numerics import log_grid
 from fedcal.privacy.bounding import Bound
+from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
@@ -57,8 +58,8 @@ class _TemperatureSearch(CalibrationStrategy):
         * "auto": what measured best under the trust model, see the class
     iterations : K of Algorithm 1, evaluations - 1; None = as above
     low, high : interval of the search
-    points : of the grid of "exponential"
-    clip : of unit `user`; None = by `rows_per_client`
+    points : of the grid of "exponential" (101), and refused elsewhere
+    clip : of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
     rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
         unit `user` (unless `clip` is given), and for "posterior"
     """
@@ -78,7 +79,7 @@ class _TemperatureSearch(CalibrationStrategy):
         iterations: int | None = None,
         low: float = 0.5,
         high: float = 3.0,
-        points: int = 101,
+        points: int | None = None,
         clip: float | None = None,
         rows_per_client: float | None = None,
         **base: Any,
@@ -92,7 +93,11 @@ class _TemperatureSearch(CalibrationStrategy):
             )
         self.classes = federation.classes
         self._low, self._high = interval(low, high)
-        at_once = whole("points", points, 2, 4096) if self.search == "exponential" else 1
+        at_once = 1
+        if self.search == "exponential":
+            at_once = whole("points", 101 if points is None else points, 2, 4096)
+        else:
+            unused(f"search '{self.search}' asks for one temperature at a time", points=points)
         if at_once * self.numbers > MOST_BINS:
             raise InputError(f"points x bins must be at most {MOST_BINS:,} numbers of a client")
         self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
@@ -123,8 +128,11 @@ class _TemperatureSearch(CalibrationStrategy):
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """For the clip of unit `user`, and for the posterior's prior."""
-        posterior = ("posterior", "auto") if cls.signed else ("posterior",)
-        return settings.get("search") in posterior or super().needs_rows(federation, settings)
+        search = settings.get("search")
+        posterior = search == "posterior" or (
+            search == "auto" and cls.signed and federation.private
+        )
+        return posterior or super().needs_rows(federation, settings)
 
     def _best(self, federation: Federation) -> Kind:
         """The search that measured best under the run's trust model and mechanism."""
@@ -137,9 +145,10 @@ class _TemperatureSearch(CalibrationStrategy):
         self, federation: Federation, clip: float | None, rows_per_client: float | None
     ) -> float:
         """What one client, or one row, adds to an evaluation at most."""
+        if not federation.private:
+            unused("without privacy nothing is clipped", clip=clip)
         if federation.unit == "example":
-            if clip is not None:
-                raise InputError("clip is for unit 'user'; what one row adds is known")
+            unused("unit 'example' knows what a row adds", clip=clip)
             return self.row_bound
         if clip is not None:
             return positive("clip", clip)
@@ -221,7 +230,7 @@ def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int
             raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
         return 1
     if iterations is not None:
-        whole("iterations", iterations, 1)
+        whole("iterations", iterations, 1, MOST_ROUNDS - 1)
         if rounds not in (None, iterations + 1):
             raise InputError(
                 f"iterations = {iterations} take {iterations + 1} rounds, got rounds = {rounds}"
@@ -276,12 +285,13 @@ class AccT(_TemperatureSearch):
     search : "golden", "bisection", "posterior", "exponential" or "auto"
     iterations : K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
     low, high : interval of the search
-    points : of the grid of "exponential", evenly spaced in log T
-    clip : of unit `user`, in rows; None = max(0.08 m, 2)
+    points : of the grid of "exponential", evenly spaced in log T; None = 101
+    clip : of unit `user` with privacy, in rows; None = max(0.08 m, 2)
     rows_per_client : m, the public nominal number of rows of a client
     """
 
     name = "acct"
+    most_noise = 0.6
     statistic = "accuracy_gap"
     signed = True
     clip_share, least_clip = 0.08, 2.0
@@ -307,6 +317,7 @@ class NLLT(_TemperatureSearch):
     """
 
     name = "nllt"
+    most_noise = 0.1
     statistic = "clipped_nll"
     clip_share, least_clip = 1.0, 10.0
 
@@ -342,6 +353,7 @@ class ECET(_TemperatureSearch):
     """
 
     name = "ecet"
+    most_noise = 0.1
     statistic = "calibration_gaps"
     clip_share, least_clip = 0.08, 2.0
 

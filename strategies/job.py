@@ -20,7 +20,7 @@ from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
@@ -164,6 +164,7 @@ class Job:
         method = one_of("method", _text(fields, "method"), STRATEGIES)
         settings = _settings(_text(fields, "settings"))
         check_settings(method, settings)
+        check_quorum(_real(fields, "quorum"), _text(fields, "trust") or None)
         return cls(
             method=method,
             federation=Federation(
@@ -272,7 +273,7 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
     """
     if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
         return False
-    return federation.private and STRATEGIES[method].needs_rows(federation, settings)
+    return STRATEGIES[method].needs_rows(federation, settings)
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:

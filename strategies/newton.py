@@ -110,6 +110,7 @@ class FedNewtonEntropy(_Newton):
     """
 
     name, form, rounds = "fednewton-entropy", EntropyTemperature, (8, 4)
+    most_noise = 1.2
     private_curvature = "full"
 
     def prior(self) -> Floats:
@@ -161,6 +162,7 @@ class FedNewtonVector(_ByForm):
     name, form = "fednewton-vector", VectorScaling
     stds, norms = (0.3, 0.3), (5.0, 1.0, 15.0, 1.0)
     row_norms = (8.0, 1.5, 16.0, 0.5)
+    most_noise = 0.05
 
 
 class FedNewtonOPVector(_ByForm):
@@ -183,6 +185,7 @@ class FedNewtonOPVector(_ByForm):
     name, form = "fednewton-opvector", OrderPreservingVector
     stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
     row_norms = (4.0, 4.0, 4.0, 2.0)
+    most_noise = 0.2
 
 
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
-from fedcal.checks import one_of, positive, whole
+from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound, Rule
 from fedcal.privacy.plan import Federation, make_plan
@@ -40,12 +40,13 @@ class DPHistogram(CalibrationStrategy):
     federation : public facts and budget; one round
     bins : of equal width
     counts : "correct_wrong" or "correct_total"
-    clip : of unit `user`, in rows; None = max(0.08 m, 1)
+    clip : of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
     rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
         unit `user` unless `clip` is given
     """
 
     name = "dp-histogram"
+    most_noise, least_rows = 0.02, 150
 
     def __init__(
         self,
@@ -83,11 +84,13 @@ class DPHistogram(CalibrationStrategy):
     ) -> Bound:
         """What one client, or one row, adds to the counts at most."""
         everything = (2 * self.bins,)
+        if not federation.private:
+            unused("without privacy nothing is clipped", clip=clip)
         if self.unary:
+            unused("unary encoding sends one cell of each client", clip=clip)
             return Bound(everything, (2.0,))  # room for the 1, which a norm of 1 would cut
         if federation.unit == "example":
-            if clip is not None:
-                raise InputError("clip is for unit 'user'; what one row adds is known")
+            unused("unit 'example' knows what a row adds", clip=clip)
             if self.counts == "correct_wrong":
                 return Bound(everything, (1.0,), "joint", 1)
             rule: Rule = "per_block"  # a correct row adds 1 to each half: L1 norm 2, L2 sqrt(2)

@@ -21,7 +21,7 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
-from strategies.base import CalibrationStrategy
+from strategies.base import CLIP, CalibrationStrategy
 
 
 class _Averaged(CalibrationStrategy):
@@ -40,21 +40,29 @@ class _Averaged(CalibrationStrategy):
     Parameters
     ----------
     federation : public facts and budget; default 12 rounds
-    clip : bound of one client's update with privacy, in units of the parameters
+    clip : bound of one client's update, in units of the parameters; None = 0.5 with privacy, none
+        without
     server_lr : step of the server
     """
 
     form: ClassVar[type[ParametricScaling]]
     statistic: ClassVar[str] = "scaling_update"
+    least_rows_each = 15
 
     def __init__(
-        self, federation: Federation, *, clip: float = 0.5, server_lr: float = 1.0, **base: Any
+        self,
+        federation: Federation,
+        *,
+        clip: float | None = None,
+        server_lr: float = 1.0,
+        **base: Any,
     ) -> None:
         self.classes = federation.classes
+        self.clip = None if clip is None else positive("clip", clip)
         self.server_lr = positive("server_lr", server_lr)
         self._start = self.form.identity(self.classes)
         self.w = self._start.copy()
-        bound = Bound((len(self.w),), (positive("clip", clip),))
+        bound = Bound((len(self.w),), (self.clip or CLIP,))
         super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
 
     @abstractmethod
@@ -63,9 +71,8 @@ class _Averaged(CalibrationStrategy):
 
     def query(self, round_number: int) -> Ask:
         """How far from w does training on your own rows lead?"""
-        count, size = not self.plan.private, len(self.w)
-        params = {"w": self.w, "count": count, **self.training(round_number)}
-        return Ask(self.statistic, (size, 1) if count else (size,), params)
+        params = {"w": self.w, **self.training(round_number)}
+        return self.ask_mean(self.statistic, len(self.w), params, self.clip)
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
@@ -138,7 +145,7 @@ class FedVector(_LocalFits):
     parameters.
     """
 
-    name, form = "fedvector", VectorScaling
+    name, form, most_noise = "fedvector", VectorScaling, 0.2
 
 
 class FedMatrix(_LocalFits):
@@ -150,7 +157,7 @@ class FedMatrix(_LocalFits):
     parameters.
     """
 
-    name, form = "fedmatrix", MatrixScaling
+    name, form, most_noise = "fedmatrix", MatrixScaling, 0.1
 
 
 class FedOPVector(_LocalFits):
@@ -164,7 +171,7 @@ class FedOPVector(_LocalFits):
     parameters.
     """
 
-    name, form = "fedopvector", OrderPreservingVector
+    name, form, most_noise = "fedopvector", OrderPreservingVector, 0.2
 
 
 class FedCal(_Averaged):
@@ -184,6 +191,7 @@ class FedCal(_Averaged):
     """
 
     name, form, statistic = "fedcal", OrderPreservingMLP, "mlp_update"
+    most_noise = 0.02
 
     def __init__(
         self,

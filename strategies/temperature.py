@@ -15,10 +15,10 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.choice import Preferred
 from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Scalar
+from fedcal.query import Ask, Param, Scalar
 from fedcal.release import Release
 from fedcal.types import Floats
-from strategies.base import CalibrationStrategy
+from strategies.base import CLIP, CalibrationStrategy
 from strategies.root_posterior import root_posterior
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
@@ -56,18 +56,20 @@ class FedTemp(_Temperature):
     Parameters
     ----------
     federation : public facts and budget; default 12 rounds
-    clip : bound of one client's update, in units of the averaged parameter
+    clip : bound of one client's update, in units of the averaged parameter; None = 0.5 with
+        privacy, none without (A.3.5 measures what one does there)
     server_lr : step of the server
     average : what is averaged, "inverse" (1/T, as in Algorithm 2) or "temperature" (T, A.6)
     """
 
     name = "fedtemp"
+    least_rows_each = 15
 
     def __init__(
         self,
         federation: Federation,
         *,
-        clip: float = 0.5,
+        clip: float | None = None,
         server_lr: float = 1.0,
         average: Literal["inverse", "temperature"] = "inverse",
         **base: Any,
@@ -75,7 +77,8 @@ class FedTemp(_Temperature):
         self.server_lr = positive("server_lr", server_lr)
         self.average = one_of("average", average, ("inverse", "temperature"))
         self.classes = federation.classes
-        bound = Bound((1,), (positive("clip", clip),))
+        self.clip = None if clip is None else positive("clip", clip)
+        bound = Bound((1,), (self.clip or CLIP,))
         super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
 
     @property
@@ -85,9 +88,8 @@ class FedTemp(_Temperature):
 
     def query(self, round_number: int) -> Ask:
         """How far is your own optimum from w?"""
-        count = not self.plan.private
-        params: dict[str, Scalar] = {"w": self.w, "average": self.average, "count": count}
-        return Ask("temperature_update", (1, 1) if count else (1,), params)
+        params: dict[str, Param] = {"w": self.w, "average": self.average}
+        return self.ask_mean("temperature_update", 1, params, self.clip)
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
@@ -119,6 +121,7 @@ class FedNewton(_Temperature):
     """
 
     name = "fednewton"
+    most_noise = 1.2
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -179,6 +182,7 @@ class FedOneShot(_Temperature):
     """
 
     name = "fedoneshot"
+    most_noise = 2.5  # of eight noisy scores together
 
     def __init__(
         self,

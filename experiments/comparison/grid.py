@@ -15,6 +15,7 @@ from experiments.config import METHODS, Config, typed
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.partition import parse as parse_partition
+from fedcal.privacy.federation import check_quorum
 from fedcal.privacy.plan import Federation, Plan
 from fedcal.streams import check_seed
 from strategies.job import Setting, settings_of
@@ -40,8 +41,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `delta` is what each of its private runs spends, `plan` that of its first run; both are known
-    once the cell is resolved.
+    `delta` is what each of its private runs spends, `plan` that of its first run, `little` says
+    why it has too little to help ("" where it has enough); known once the cell is resolved.
     """
 
     variant: Variant
@@ -49,6 +50,7 @@ class Cell:
     seeds: tuple[int, ...]
     delta: float = 0.0
     plan: Plan | None = None
+    little: str = ""
 
     @property
     def name(self) -> str:
@@ -102,6 +104,8 @@ class Grid:
                 Federation(1, 2, epsilon=math.inf if trust == "secagg" else 1.0, trust=trust)
             if trust not in (None, "secagg") and min(self.epsilon) == math.inf:
                 raise InputError(f"trust '{trust}' adds noise; give a finite epsilon or use secagg")
+        if "distributed" not in self.trust:
+            check_quorum(self.quorum, None)
         for unit, mechanism in product(self.unit, self.mechanism):
             Federation(
                 clients=1,
@@ -193,7 +197,7 @@ class Grid:
             rounds=rounds,
             sampling_rate=sampling_rate,
             **privacy,
-            quorum=self.quorum,
+            quorum=self.quorum if privacy["trust"] == "distributed" else Config.quorum,
             noise_source=self.noise_source,
             secure_aggregation=self.secure_aggregation,
             dropout=self.dropout,

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from experiments.comparison.grid import Cell, Grid
 from experiments.config import Config, job_of
+from experiments.planner.enough import too_little
 from experiments.statement import large_delta
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import InputError, NoEffect, TooLittle
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from strategies.job import Job, settings_of
@@ -38,7 +39,8 @@ class Resolved(NamedTuple):
 def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     """Every cell with the values that its runs will have: clients, rounds, trust, delta.
 
-    Cells whose runs would be the same (two values of delta, and a method that spends none) are
+    A setting for all methods is left to those runs that it does something in. Cells whose runs
+    would be the same (two values of delta, and a method that spends none) are
     one: each run is done, and counted, once. A budget, unit, trust and mechanism that do not go
     together, or not with a method, are left out, as long as each value that was asked for is in
     some cell.
@@ -62,31 +64,61 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
+    idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards = dealt(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
             try:
-                job = job_of(c, shards)
+                c, job = _with_effect(cell, shards)
                 plan = job.plan
             except InputError as e:
-                if not _goes(replace(c, unit="user", trust=None, mechanism="auto"), shards):
+                plain = replace(c, unit="user", trust=None, mechanism="auto", quorum=Config.quorum)
+                if not isinstance(e, NoEffect) and not _goes(plain, shards):
                     raise InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))
                 continue
+            idle = {k: v for k, v in idle.items() if k not in c.set}
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
-            cell = replace(cell, config=_known(c, job), delta=plan.delta, plan=plan)
+            used.add(("method", cell.variant.text))
+            little = "".join(too_little(c.method, shards, job))
+            known = _known(c, job)
+            cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
         elif cell.variant.dealt:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     _refuse_unused(left_out, used)
+    if idle:
+        raise InputError(f"--set {min(idle)} has no effect in any run of this comparison")
     if left_out:
         warned[_told(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
+    if few := [cell for cell in cells.values() if cell.little]:
+        warnings.warn(_too_few(few), TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
+
+
+def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
+    """The cell's job, without those of the shared settings that would do nothing in it.
+
+    Raises
+    ------
+    NoEffect
+        For a setting of the method's own, as in `fedbbq[clip_positive=1]`.
+    """
+    config = cell.config
+    while True:
+        job = job_of(config, shards)
+        try:
+            job.plan  # noqa: B018  making it refuses what is not allowed
+            return config, job
+        except NoEffect as e:
+            if e.name in cell.variant.settings:
+                raise
+            config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
 
 
 def _goes(config: Config, shards: Shards) -> bool:
@@ -114,6 +146,9 @@ def _known(config: Config, job: Job) -> Config:
 
 def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
     """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
+    for cell, why in left_out:
+        if ("method", cell.variant.text) not in used:
+            raise InputError(f"{cell.name}: {why}")
     for axis in _TOGETHER:
         for cell, why in left_out:
             if (axis, getattr(cell.config, axis)) not in used:
@@ -126,6 +161,12 @@ def _told(left_out: Sequence[LeftOut]) -> str:
     some = "1 combination is" if count == 1 else f"{count} combinations are"
     facts = ", ".join(first.protection)
     return f"{some} left out that cannot be, the first {first.variant.label} with {facts}: {why}"
+
+
+def _too_few(cells: Sequence[Cell]) -> str:
+    """How many lines have too little to help, and the first of them."""
+    some = "1 line has" if len(cells) == 1 else f"{len(cells)} lines have"
+    return f"{some} too little to help, the first {cells[0].name}: {cells[0].little}"
 
 
 def _meaning(cell: Cell) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from experiments.comparison.grid import Cell
 from experiments.comparison.resolve import LeftOut
 from experiments.statement import TEST_ROWS, in_short, sets_noise
+from fedcal.privacy.federation import QUORUM
 from strategies.job import settings_of
 
 CHOOSING = (
@@ -102,6 +103,7 @@ def statement(
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
     if len(fitted) > len(private) and {c.config.trust for c in private} - {"central"}:
         said.append(EXACT_ONCE)
+    said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     return said + _not_there(left_out)
 
 
@@ -114,7 +116,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
             masks = c.secure_aggregation == "masks"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    quorum = private[0].config.quorum
+    quorum = next((c.config.quorum for c in private if c.config.trust == "distributed"), QUORUM)
     return [
         f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()

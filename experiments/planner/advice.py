@@ -13,9 +13,10 @@ import numpy as np
 
 from experiments.planner.candidates import Candidate, candidates
 from experiments.planner.estimate import Population, Size, Trial, trial
-from experiments.planner.facts import MOST_CLIENTS, Facts
+from experiments.planner.facts import Facts
 from experiments.planner.worlds import World
 from fedcal.errors import FedcalError
+from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.types import Floats
 from strategies.job import Progress, settings_of

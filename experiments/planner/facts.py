@@ -11,7 +11,6 @@ from fedcal.errors import InputError
 from fedcal.partition import parse
 from fedcal.privacy.federation import Federation
 
-MOST_CLIENTS = 10_000_000
 MOST_CLASSES = 2_000
 DEALT = ("iid", "dirichlet", "quantity", "shards")
 """Partitions that a plan can simulate: the others need somebody's data."""
@@ -34,9 +33,8 @@ class Facts:
 
     def __post_init__(self) -> None:
         positive("rows_per_client", self.rows_per_client)
-        for name, most in (("clients", MOST_CLIENTS), ("classes", MOST_CLASSES)):
-            if getattr(self.federation, name) > most:
-                raise InputError(f"a plan is made for at most {most:,} {name}")
+        if self.federation.classes > MOST_CLASSES:
+            raise InputError(f"a plan is made for at most {MOST_CLASSES:,} classes")
         kind = parse(self.partition).kind
         if kind not in DEALT:
             raise InputError(

@@ -13,15 +13,15 @@ from experiments.planner.worlds import World, made_up, of_public
 from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.streams import check_seed
 from strategies.job import Progress
 
 
 def plan(
     *,
-    clients: int,
-    rows_per_client: float,
+    clients: int | None = None,
+    rows_per_client: float | None = None,
     classes: int | None = None,
     epsilon: float = math.inf,
     delta: float = 1e-5,
@@ -43,7 +43,7 @@ def plan(
     ----------
     clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition : as
         of `simulate`, but `rounds` None = the planner's choice
-    rows_per_client : a public nominal number
+    clients, rows_per_client : needed; the latter a public nominal number, not a count
     classes : of the model; None = the classes of `data`
     data : names of shipped public data sets to plan on, in place of made-up rows
     methods : only these
@@ -52,8 +52,8 @@ def plan(
     Raises
     ------
     InputError
-        A fact that is not allowed, a data set that is not shipped, or no method that goes with
-        the facts.
+        A fact that is missing or not allowed, a data set that is not shipped, or no method that
+        goes with the facts.
     """
     check_seed(seed)
     worlds: tuple[World, ...] = ()
@@ -66,8 +66,9 @@ def plan(
                 "classes"
             )
         classes = worlds[0].classes
-    if classes is None:
-        raise InputError("a plan needs the number of classes: give --classes, or --data")
+    if clients is None or rows_per_client is None or classes is None:
+        raise InputError(_missing(clients, rows_per_client, classes))
+    check_quorum(quorum, trust)
     federation = Federation(
         clients=clients,
         classes=classes,
@@ -84,6 +85,22 @@ def plan(
     return advise(
         facts, worlds or made_up(classes, seed), methods=methods, seed=seed, progress=progress
     )
+
+
+_MEANT = {
+    "clients": "how many take part",
+    "rows_per_client": "labelled rows of one client, a public nominal number and not a count",
+    "classes": "how many the model tells apart; or data, a shipped set with as many",
+}
+
+
+def _missing(*given: object) -> str:
+    """Which facts a plan lacks, what they mean and how they are given, in one line."""
+    lacks = [name for name, value in zip(_MEANT, given, strict=True) if value is None]
+    example = {"clients": 100, "rows_per_client": 50, "classes": 10}
+    how = " ".join(f"--{name.replace('_', '-')} {example[name]}" for name in lacks)
+    what = ", and ".join(f"{name} ({_MEANT[name]})" for name in lacks)
+    return f"a plan needs {what}: for example {how}"
 
 
 def to_json(advice: Advice) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import tomli_w
 
-from experiments.config import MOST_CLIENTS
 from fedcal import partition
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
 from fedcal.privacy.accounting import check_rate
+from fedcal.privacy.federation import check_size
 from fedcal.streams import check_seed
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -66,13 +66,12 @@ class TrainConfig:
         if self.engine == "ray":
             raise InputError("fedcal train has no engine 'ray' yet; use --engine inline")
         one_of("engine", self.engine, ("inline",))
-        if self.clients is not None:
-            whole("clients", self.clients, 1, MOST_CLIENTS)
+        check_size(self.clients, self.rounds)
         if self.partition is not None:
             partition.parse(self.partition)
         check_rate(self.sampling_rate)
         check_seed(self.seed)
-        for name in ("rounds", "batch_size", "max_rows"):
+        for name in ("batch_size", "max_rows"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
         for name in ("local_epochs", "evaluate_every", "checkpoint_every"):

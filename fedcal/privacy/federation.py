@@ -15,9 +15,28 @@ from fedcal.streams import check_seed
 QUORUM = 0.9
 """Share of the clients that must answer a round under trust `distributed`."""
 
+MOST_CLIENTS = 10_000_000
+MOST_ROUNDS = 100_000
+"""More is a slip of the pen: a run of that size would take days, or all memory there is."""
+
 UNITS = ("user", "example")
 TRUSTS = ("secagg", "central", "distributed", "local")
 NOISE_SOURCES = ("seeded", "system")
+
+
+def check_size(clients: int | None, rounds: int | None) -> None:
+    """InputError for more clients or rounds than any run has; None is not looked at."""
+    for name, value, most in (("clients", clients, MOST_CLIENTS), ("rounds", rounds, MOST_ROUNDS)):
+        if value is not None:
+            whole(name, value, 1, most)
+
+
+def check_quorum(quorum: float, trust: str | None = "distributed") -> None:
+    """InputError for a share that is none, and for one under a trust that asks for no quorum."""
+    if not 0 < quorum <= 1:
+        raise InputError(f"quorum must be in (0, 1], got {quorum!r}")
+    if trust != "distributed" and quorum != QUORUM:
+        raise InputError(f"quorum = {quorum:g} has no effect here: it is for trust 'distributed'")
 
 
 @dataclass(frozen=True)
@@ -57,10 +76,8 @@ class Federation:
     noise_source: str = "seeded"
 
     def __post_init__(self) -> None:
-        whole("clients", self.clients, 1)
+        check_size(self.clients, self.rounds)
         whole("classes", self.classes, 2)
-        if self.rounds is not None:
-            whole("rounds", self.rounds, 1)
         check_seed(self.seed)
         accounting.check_rate(self.sampling_rate)
         accounting.check_epsilon(self.epsilon, allow_infinite=True)
@@ -69,8 +86,7 @@ class Federation:
         one_of("unit", self.unit, UNITS)
         one_of("mechanism", self.mechanism, ("auto", *get_args(Mechanism)[1:]))
         one_of("noise source", self.noise_source, NOISE_SOURCES)
-        if not 0 < self.quorum <= 1:
-            raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")
+        check_quorum(self.quorum)
         trust = one_of("trust", self.trust or ("central" if self.private else "secagg"), TRUSTS)
         if self.private and trust == "secagg":
             raise InputError(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 from clients.answers import STATISTICS
 from experiments import simulate
@@ -313,12 +314,46 @@ def test_the_config_works_from_another_folder(
 
 
 @every_run
-def test_config_toml_is_the_config_of_result_json(run: Make, method: str, epsilon: float) -> None:
+def test_config_toml_is_what_was_given(run: Make, method: str, epsilon: float) -> None:
+    """Of the config of result.json; what that has besides was resolved."""
     folder = run(method, epsilon)
     config = tomllib.loads((folder / "config.toml").read_text("utf-8"))
     if config["epsilon"] == math.inf:
         config["epsilon"] = "inf"
-    assert config == strict((folder / "result.json").read_text("utf-8"))["config"]
+    resolved = strict((folder / "result.json").read_text("utf-8"))["config"]
+    assert config.pop("set").items() <= resolved.pop("set").items()
+    assert config.items() <= resolved.items()
+    for key in set(resolved) - set(config):
+        assert key in ("clients", "rounds", "trust", "secure_aggregation")
+
+
+@pytest.mark.parametrize(
+    ("changed", "rows"),
+    [(["--clients", "5"], 1 / 5), (["--partition", "iid", "--clients", "8"], 1 / 8)],
+)
+def test_what_was_not_given_is_resolved_anew(
+    data: Path, tmp_path: Path, changed: list[str], rows: float
+) -> None:
+    """`rows_per_client` of other data or clients stays behind."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    options = ("--data", str(data), "--clients", "4", "--epsilon", "8", "--quiet")
+    assert _run(["simulate", *options, "--out", str(first)]) == 0
+    config = str(first / "config.toml")
+    assert "rows_per_client" not in Path(config).read_text("utf-8")
+    assert _run(["simulate", "--config", config, *changed, "--out", str(again), "--quiet"]) == 0
+    before, after = (strict((d / "result.json").read_text("utf-8")) for d in (first, again))
+    fitted = 4 * before["config"]["set"]["rows_per_client"]
+    assert after["config"]["set"]["rows_per_client"] == pytest.approx(rows * fitted)
+
+
+def test_a_file_of_resolved_values_gives_the_same_bits(data: Path, tmp_path: Path) -> None:
+    """As fedcal 0.1 wrote them."""
+    first, again, old = tmp_path / "first", tmp_path / "again", tmp_path / "old.toml"
+    options = ("--data", str(data), "--epsilon", "1", "--trust", "distributed", "--quiet")
+    assert _run(["simulate", *options, "--out", str(first)]) == 0
+    old.write_text(tomli_w.dumps(strict((first / "result.json").read_text("utf-8"))["config"]))
+    assert _run(["simulate", "--config", str(old), "--out", str(again), "--quiet"]) == 0
+    assert {**bits(again), "config": b""} == {**bits(first), "config": b""}
 
 
 # --- nothing that privacy forbids ---------------------------------------------------------------

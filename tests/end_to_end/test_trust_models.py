@@ -149,11 +149,12 @@ def folder(request: pytest.FixtureRequest, data_file: Path) -> Path:
 def test_the_config_of_a_run_gives_the_same_bits(folder: Path, tmp_path: Path) -> None:
     config = load_config(folder / "config.toml", {})
     again = simulate(config.data, config=config)
-    assert again.config.to_toml() == (folder / "config.toml").read_text("utf-8")
+    assert again.given.to_toml() == (folder / "config.toml").read_text("utf-8")
     assert again.test_probs.tobytes() == np.load(folder / "test_probs.npy").tobytes()
     rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     assert [r["values"] for r in again.rounds] == [r["values"] for r in rounds]
     written = json.loads((folder / "result.json").read_text("utf-8"))
+    assert again.to_json()["config"] == written["config"]
     assert json.loads(json.dumps(again.privacy)) == written["privacy"]
 
 

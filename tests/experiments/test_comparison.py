@@ -19,7 +19,7 @@ from experiments.comparison import pools, run
 from experiments.comparison.row import Row, key_of
 from experiments.comparison.run import Interrupted
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError, InputError, TooLittle
 
 
 def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[str, Any]:
@@ -200,6 +200,7 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
 def test_a_large_delta_is_told_once() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", TooLittle)
         compare(arrays(), jobs=1, method="fedbin,fednewton", delta=0.5, clients=4, seeds=2)
     assert len(caught) == 1
     assert "delta = 0.5 is not below" in str(caught[0].message)

@@ -13,7 +13,7 @@ from experiments.comparison import compare
 from experiments.comparison.grid import read_grid
 from experiments.comparison.resolve import Resolved, resolve
 from fedcal import datasets
-from fedcal.errors import InputError
+from fedcal.errors import InputError, TooLittle
 
 
 def arrays() -> dict[str, Any]:
@@ -34,6 +34,36 @@ def resolved(**options: Any) -> Resolved:
 def protections(found: Resolved) -> list[tuple[Any, ...]]:
     configs = [c.config for c in found.cells if not c.variant.baseline]
     return [(c.method, c.epsilon, c.unit, c.trust, c.mechanism) for c in configs]
+
+
+def test_a_shared_setting_is_left_to_the_runs_that_it_does_something_in() -> None:
+    found = resolved(method="fedbbq,acct", epsilon="inf,1", set={"negatives": "cut", "clip": 2.0})
+    assert found.left_out == []
+    given = {(c.config.method, c.config.epsilon): dict(c.config.set) for c in found.cells}
+    assert given == {
+        ("fedbbq", math.inf): {},
+        ("acct", math.inf): {},
+        ("fedbbq", 1.0): {"negatives": "cut"},
+        ("acct", 1.0): {"clip": 2.0},
+    }
+    with pytest.raises(InputError, match="--set clip has no effect in any run"):
+        resolved(method="acct", epsilon="inf", set={"clip": 2.0})
+
+
+def test_a_method_s_own_setting_is_left_out_where_it_does_nothing() -> None:
+    found = resolved(method="fedbbq,fedbbq[clip_positive=1]", epsilon="inf,1")
+    ((cell, why),) = found.left_out
+    assert (cell.variant.text, cell.config.epsilon) == ("fedbbq[clip_positive=1]", math.inf)
+    assert "clip_positive has no effect here" in why
+    with pytest.raises(InputError, match="clip_positive has no effect here"):
+        resolved(method="fedbbq,fedbbq[clip_positive=1]", epsilon="inf")
+
+
+def test_a_quorum_needs_a_trust_that_counts_answers() -> None:
+    found = resolved(method="fedtemp", epsilon=1, trust="central,distributed", quorum=0.5)
+    assert [c.config.quorum for c in found.cells] == [0.9, 0.5]
+    with pytest.raises(InputError, match="quorum"):
+        resolved(method="fedtemp", epsilon=1, quorum=0.5)
 
 
 def test_trusts_and_units_multiply_and_are_resolved() -> None:
@@ -88,7 +118,7 @@ def test_what_is_left_out_is_told_before_and_after() -> None:
         found = compare(
             arrays(), jobs=1, seeds=1, method="fedtemp,fedbin", epsilon=1, clients=10, **options
         )
-    (warning,) = (str(w.message) for w in caught)
+    (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
     assert warning.startswith("2 combinations are left out that cannot be, the first FedTemp with ")
     (said,) = [line for line in found.statement if line.startswith("Left out: ")]
     assert "FedTemp, FedBin with epsilon 1, unit user, trust distributed, mechanism laplace" in said
@@ -108,6 +138,7 @@ def test_what_is_left_out_is_told_before_and_after() -> None:
 def test_one_line_is_left_out_of_no_grid_without_a_word() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", TooLittle)
         found = compare(arrays(), jobs=1, seeds=1, method="fedtemp", clients=10, trust="local")
     assert "Left out" not in " ".join(found.statement)
     assert "those runs are there once, under trust secagg" in " ".join(found.statement)

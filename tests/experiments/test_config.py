@@ -22,8 +22,10 @@ from experiments.config import (
     parse_setting,
 )
 from fedcal.errors import InputError
+from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.shards import Shards
 from strategies import STRATEGIES
+from strategies.base import CLIP
 from strategies.job import settings_of
 
 BINNING = {
@@ -84,12 +86,13 @@ def test_a_method_s_own_parameters(method: str) -> None:
 
 def test_the_contract_s_default_values_of_parameters() -> None:
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
-    assert defaults["fedtemp"] == {"clip": 0.5, "server_lr": 1.0, "average": "inverse"}
+    assert CLIP == 0.5  # with privacy; None = no clip without
+    assert defaults["fedtemp"] == {"clip": None, "server_lr": 1.0, "average": "inverse"}
     assert defaults["fedbbq"]["bins_exponent"] == 7
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
     assert defaults["fedbin"]["tables"] == "per_class"
     assert defaults["fedbbq"]["tables"] is None  # pooled with privacy, per class without
-    scaling = {"clip": 0.5, "server_lr": 1.0, "proximal": 10.0, "steps": 50}
+    scaling = {"clip": None, "server_lr": 1.0, "proximal": 10.0, "steps": 50}
     assert all(defaults[m] == scaling for m in ("fedvector", "fedmatrix", "fedopvector"))
     assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
 
@@ -181,6 +184,7 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) 
     file = tmp_path / "c.toml"
     file.write_text(
         'method = "fednewton"\nepsilon = inf\nrounds = 8\ntrust = "secagg"\nclients = 7\n'
+        'secure_aggregation = "none"\n'
         "[set]\nrows_per_client = 3.0\n"
     )
     same = load_config(file, {"seed": 4})
@@ -206,9 +210,9 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) 
 
 
 def resolved(folder: Path, **fields: Any) -> Path:
-    """The config file of an earlier run."""
+    """The config file of a run of fedcal 0.1, with resolved values."""
     path = folder / "run.toml"
-    path.write_text(Config(**fields).to_toml(), "utf-8")
+    path.write_text(Config(**{"clients": 20, **fields}).to_toml(), "utf-8")
     return path
 
 
@@ -220,9 +224,57 @@ def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path: Path)
     assert (other.unit, other.mechanism, other.epsilon) == ("example", "laplace", 1.0)
     chosen = load_config(file, {"trust": "local", "secure_aggregation": "masks", "rounds": 2})
     assert (chosen.rounds, chosen.secure_aggregation) == (2, "masks")
-    for same in ({"trust": "distributed"}, {"unit": "user"}, {"mechanism": "auto"}, {"quorum": 1}):
+    for same in (
+        {"trust": "distributed"},
+        {"unit": "user"},
+        {"mechanism": "auto"},
+        {"quorum": 1.0},
+    ):
         kept = load_config(file, same)
         assert (kept.rounds, kept.secure_aggregation) == (3, "masks")
+
+
+def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None:
+    old = {"epsilon": 1.0, "trust": "central", "rounds": 3, "secure_aggregation": "none"}
+    file = resolved(tmp_path, **old, set={"rows_per_client": 25.0})
+    for same in ({}, {"seed": 3}, {"epsilon": 2.0}, {"clients": 20}):
+        assert load_config(file, same).set == {"rows_per_client": 25.0}
+    for other in ({"clients": 5}, {"data": "imdb-binary"}, {"partition": "iid"}):
+        assert load_config(file, other).set == {}
+    assert load_config(file, {"clients": 5, "set": {"rows_per_client": 9}}).set["rows_per_client"]
+    natural = resolved(tmp_path, **old, partition="natural")
+    assert load_config(natural, {"data": "game-forecasts"}).clients is None
+
+
+def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: Path) -> None:
+    file = tmp_path / "given.toml"
+    given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)
+    file.write_text(given.to_toml())
+    other = load_config(file, {"trust": "central"})
+    assert (other.rounds, other.trust, other.quorum) == (3, "central", 0.9)
+    exact = load_config(file, {"epsilon": math.inf})
+    assert (exact.rounds, exact.trust, exact.quorum) == (3, None, 0.9)
+    fact = {"rows_per_client": 9.0}
+    file.write_text(Config(method="acct", epsilon=1.0, set={**fact, "low": 0.4}).to_toml())
+    assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
+    assert load_config(file, {"method": "fednewton"}).set == fact
+    assert load_config(file, {"method": "fedbin"}).set == {}
+
+
+@pytest.mark.parametrize("trust", ["secagg", "central", "local"])
+def test_a_quorum_is_for_trust_distributed(trust: str) -> None:
+    epsilon = math.inf if trust == "secagg" else 1.0
+    with pytest.raises(InputError, match=r"quorum = 0\.5 has no effect here"):
+        Config(epsilon=epsilon, trust=trust, quorum=0.5)
+    assert Config(epsilon=epsilon, trust=trust, quorum=QUORUM)
+    assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
+
+
+def test_rounds_have_a_limit() -> None:
+    assert Config(rounds=MOST_ROUNDS).rounds == MOST_ROUNDS
+    for rounds in (0, MOST_ROUNDS + 1, 10**8):
+        with pytest.raises(InputError, match=r"rounds must be a whole number in \[1, 100000\]"):
+            Config(rounds=rounds)
 
 
 def test_another_budget_keeps_the_trust_model(tmp_path: Path) -> None:
@@ -242,9 +294,9 @@ def test_a_near_miss_is_told(given: str, meant: str) -> None:
         Config(method=given)
 
 
-@pytest.mark.parametrize("clients", [0, 2**31, 10**23])
+@pytest.mark.parametrize("clients", [0, 10**7 + 1, 10**8, 10**23])
 def test_as_many_clients_as_can_be(clients: int) -> None:
-    with pytest.raises(InputError, match=r"clients must be a whole number in \[1, 2147483647\]"):
+    with pytest.raises(InputError, match=r"clients must be a whole number in \[1, 10000000\]"):
         Config(clients=clients)
 
 

@@ -173,10 +173,10 @@ def test_plans_and_federations_are_frozen() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"clients": 0}, "clients must be a whole number >= 1"),
-        ({"clients": 2.0}, "clients must be a whole number >= 1"),
+        ({"clients": 0}, r"clients must be a whole number in \[1, 10000000\]"),
+        ({"clients": 2.0}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"classes": 1}, "classes must be a whole number >= 2"),
-        ({"rounds": 0}, "rounds must be a whole number >= 1"),
+        ({"rounds": 0}, r"rounds must be a whole number in \[1, 100000\]"),
         ({"epsilon": 0.0}, "epsilon must be a finite number > 0"),
         ({"epsilon": -1.0}, "epsilon must be a finite number > 0"),
         ({"epsilon": math.nan}, "epsilon must be a finite number > 0"),

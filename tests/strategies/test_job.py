@@ -67,7 +67,7 @@ def test_numbers_written_by_hand_may_be_whole() -> None:
         ("clients", "many", "'clients' of the run config must be a whole number"),
         ("clients", 2.0, "must be a whole number"),
         ("clients", True, "must be a whole number"),
-        ("clients", 0, "clients must be a whole number >= 1"),
+        ("clients", 0, r"clients must be a whole number in \[1, 10000000\]"),
         ("rounds", -1, "rounds must be"),
         ("epsilon", "inf", "'epsilon' of the run config must be a number"),
         ("epsilon", -1.0, "epsilon"),

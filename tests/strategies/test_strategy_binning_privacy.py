@@ -35,8 +35,11 @@ def federation(**fields: Any) -> Federation:
 
 
 def method(shape: str, own: Federation | None = None, **options: Any) -> FedBBQ:
+    own = own or federation()
     settings = {"bins_exponent": 4, "clip_positive": 3.0, "clip_negative": 7.0, **SHAPES[shape]}
-    return FedBBQ(own or federation(), secure_aggregation="none", **{**settings, **options})
+    if own.classes == 2 and settings["tables"] == "pooled":
+        del settings["clip_negative"]  # only P is sent
+    return FedBBQ(own, secure_aggregation="none", **{**settings, **options})
 
 
 def shards(classes: int = CLASSES, rows: int = 900, seed: int = 1) -> Shards:

@@ -218,8 +218,12 @@ def test_unary_calibrates_where_there_are_many_clients() -> None:
         ({}, {"counts": "all"}, "unknown counts 'all'"),
         ({"epsilon": 1.0}, {}, "rows_per_client"),
         ({"epsilon": 1.0}, {"clip": -1.0}, "clip must be"),
-        ({"epsilon": 1.0, "unit": "example"}, {"clip": 2.0}, "clip is for unit 'user'"),
-        ({"epsilon": 1.0, "mechanism": "unary"}, {"clip": 1.0}, "'unary' needs trust 'local'"),
+        (
+            {"epsilon": 1.0, "unit": "example"},
+            {"clip": 2.0},
+            "clip has no effect here: unit 'example'",
+        ),
+        ({"epsilon": 1.0, "mechanism": "unary"}, {}, "'unary' needs trust 'local'"),
         (
             {"epsilon": 1.0, "mechanism": "unary", "trust": "local", "unit": "example"},
             {},

@@ -14,6 +14,7 @@ import pytest
 from experiments.cli import _run
 from experiments.config import Config, job_of, load_config
 from experiments.planner import advice, auto
+from experiments.planner.plan import plan
 from experiments.simulation import simulate
 from fedcal import datasets
 from fedcal.errors import InputError
@@ -70,6 +71,7 @@ def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[s
     "arguments",
     [
         ["plan"],
+        ["plan", "--clients", "100", "--epsilon", "1"],
         ["plan", "--clients", "5", "--rows-per-client", "5"],
         ["plan", *FACTS, "--trust", "secagg"],
         ["plan", *FACTS, "--data", "rows.npz"],
@@ -86,6 +88,20 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert told.out == ""
     assert told.err.startswith("fedcal: error: ")
     assert told.err.count("\n") == 1
+
+
+def test_what_is_missing_is_said_at_once_with_what_it_means(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _run(["plan", "--clients", "100", "--epsilon", "1"]) == 2
+    told = capsys.readouterr().err
+    assert "rows_per_client (labelled rows of one client, a public nominal number" in told
+    assert "classes (how many the model tells apart" in told
+    assert told.endswith(": for example --rows-per-client 50 --classes 10\n")
+    with pytest.raises(InputError, match=r"needs rows_per_client .*, and classes "):
+        plan(clients=5, epsilon=1.0)
+    with pytest.raises(InputError, match="needs clients "):
+        plan(rows_per_client=5, data="imdb-binary")
 
 
 def test_auto_resolves_to_a_method_and_says_so() -> None:

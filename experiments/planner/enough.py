@@ -1,0 +1,184 @@
+"""Whether a run has too little to help, and what would do: in a line, from public facts.
+
+The planner (`advice`) simulates for seconds; this takes a millisecond on every run. It looks at one
+ratio: the noise of the released sum over the most that all clients together could add to it. In
+the planner's runs (3 to 1,000 clients, epsilon 0.1 to 8, 2 and 10 classes) a method that pays by
+`advice.PAYS` and `advice.MOST_WORSE` has hardly ever a ratio above its `most_noise`.
+
+With privacy nothing but the plan and a declared `rows_per_client` is read. Without it rows may be
+looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedcal.errors import InputError, TooLittle
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import Plan
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+from strategies.job import Job, Setting, settings_of
+
+DRAWN = 0.5
+"""`most_noise` of a draw by the exponential mechanism, whatever the method."""
+
+LEAST_ROWS = 30
+"""Rows in all that a method needs which has no `least_rows` of its own."""
+
+ROW_SHARE = 0.05
+"""What a row adds on average, in units of the bound of a row (as 0.2 nats to 4 of `fednewton`)."""
+
+SURE = 2.0
+"""What is recommended has so many times less noise: `most_noise` is where hope ends."""
+
+OTHERS = ("acct", "fednewton")
+"""Methods that the planner mostly recommends with few clients."""
+
+
+def too_little(method: str, shards: Shards, job: Job | None = None) -> list[str]:
+    """A line if the run has too little to help, else nothing.
+
+    Parameters
+    ----------
+    shards : with privacy nothing of it is read
+    job : None for a method without a federation
+    """
+    if job is not None and job.plan.private:
+        given = job.settings.get("rows_per_client")
+        each = None if given is None else float(given)
+        why = _few_rows(method, job.plan.clients, each) or _noisy(job, each)
+    else:
+        each = len(shards.labels) / shards.clients
+        why = _one_class(shards) or _few_rows(method, shards.clients, each)
+    return [f"too little to help: {why}"] if why else []
+
+
+def tell(lines: Sequence[str], record: dict[str, Any], stacklevel: int) -> None:
+    """Warn, and put it where a reader of the result sees it: in the statement of its privacy."""
+    for line in lines:
+        warnings.warn(line, TooLittle, stacklevel=stacklevel + 1)
+        record["statement"].append(f"{line[0].upper()}{line[1:]}.")
+
+
+def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
+    """Noise std of the released sum over the most that its expected clients can add; of the
+    block where it is least. None where it takes a number of rows that nobody declared.
+    """
+    bound = plan.bound
+    if bound is None:
+        return None
+    most = plan.sampling_rate * plan.clients
+    if bound.per == "row":
+        if rows_per_client is None:
+            return None
+        most *= ROW_SHARE * rows_per_client
+    if plan.mechanism == "exponential":  # as much as Laplace noise of the same budget
+        return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
+    if plan.mechanism == "unary" or plan.noise_std is None:
+        return None
+    return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
+
+
+def _allowed(method: str, plan: Plan) -> float:
+    return DRAWN if plan.mechanism == "exponential" else STRATEGIES[method].most_noise
+
+
+def _one_class(shards: Shards) -> str:
+    seen = np.unique(shards.labels)
+    if len(seen) != 1:
+        return ""
+    return (
+        f"all {len(shards.labels):,} rows to fit on have the label {seen[0]}, and what is learned "
+        "is to be sure of it; rows of the other classes would do"
+    )
+
+
+def _few_rows(method: str, clients: int, each: float | None) -> str:
+    strategy = STRATEGIES.get(method)
+    least, least_each = LEAST_ROWS, 0
+    if strategy is not None:
+        least, least_each = strategy.least_rows or LEAST_ROWS, strategy.least_rows_each
+    if each is None or method == "none":
+        return ""
+    rows = max(1, round(clients * each))
+    if rows < least:
+        other = "" if least <= LEAST_ROWS else "; fednewton needs fewer"
+        return (
+            f"{method} learns nothing reliable from {rows:,} rows in all; it would pay from about "
+            f"{least:,} on, of more clients or of more rows each{other}"
+        )
+    if each < 1 and strategy is not None:
+        return (
+            f"{clients:,} clients share {rows:,} rows, so that many have none: what is counted by "
+            f"clients is of empty ones; at most {rows:,} clients would do"
+        )
+    if each < least_each:
+        return (
+            f"{method} lets each client fit on its own rows, and with {each:.3g} of them each that "
+            f"misleads; it would pay from about {least_each} rows each on, or by fednewton, which "
+            "adds up rows of all clients"
+        )
+    return ""
+
+
+def _noisy(job: Job, each: float | None) -> str:
+    plan = job.plan
+    ratio, allowed = noise_ratio(plan, each), _allowed(job.method, plan)
+    if ratio is None or ratio <= allowed:
+        return ""
+    times = SURE * ratio / allowed
+    if plan.trust == "local":  # there the noise, too, grows with the number of clients
+        times **= 2
+    would = [f"from about {_round_up(plan.clients * times):,} clients on", *_others(job, each)]
+    return (
+        f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
+        f"{plan.trust}) the noise on each number that {job.method} learns is {_percent(ratio)} of "
+        f"the most that they can add, and above {_percent(allowed)} hardly any run pays; "
+        f"it would pay {' or '.join(would)}"
+    )
+
+
+def _others(job: Job, each: float | None) -> list[str]:
+    """Another method, or another unit, whose noise is small enough for so many clients."""
+    if job.plan.sampling_rate < 1:
+        return []  # accounting of subsampled noise takes too long for a hint
+    found = []
+    for name in OTHERS:
+        if name != job.method and _helps(name, replace(job.federation, rounds=None), each):
+            found.append(f"by {name}")
+            break
+    if job.plan.unit == "user" and each is not None:
+        rows = replace(job.federation, unit="example")
+        if _helps(job.method, replace(rows, rounds=None), each):
+            found.append("with unit example, which protects a row, not a client")
+    return found
+
+
+def _helps(method: str, federation: Federation, each: float | None) -> bool:
+    """Whether a method with its default settings has little enough noise."""
+    rows: dict[str, Setting] = {}
+    if "rows_per_client" in settings_of(method):
+        rows = {"rows_per_client": each or 50.0}  # of unit user the ratio does not depend on it
+    try:
+        plan = Job(method, federation, rows).plan
+    except InputError:
+        return False
+    ratio = noise_ratio(plan, each)
+    return ratio is not None and SURE * ratio <= _allowed(method, plan)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _round_up(number: float) -> int:
+    """To two digits."""
+    step = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
+    return round(math.ceil(number / step) * step)

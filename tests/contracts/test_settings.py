@@ -1,0 +1,201 @@
+"""No setting of any method is ignored: it changes what comes out, or it is refused.
+
+Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import simulate
+from experiments.config import UNUSED_ROWS, job_of, merge
+from experiments.engines.inline import run_inline
+from fedcal.errors import InputError, NoEffect
+from fedcal.privacy.federation import Federation
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+from strategies.job import Job, settings_of
+
+CLIENTS = 12
+
+TWO_VALUES: dict[str, tuple[Any, Any]] = {
+    "average": ("inverse", "temperature"),
+    "batch": (4, 64),
+    "bins": (5, 15),
+    "bins_exponent": (3, 4),
+    "clip": (0.01, 0.3),
+    "clip_negative": (1.0, 3.0),
+    "clip_positive": (1.0, 3.0),
+    "clipping": ("per_class", "joint"),
+    "counts": ("correct_wrong", "correct_total"),
+    "epochs": (1, 2),
+    "high": (1.5, 3.0),
+    "iterations": (2, 3),
+    "low": (0.3, 0.5),
+    "lr": (0.01, 0.1),
+    "negatives": ("cut", "norm-sub"),
+    "nll_clip": (1.0, 10.0),
+    "points": (11, 33),
+    "proximal": (1.0, 10.0),
+    "search": ("golden", "exponential"),
+    "server_lr": (0.5, 1.0),
+    "steps": (2, 6),
+    "tables": ("per_class", "pooled"),
+    "weighting": ("none", "all"),
+}
+"""Two values of each setting, far enough apart to tell."""
+
+RUNS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "user": {"epsilon": 5.0},
+    "example": {"epsilon": 5.0, "unit": "example"},
+    "local": {"epsilon": 50.0, "trust": "local"},
+    "distributed": {"epsilon": 5.0, "trust": "distributed"},
+    "unary": {"epsilon": 5.0, "trust": "local", "mechanism": "unary"},
+}
+
+
+def cases() -> Iterator[Any]:
+    for method in STRATEGIES:
+        for name in settings_of(method):
+            if name != "rows_per_client":
+                for run in RUNS:
+                    yield pytest.param(method, name, run, id=f"{method}-{name}-{run}")
+
+
+def shards(classes: int) -> Shards:
+    rng = np.random.default_rng(classes)
+    labels, owner = rng.integers(0, classes, 240), rng.integers(0, CLIENTS, 240)
+    logits = 2 * (rng.normal(size=(240, classes)) + np.eye(classes)[labels])
+    return Shards.from_owner(logits, labels, owner, CLIENTS)
+
+
+@cache
+def _outcome(method: str, run: str, classes: int, given: tuple[tuple[str, Any], ...]) -> Any:
+    federation, settings = Federation(CLIENTS, classes, **RUNS[run]), dict(given)
+    rows: dict[str, Any] = {}
+    if STRATEGIES[method].needs_rows(federation, settings):
+        rows = {"rows_per_client": 20.0} if "rows_per_client" in settings_of(method) else {}
+    try:
+        job = Job(method, federation, settings | rows)
+        done = job.run(partial(run_inline, shards=shards(classes), unavailable=job.unavailable))
+    except NoEffect:
+        return NoEffect
+    except InputError as e:  # a run that cannot be, whatever the setting
+        return str(e)
+    arrays = {k: v.tolist() for k, v in done.calibrator.arrays().items()}
+    return [record["values"] for record in done.records], arrays
+
+
+def outcome(method: str, run: str, classes: int, settings: dict[str, Any]) -> Any:
+    """All that comes out, or why nothing does."""
+    return _outcome(method, run, classes, tuple(sorted(settings.items())))
+
+
+def moves(method: str, name: str, run: str, classes: int, **other: Any) -> bool | None:
+    """Whether the two values give two outcomes; None where both are refused."""
+    one, two = (outcome(method, run, classes, {name: v} | other) for v in TWO_VALUES[name])
+    if isinstance(one, (str, type)) and one == two:
+        return None
+    return bool(one != two)
+
+
+@pytest.mark.parametrize(("method", "name", "run"), list(cases()))
+def test_a_setting_has_an_effect_or_is_refused(method: str, name: str, run: str) -> None:
+    assert moves(method, name, run, 3) is not False
+
+
+@pytest.mark.parametrize("tables", ["pooled", "per_class"])
+@pytest.mark.parametrize("name", ["clip_positive", "clip_negative", "negatives"])
+@pytest.mark.parametrize("run", ["exact", "user", "example"])
+def test_so_it_is_for_two_classes(name: str, run: str, tables: str) -> None:
+    assert moves("fedbbq", name, run, 2, tables=tables) is not False
+
+
+def test_refusals_are_not_the_rule() -> None:
+    """Each setting of each method does something in some run."""
+    for method in STRATEGIES:
+        for name in set(settings_of(method)) - {"rows_per_client"}:
+            more = {"search": "exponential"} if name == "points" and method != "fedoneshot" else {}
+            runs = ("user", "exact")
+            assert any(moves(method, name, run, 3, **more) for run in runs), (method, name)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "run"),
+    [
+        ("fedbin", {"clip_positive": 1.0}, "exact"),
+        ("fedbbq", {"clipping": "joint"}, "exact"),
+        ("fedbbq", {"negatives": "cut"}, "exact"),
+        ("fedbbq", {"clip_negative": 2.0}, "example"),
+        ("acct", {"clip": 2.0}, "exact"),
+        ("acct", {"clip": 2.0}, "example"),
+        ("nllt", {"points": 7}, "user"),
+        ("dp-histogram", {"clip": 2.0}, "exact"),
+        ("dp-histogram", {"clip": 2.0}, "unary"),
+    ],
+)
+def test_what_is_refused_is_named(method: str, given: dict[str, Any], run: str) -> None:
+    federation = Federation(CLIENTS, 3, **RUNS[run])
+    rows = {"rows_per_client": 9} if "clip" in given else {}
+    with pytest.raises(NoEffect, match="has no effect here") as caught:
+        Job(method, federation, given | rows).strategy()
+    assert "\n" not in str(caught.value)
+    assert caught.value.name in given
+    assert str(caught.value).startswith(caught.value.name)
+
+
+@pytest.mark.parametrize("method", ["fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"])
+def test_a_clip_bounds_means_without_privacy_too(method: str) -> None:
+    """Maddock et al., A.3.5: no client moves the mean by more than the clip."""
+    federation = Federation(CLIENTS, 3)
+    free = Job(method, federation).strategy()
+    held = Job(method, federation, {"clip": 1e-3}).strategy()
+    for strategy in (free, held):
+        run_inline(strategy, shards(3))
+    first, clipped = free.releases[0].values, held.releases[0].values
+    assert clipped[-1] == first[-1] == CLIENTS  # how many there are is not clipped
+    assert np.linalg.norm(first[:-1]) > np.linalg.norm(clipped[:-1]) > 0
+    assert np.linalg.norm(clipped[:-1]) <= CLIENTS * 1e-3
+    wide = Job(method, federation, {"clip": 1e6}).strategy()
+    run_inline(wide, shards(3))
+    assert all(
+        a.values.tobytes() == b.values.tobytes()
+        for a, b in zip(wide.releases, free.releases, strict=True)
+    )
+
+
+@pytest.mark.parametrize("method", [m for m in STRATEGIES if "rows_per_client" in settings_of(m)])
+@pytest.mark.parametrize("run", RUNS)
+def test_rows_per_client_is_a_fact_and_may_always_stand(method: str, run: str) -> None:
+    if outcome(method, run, 3, {}) == outcome(method, "unary", 3, {}) and run == "unary":
+        pytest.skip("no such run")
+    assert outcome(method, run, 3, {"rows_per_client": 20.0}) is not NoEffect
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, True),
+        ({"epsilon": 1.0, "unit": "example"}, True),
+        ({"epsilon": 1.0}, False),
+        ({"method": "acct", "set": {"search": "posterior"}}, False),
+        ({"method": "acct", "epsilon": 1.0, "set": {"clip": 3.0}}, True),
+    ],
+)
+def test_where_it_sets_nothing_the_statement_says_so(options: dict[str, Any], said: bool) -> None:
+    given = {"rows_per_client": 20, **options.get("set", {})}
+    rng = np.random.default_rng(0)
+    data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
+    result = simulate(data, clients=6, **{**options, "set": given})
+    assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said
+
+
+def test_a_search_that_needs_rows_gets_them_without_privacy_too() -> None:
+    job = job_of(merge({"method": "acct", "set": {"search": "posterior"}}), shards(3))
+    assert job.settings["rows_per_client"] == 20.0

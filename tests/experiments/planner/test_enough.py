@@ -1,0 +1,227 @@
+"""A run that has too little to help says so in a line, and healthy ones say nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import compare, simulate
+from experiments.cli import _run
+from experiments.config import POOLED, job_of, merge
+from experiments.planner.advice import Estimate, _more, _Populations
+from experiments.planner.candidates import Candidate
+from experiments.planner.enough import noise_ratio, too_little
+from experiments.planner.facts import Facts
+from experiments.planner.worlds import made_up
+from fedcal import datasets
+from fedcal.errors import TooLittle
+from fedcal.partition import deal
+from fedcal.privacy.federation import Federation
+from fedcal.shards import Shards
+from strategies import STRATEGIES
+
+pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
+
+
+def rows(n: int, classes: int = 3, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    logits = 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y])
+    return {"logits": logits, "labels": y}
+
+
+def with_test_rows(train: dict[str, Any], seed: int = 9) -> dict[str, Any]:
+    test = rows(200, seed=seed)
+    return train | {"test_logits": test["logits"], "test_labels": test["labels"]}
+
+
+def one_label(n: int) -> dict[str, Any]:
+    data = rows(n)
+    return data | {"labels": np.ones(n, np.int64)}
+
+
+HOSPITALS = {"clients": 5, "epsilon": 1.0}
+LITTLE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "five hospitals": (rows(1000), HOSPITALS, "from about 13 clients on"),
+    "five hospitals, distributed": (
+        rows(1000),
+        {**HOSPITALS, "trust": "distributed"},
+        "trust distributed",
+    ),
+    "two rows": (
+        with_test_rows(rows(2)),
+        {"clients": 2},
+        "2 rows in all; it would pay from about 30 on",
+    ),
+    "two rows, pooled": (
+        with_test_rows(rows(2)),
+        {"method": "pooled-temperature"},
+        "2 rows in all",
+    ),
+    "one class": (
+        with_test_rows(one_label(400)),
+        {"clients": 10},
+        "all 400 rows to fit on have the label",
+    ),
+    "more clients than rows": (
+        with_test_rows(rows(500)),
+        {"clients": 600},
+        "600 clients share 500 rows",
+    ),
+    "the same with privacy": (
+        with_test_rows(rows(500)),
+        {"clients": 600, "epsilon": 1.0},
+        "600 clients share 500 rows",
+    ),
+    "fits of ten rows": (
+        with_test_rows(rows(500)),
+        {"clients": 50, "method": "fedtemp"},
+        "fedtemp lets each client fit on its own rows, and with 10",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LITTLE)
+def test_it_says_so_once_and_in_the_statement(name: str) -> None:
+    data, options, said = LITTLE[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TooLittle)
+        result = simulate(data, **options)
+    (line,) = (str(w.message) for w in caught if w.category is TooLittle)
+    assert line.startswith("too little to help: ")
+    assert said in line
+    assert "\n" not in line
+    assert "would" in line
+    assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 8.0, 1.0])
+@pytest.mark.parametrize(
+    "method", ["fednewton", "fednewton-entropy", "fedtemp", "fedoneshot", "acct", "fedopvector"]
+)
+def test_healthy_runs_say_nothing(method: str, epsilon: float) -> None:
+    assert not _lines(method, epsilon, 100, 50)
+
+
+@pytest.mark.parametrize("method", [*STRATEGIES, *POOLED])
+def test_without_privacy_the_default_federation_has_enough(method: str) -> None:
+    shards = _shards(100, 50)
+    job = None if method in POOLED else job_of(merge({"method": method}), shards)
+    assert not too_little(method, shards, job)
+
+
+def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
+    """As docs/guide/planning.md says."""
+    data = datasets.load("resnet110-cifar10")
+    shards = deal(data, "dirichlet:0.1", 100, 0)
+    heard = {
+        method
+        for method in STRATEGIES
+        if too_little(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
+    }
+    assert heard == {"fedbin", "fedbbq", "fedmatrix", "fedcal", "fednewton-vector"}
+
+
+@pytest.mark.parametrize("method", ["fedbin", "fedbbq", "fedmatrix", "fedcal"])
+def test_what_100_clients_cannot_do_at_epsilon_1_is_said(method: str) -> None:
+    """The planner says so of the first two, and their own figures of the others."""
+    (line,) = _lines(method, 1.0, 100, 50)
+    assert "100 clients at epsilon 1" in line
+    assert "or by acct" in line
+
+
+@pytest.mark.parametrize("method", ["fedtemp", "fednewton", "acct", "nllt", "dp-histogram"])
+def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
+    """Where the line comes, the planner's own runs do not pay; where it is far, they do."""
+    worlds = made_up(10)
+    for clients, epsilon, little in ((3, 0.1, True), (3000, 1.0, False)):
+        facts = Facts(Federation(clients, 10, epsilon=epsilon), 50)
+        assert bool(_lines(method, epsilon, clients, 50)) is little
+        candidate = Candidate(method)
+        estimate = Estimate(candidate, candidate.plan(facts))
+        _more(estimate, facts, _Populations(facts, worlds, 0), range(3), None)
+        assert estimate.pays is not little
+
+
+def test_as_many_clients_as_it_names_have_enough() -> None:
+    (line,) = _lines("fednewton", 1.0, 5, 100)
+    assert "from about 13 clients on" in line
+    assert not _lines("fednewton", 1.0, 13, 100)
+
+
+def test_the_unit_that_it_names_has_enough() -> None:
+    (line,) = _lines("fednewton", 1.0, 5, 100)
+    assert "or with unit example" in line
+    shards = _shards(5, 100)
+    options = {"method": "fednewton", "epsilon": 1.0, "unit": "example"}
+    job = job_of(merge({**options, "set": {"rows_per_client": 100.0}}), shards)
+    assert noise_ratio(job.plan, 100.0) is not None
+    assert not too_little("fednewton", shards, job)
+
+
+@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_with_privacy_no_row_is_looked_at(method: str, unit: str) -> None:
+    """Two federations that differ in every row, and in how many there are."""
+    given = {"method": method, "epsilon": 1.0, "unit": unit, "clients": 4}
+    full = _shards(4, 50)
+    job = job_of(merge(given), full)
+    nobody = Shards.from_owner(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0, np.int64), 4)
+    assert too_little(method, full, job) == too_little(method, nobody, job)
+    if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
+        fewer = _shards(4, 1)
+        again = job_of(merge(given), fewer)
+        assert too_little(method, fewer, again) == too_little(method, full, job)
+
+
+def test_on_the_terminal_it_is_one_line_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "d.npz", **rows(1000))
+    options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]
+    for more in (["--quiet"], ["--json"]):
+        assert _run([*options, *more]) == 0
+        out, err = capsys.readouterr()
+        (line,) = err.splitlines()
+        assert line.startswith("fedcal: warning: too little to help: ")
+        if more == ["--json"]:
+            assert "Too little to help" in " ".join(json.loads(out)["privacy"]["statement"])
+        else:
+            assert not out
+
+
+def test_a_comparison_says_it_once_and_names_each_line() -> None:
+    with pytest.warns(TooLittle, match="2 lines have too little to help, the first") as caught:
+        comparison = compare(
+            rows(1000), method="fednewton,fedtemp", clients=5, epsilon="inf,1", seeds=1, jobs=1
+        )
+    assert len(caught) == 1
+    said = [line for line in comparison.statement if "too little to help" in line]
+    assert [line.partition(":")[0] for line in said] == ["FedNewton", "FedTemp"]
+
+
+def test_the_estimator_says_it() -> None:
+    pytest.importorskip("sklearn")
+    from experiments.estimator import FederatedCalibrator
+
+    data = rows(500)
+    with pytest.warns(TooLittle, match="with 5 clients at epsilon 1"):
+        fitted = FederatedCalibrator(clients=5, epsilon=1.0).fit(data["logits"], data["labels"])
+    assert "Too little to help" in " ".join(fitted.privacy_["statement"])
+
+
+def _shards(clients: int, each: int) -> Shards:
+    data = rows(clients * each)
+    owner = np.arange(clients * each) % clients
+    return Shards.from_owner(data["logits"], data["labels"], owner, clients)
+
+
+def _lines(method: str, epsilon: float, clients: int, each: int) -> list[str]:
+    shards = _shards(clients, each)
+    return too_little(method, shards, job_of(merge({"method": method, "epsilon": epsilon}), shards))
