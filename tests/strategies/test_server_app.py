@@ -157,7 +157,7 @@ def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
 def test_a_client_s_error_is_told_as_base_has_it(
     epsilon: float, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = Shards(shards.logits * np.nan, shards.labels, shards.offsets)
+    broken = Shards(shards.logits, shards.labels + 99, shards.offsets)
     error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
     assert isinstance(error, RoundFailed)
     assert ("site" in str(error)) == (epsilon > 1)
