@@ -215,7 +215,8 @@ def test_methods_by_name(method: str, epsilon: float) -> None:
 def test_noise_of_the_clients_own(trust: str, unit: str) -> None:
     options: dict[str, Any] = {
         **{"clients": 10, "epsilon": 1.0, "trust": trust, "unit": unit, "seed": 1},
-        **{"sampling_rate": 0.6, "dropout": 0.2, "quorum": 0.5},
+        **{"sampling_rate": 0.6, "dropout": 0.2},
+        **({"quorum": 0.5} if trust == "distributed" else {}),
     }
     assert same(simulate(rows(), engine="ray", **options), simulate(rows(), **options))
 
