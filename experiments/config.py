@@ -250,4 +250,5 @@ def job_of(config: Config, shards: Shards) -> Job:
         dropout=config.dropout,
         ledger=config.ledger,
         cap=config.cap,
+        input=shards.input,
     )

@@ -24,6 +24,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
+from fedcal.scores import KINDS, Kind
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 from strategies import STRATEGIES
@@ -103,6 +104,7 @@ class Job:
     secure_aggregation : "masks" or "none"
     dropout : in a simulation, each client misses each round with this probability
     ledger, cap : file that a private run is charged to, and its total epsilon
+    input : "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     """
 
     method: str
@@ -112,10 +114,12 @@ class Job:
     dropout: float = 0.0
     ledger: str | None = None
     cap: float | None = None
+    input: Kind = "logits"
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
+        one_of("input", self.input, KINDS)
 
     def to_fields(self) -> dict[str, Setting]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
@@ -139,6 +143,7 @@ class Job:
             "dropout": float(self.dropout),
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
             "cap": float(self.cap or 0),
+            "input": self.input,
         }
 
     @classmethod
@@ -177,6 +182,7 @@ class Job:
             dropout=_real(fields, "dropout"),
             ledger=ledger or None,
             cap=_real(fields, "cap") or None,
+            input=one_of("input", _text(fields, "input"), KINDS),
         )
 
     @cached_property
@@ -219,8 +225,11 @@ class Job:
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
+        calibrator = strategy.result()
+        for learnt in (calibrator, *watch.history):
+            learnt.input = self.input
         return Outcome(
-            calibrator=strategy.result(),
+            calibrator=calibrator,
             history=watch.history,
             records=watch.records,
             bytes_up=round(strategy.bytes_up),
