@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
+from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
 from fedcal.partition import deal
+from fedcal.scores import KINDS
 from fedcal.shards import Shards
 
 DEALT = "dealt"
 """The partition of a file that `write_dealt` wrote."""
+
+_DEALT = ("logits", "labels", "offsets", "input")
 
 
 def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
@@ -26,7 +30,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     ----------
     run : what all sites share: `data` (a shipped name, an absolute path, or the file that
         `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
-        (0: as many as there are nodes), `seed`
+        (0: as many as there are nodes), `seed`; and, if the calibrator is to say what it takes,
+        `input`, "logits" or "probs" ("": what the data are)
     node : what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
 
     Returns
@@ -37,7 +42,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     Raises
     ------
     InputError
-        If a key is missing, the data cannot be read or dealt, or there is no such site.
+        If a key is missing, the data cannot be read or dealt, they are not what `input` says, or
+        there is no such site.
     """
     try:
         shared = (str(run["data"]), str(run["partition"]), dealt_to(run, node), int(run["seed"]))
@@ -45,6 +51,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
     shards = _dealt(*shared)
+    if (said := run.get("input") or shards.input) != shards.input:
+        raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {said!r}")
     if not 0 <= site < shards.clients:
         raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
     return shards.block(site, site + 1)
@@ -60,7 +68,7 @@ def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
 
 def write_dealt(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
-    arrays = {"logits": shards.logits, "labels": shards.labels, "offsets": shards.offsets}
+    arrays = {name: np.asarray(getattr(shards, name)) for name in _DEALT}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
@@ -70,7 +78,8 @@ def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
         return deal(datasets.load(data).split(seed), partition, clients, seed)
     try:
         arrays = read_npz(Path(data))
-        shards = Shards(arrays["logits"], arrays["labels"], arrays["offsets"])
+        logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
+        shards = Shards(logits, labels, offsets, one_of("input", str(kind), KINDS))
     except KeyError as missing:
         raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
     if shards.clients != clients:

@@ -212,7 +212,7 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
         before = np.concatenate([before, rows.test_probs])
         if rows.test_labels is not None:
             labels = np.concatenate([labels, rows.test_labels])
-    probs = fitted.predict_proba(logits)
+    probs = fitted.calibrated(logits)
     labelled = len(labels) == len(probs)
     metrics = {}
     if labelled:

@@ -291,4 +291,5 @@ def job_of(config: Config, shards: Shards) -> Job:
         ledger=config.ledger,
         cap=config.cap,
         cap_delta=config.cap_delta,
+        input=shards.input,
     )

@@ -34,7 +34,7 @@ def run_config() -> dict[str, Setting]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config()
     job = Job(config.method, Federation(clients=1, classes=2))
-    fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": ""}
+    fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     return fields | {"data": config.data, "partition": config.partition, "out": ""}
 
 

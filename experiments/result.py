@@ -106,7 +106,7 @@ class SimulationResult:
         records = []
         for k, (record, calibrator) in enumerate(zip(self.rounds, self.history, strict=True)):
             if k in chosen:
-                p = self.test_probs if k == last else calibrator.predict_proba(logits)
+                p = self.test_probs if k == last else calibrator.calibrated(logits)
                 scores = {f.__name__: f(p, labels) for f in (ece, classwise_ece, nll, accuracy)}
                 record = {**record, "test": scores}
             records.append(record)

@@ -85,7 +85,6 @@ def simulate(
         run = _fit_pooled(config, shards)
     else:
         run = _fit_federated(config, shards, by_name, progress)
-    run.calibrator.input = loaded.input
     run.privacy["statement"] += chosen
     if not chosen:  # the planner has looked at more than this does
         tell(run.warned, run.privacy, stacklevel=2)
@@ -164,6 +163,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
     start = time.perf_counter()
     calibrator = fits[config.method].fit(shards_used.logits, shards_used.labels)
     seconds = time.perf_counter() - start
+    calibrator.input = shards.input
     privacy = without_privacy(trust, config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
     known = replace(
@@ -232,7 +232,7 @@ def _judge(run: _Run, given: Config, data: Dataset) -> SimulationResult:
     logits, before, labels = data.test_logits, data.test_probs, data.test_labels
     if logits is None or before is None or labels is None:
         raise InputError(f"{data.name} has no test rows")
-    after = before if isinstance(run.calibrator, Identity) else run.calibrator.predict_proba(logits)
+    after = before if isinstance(run.calibrator, Identity) else run.calibrator.calibrated(logits)
     return SimulationResult(
         calibrator=run.calibrator,
         before=summary(before, labels),

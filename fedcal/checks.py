@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcal.errors import InputError, NoEffect
+
+Name = TypeVar("Name", bound=str)
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -40,11 +42,11 @@ def unused(why: str, **given: Any) -> None:
             raise NoEffect(f"{name} has no effect here: {why}", name)
 
 
-def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+def one_of(name: str, value: Any, allowed: Iterable[Name]) -> Name:
     """`value` if it is among `allowed`, or InputError that lists them."""
     names = list(allowed)
     if value not in names:
         near = get_close_matches(str(value).lower(), names, 1, 0.75)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(f"unknown {name} {value!r}; {hint}allowed: {', '.join(names)}")
-    return str(value)
+    return names[names.index(value)]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.errors import InputError
+from fedcal.scores import Kind, refuse_probs
 from fedcal.types import Floats, Integers
 
 
@@ -25,16 +26,31 @@ class Shards:
     logits : (n, c) float64, C-contiguous
     labels : (n,) int64 in [0, c)
     offsets : (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
+    input : what the logits were made of, and so what a calibrator that is fitted on them takes
     """
 
     logits: Floats
     labels: Integers
     offsets: Integers
+    input: Kind = "logits"
     _derived: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def from_owner(cls, logits: Floats, labels: Integers, owner: Integers, clients: int) -> Shards:
-        """Sort rows by `owner` (n,), keeping the order of each client's own rows."""
+    def from_owner(
+        cls,
+        logits: Floats,
+        labels: Integers,
+        owner: Integers,
+        clients: int,
+        input: Kind = "logits",
+    ) -> Shards:
+        """Sort rows by `owner` (n,), keeping the order of each client's own rows.
+
+        Raises
+        ------
+        InputError
+            If lengths differ, an owner is out of range, or the "logits" are probabilities.
+        """
         if not len(logits) == len(labels) == len(owner):
             raise InputError(
                 f"logits, labels and owner must have one row each per example, got "
@@ -45,7 +61,8 @@ class Shards:
         order = np.argsort(owner, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
         rows = np.ascontiguousarray(logits[order], np.float64)
-        return cls(rows, labels[order].astype(np.int64), offsets.astype(np.int64))
+        refuse_probs("logits", rows)
+        return cls(rows, labels[order].astype(np.int64), offsets.astype(np.int64), input)
 
     @property
     def clients(self) -> int:
@@ -90,19 +107,23 @@ class Shards:
         a, b = self.offsets[start], self.offsets[stop]
         rows = slice(int(a), int(b))
         offsets = self.offsets[start : stop + 1] - a
-        return Shards(self.logits[rows], self.labels[rows], offsets, self._carried(rows))
+        return Shards(
+            self.logits[rows], self.labels[rows], offsets, self.input, self._carried(rows)
+        )
 
     def each_row(self) -> Shards:
         """Every row a client of its own, without a copy."""
         offsets = np.arange(len(self.labels) + 1)
-        return Shards(self.logits, self.labels, offsets, self._carried(slice(None)))
+        return Shards(self.logits, self.labels, offsets, self.input, self._carried(slice(None)))
 
     def take(self, ids: Integers) -> Shards:
         """The clients `ids`, in that order (a copy)."""
         n = self.rows[ids]
         offsets = np.concatenate([[0], np.cumsum(n)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
-        return Shards(self.logits[rows], self.labels[rows], offsets, self._carried(rows))
+        return Shards(
+            self.logits[rows], self.labels[rows], offsets, self.input, self._carried(rows)
+        )
 
     def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
         """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""

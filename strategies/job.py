@@ -24,6 +24,7 @@ from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
+from fedcal.scores import KINDS, Kind
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 from strategies import STRATEGIES
@@ -103,6 +104,7 @@ class Job:
     secure_aggregation : "masks" or "none"
     dropout : in a simulation, each client misses each round with this probability
     ledger, cap, cap_delta : file that a private run is charged to, its total epsilon and delta
+    input : "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     """
 
     method: str
@@ -113,10 +115,12 @@ class Job:
     ledger: str | None = None
     cap: float | None = None
     cap_delta: float | None = None
+    input: Kind = "logits"
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
+        one_of("input", self.input, KINDS)
 
     def to_fields(self) -> dict[str, Setting]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
@@ -141,10 +145,17 @@ class Job:
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
             "cap": float(self.cap or 0),
             "cap-delta": float(self.cap_delta or 0),
+            "input": self.input,
         }
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
+    def from_fields(
+        cls,
+        fields: Mapping[str, Any],
+        nodes: int = 0,
+        classes: int = 0,
+        input: Kind = "logits",
+    ) -> Self:
         """The job that `to_fields` wrote, or that somebody wrote by hand.
 
         Parameters
@@ -152,6 +163,7 @@ class Job:
         fields : values by dashed name
         nodes : what `clients` = 0 stands for
         classes : what `classes` = 0 stands for
+        input : what `input` = "" stands for
 
         Raises
         ------
@@ -187,6 +199,7 @@ class Job:
             ledger=ledger or None,
             cap=_real(fields, "cap") or None,
             cap_delta=_real(fields, "cap-delta") or None,
+            input=one_of("input", _text(fields, "input") or input, KINDS),
         )
 
     @cached_property
@@ -234,8 +247,11 @@ class Job:
             drive(strategy)
             seconds = time.perf_counter() - start
             secret = strategy.plan.private and strategy.plan.sampling_rate < 1
+        calibrator = strategy.result()
+        for learnt in (calibrator, *watch.history):
+            learnt.input = self.input
         return Outcome(
-            calibrator=strategy.result(),
+            calibrator=calibrator,
             history=watch.history,
             records=watch.records,
             bytes_up=round(strategy.bytes_up),

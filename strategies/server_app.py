@@ -3,7 +3,7 @@
 A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
 (`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
 The keys `data` and `partition` are for the sites of a simulation (`clients.site`); there `classes`
-may be 0, those of the data.
+may be 0 and `input` "", those of the data.
 """
 
 from __future__ import annotations
@@ -129,12 +129,13 @@ def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
     """The job; what it leaves open is taken from the simulated data, if they are dealt."""
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     rows_open = lacks_rows(job.method, job.federation, job.settings)
-    if not rows_open and fields["classes"]:
+    missing = [key for key in ("classes", "input") if not fields[key]]
+    if not rows_open and not missing:
         return job
-    if not dealt and not fields["classes"]:
+    if not dealt and missing:
         raise InputError(
-            "'classes' of the run config is 0, and the clients' data are not simulated: give their "
-            "number"
+            f"{missing[0]!r} of the run config is {fields[missing[0]]!r}, and the clients' data "
+            "are not simulated: give it (classes: their number; input: logits or probs)"
         )
     if not dealt:
         raise InputError(
@@ -144,7 +145,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).split(seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
-    job = Job.from_fields(fields, nodes=clients, classes=shards.logits.shape[1])
+    job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)
     if not rows_open:
         return job
     rows = len(shards.labels) / shards.clients

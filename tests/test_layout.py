@@ -24,7 +24,9 @@ HEAVY = {
     *("datasets", "flwr_datasets", "pandas", "jinja2", "matplotlib"),
 }
 OPTIONAL = {
-    "experiments/estimator.py": {"sklearn"},
+    "experiments/estimator/__init__.py": {"sklearn"},
+    "experiments/estimator/federated.py": {"sklearn"},
+    "experiments/estimator/model.py": {"sklearn"},
     "experiments/training/local.py": {"torch"},
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},

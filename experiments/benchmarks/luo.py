@@ -71,7 +71,7 @@ def plain_trial(method: str, data: Dataset, setting: Setting, rng: np.random.Gen
         binning = TopLabelBinning.from_counts(
             counts[:BINS], counts[BINS:], z.shape[1], "correct_total"
         )
-        return ece(binning.predict_proba(data.logits[rest]), data.labels[rest])
+        return ece(binning.calibrated(data.logits[rest]), data.labels[rest])
     objective = OBJECTIVES[method]
     if method == "one-source":
         z, y = z[: setting.samples], y[: setting.samples]

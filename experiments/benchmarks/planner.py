@@ -169,7 +169,7 @@ def _errors(data: Dataset, calibrator: Calibrator | None = None) -> Errors:
     if logits is None or probs is None or labels is None:
         raise ValueError(f"{data.name} was not split")
     if calibrator is not None:
-        probs = calibrator.predict_proba(logits)
+        probs = calibrator.calibrated(logits)
     return errors(probs, np.eye(data.classes)[labels])
 
 

@@ -193,7 +193,7 @@ def bbq(quick: bool) -> Work:
         return {"held-out NLL": nll(p, data.labels), "held-out ECE": ece(p, data.labels)}
 
     def ours(fitted: BBQ) -> dict[str, float]:
-        return worth(fitted.predict_proba(data.logits)) | {"table crc32": checksum(fitted.table)}
+        return worth(fitted.calibrated(data.logits)) | {"table crc32": checksum(fitted.table)}
 
     return Work(
         f"BBQ from the histograms of {_size(logits)}",

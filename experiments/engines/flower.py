@@ -151,4 +151,6 @@ def run_in_process(
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     app = client_app(lambda context: single[site_of(context)], simulated=True)
     strategy.start(InProcessGrid(app, ids, gone))
-    return strategy.result()
+    calibrator = strategy.result()
+    calibrator.input = shards.input
+    return calibrator

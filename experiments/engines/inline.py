@@ -44,7 +44,7 @@ def run_inline(
     Returns
     -------
     Calibrator
-        `strategy.result()` after the last round.
+        `strategy.result()` after the last round; it takes what the shards were made of.
     """
     if block is not None:
         whole("block", block, 1)
@@ -66,7 +66,9 @@ def run_inline(
     except BaseException:
         strategy.abandon()
         raise
-    return strategy.result()
+    calibrator = strategy.result()
+    calibrator.input = shards.input
+    return calibrator
 
 
 class _Blocks:

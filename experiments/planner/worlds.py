@@ -65,7 +65,7 @@ class World:
 
         None stands for the model as it is.
         """
-        p = softmax(self.logits) if calibrator is None else calibrator.predict_proba(self.logits)
+        p = softmax(self.logits) if calibrator is None else calibrator.calibrated(self.logits)
         chosen = np.take_along_axis(p, self.logits.argmax(axis=1)[:, None], axis=1)[:, 0]
         return errors(p, self.truth), chosen
 

@@ -268,7 +268,7 @@ def _fits(
 def _judged(calibrator: Calibrator | None, data: Dataset) -> dict[str, float]:
     if data.test_logits is None or data.test_probs is None or data.test_labels is None:
         raise ValueError(f"{data.name} was not split")
-    after = data.test_probs if calibrator is None else calibrator.predict_proba(data.test_logits)
+    after = data.test_probs if calibrator is None else calibrator.calibrated(data.test_logits)
     return summary(after, data.test_labels)
 
 

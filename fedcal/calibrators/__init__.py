@@ -1,4 +1,4 @@
-"""Calibrators: logits -> probabilities, each with `fit`, `predict_proba`, `save`; and `load`."""
+"""Calibrators: scores -> probabilities, each with `fit`, `predict_proba`, `save`; and `load`."""
 
 from __future__ import annotations
 

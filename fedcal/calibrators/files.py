@@ -9,6 +9,7 @@ from fedcal.calibrators.base import FORMAT, VERSION, Calibrator, kinds
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
+from fedcal.scores import KINDS
 
 
 def load(path: str | Path) -> Calibrator:
@@ -44,5 +45,5 @@ def _load(path: Path) -> Calibrator:
         raise InputError(f"has no array {e}") from None
     except (TypeError, ValueError) as e:
         raise InputError(" ".join(str(e).split())) from None
-    calibrator.input = one_of("input", source, ("logits", "probs"))
+    calibrator.input = one_of("input", source, KINDS)
     return calibrator

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.noisy_counts import Negatives, cleaned, merged
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
@@ -145,15 +145,11 @@ class _Binning(Calibrator):
         """Histograms -> table, (tables, bins) each."""
         raise InputError("choose HistogramBinning or BBQ")
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
-        z, y = check_rows(logits, labels)
-        c = z.shape[1]
         bins, pooled = self.default_bins, np.zeros(len(z), np.int64)
         positive, negative = count_cells(cells_of(z, y, bins), bins, pooled, 1)[0]
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
-        self.classes = c
-        return self
 
     def scores(self, probs: Floats) -> Floats:
         """The table's entry for each predicted probability, not normalised, (n, c)."""
@@ -259,7 +255,7 @@ class WeightedBinning(Calibrator):
         self.base: HistogramBinning | BBQ = BBQ() if base is None else base
         one_of("rows", rows, get_args(Rows))
         self.rows = rows
-        self.classes = self.base.classes
+        self.classes, self.input = self.base.classes, self.base.input
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
             self.weights = np.asarray(weights, np.float64)
@@ -270,11 +266,11 @@ class WeightedBinning(Calibrator):
             if not ((self.weights >= 0) & (self.weights <= 1)).all():
                 raise InputError("weights of a binning calibrator must lie in [0, 1]")
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """Pooled: every row is in the histograms, so each weight is 1."""
-        self.base.fit(logits, labels)
-        self.classes, self.weights = self.base.classes, np.ones(len(self.base.table))
-        return self
+        self.base._fit(z, y)
+        self.base.classes = z.shape[1]
+        self.weights = np.ones(len(self.base.table))
 
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
@@ -301,7 +297,7 @@ class WeightedBinning(Calibrator):
         bases = {k.kind: k for k in (HistogramBinning, BBQ)}
         base = bases[one_of("base", str(arrays["base"]), bases)]
         rows = one_of("rows", str(arrays["rows"]), get_args(Rows))
-        return cls(base.from_arrays(arrays), arrays["weights"], rows)  # type: ignore[arg-type]
+        return cls(base.from_arrays(arrays), arrays["weights"], rows)
 
 
 def normalised(g: Floats, probs: Floats) -> Floats:

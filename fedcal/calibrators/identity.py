@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.base import Calibrator
 from fedcal.checks import whole
 from fedcal.numerics import softmax
-from fedcal.types import Floats
+from fedcal.types import Floats, Integers
 
 
 class Identity(Calibrator):
@@ -22,10 +22,8 @@ class Identity(Calibrator):
     def __init__(self, classes: int = 0) -> None:
         self.classes = whole("classes", classes, 0)
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """Learns nothing but the number of classes."""
-        self.classes = check_rows(logits, labels)[0].shape[1]
-        return self
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fedcal.calibrators.base import check_rows
 from fedcal.calibrators.order_preserving import (
     LOWEST,
     UNIT,
@@ -113,14 +110,13 @@ class OrderPreservingMLP(OrderPreserving):
             square += probs[:, k : k + 1] * of_score**2
         return np.asarray(square - mean * mean)
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, labels: Integers) -> None:
         """SGD on pooled rows from the identity; the identity itself if that has the lesser loss.
 
         10 epochs, or as many as see 50,000 rows but at least one, of batches of at most 64 rows,
         with a step that falls linearly from 0.1 to 0 (measured: more or slower changes little).
         The order of the rows is fixed: the same rows give the same parameters.
         """
-        z, labels = check_rows(logits, labels)
         y, rank = self.features(z, labels)
         start = self.identity(z.shape[1])
         w = start[None].copy()
@@ -130,8 +126,6 @@ class OrderPreservingMLP(OrderPreserving):
             lr = _POOLED_LR * (1 - t / len(order))
             sgd_step(w, y[rows][None], rank[rows][None], weight[None], lr)
         self.w = min((w[0], start), key=lambda w: _loss(self.scores(y, w), rank))
-        self.classes = z.shape[1]
-        return self
 
 
 # -- training, for many clients at once ----------------------------------------------------

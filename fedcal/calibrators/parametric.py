@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.local_fit import local_fits
 from fedcal.checks import whole
 from fedcal.errors import InputError
@@ -102,7 +102,7 @@ class ParametricScaling(Calibrator):
 
     # -- the calibrator -------------------------------------------------------------------
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """The parameters with the least negative log-likelihood on pooled rows.
 
         Each within 20 of the identity. Where the loss is not convex (order-preserving kinds): a
@@ -113,13 +113,10 @@ class ParametricScaling(Calibrator):
         order-preserving vector form ends 2e-5 nats a row above where 2000 lead, and matrix
         scaling, whose optimum without any error is at infinity, goes part of the way.
         """
-        z, y = check_rows(logits, labels)
         shards = Shards(z, y, np.array([0, len(y)]))
-        self.classes = shards.classes
-        start = self.identity(self.classes)
+        start = self.identity(shards.classes)
         steps = int(np.clip(_POOLED_LOGITS // z.size, *_POOLED_STEPS))
         self.w = local_fits(type(self), shards, start, steps=steps)[0]
-        return self
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(self.scores(logits, self.w))

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.temperature_fit import best_log_a
 from fedcal.checks import positive, whole
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
-from fedcal.types import Floats
+from fedcal.types import Floats, Integers
 
 LEAST, MOST = 1e-6, 1e6
 """Temperatures beyond these are no calibration, and overflow."""
@@ -40,12 +40,9 @@ class TemperatureScaling(Calibrator):
     def __repr__(self) -> str:
         return f"TemperatureScaling(temperature={self.temperature!r}, classes={self.classes})"
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """The T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
-        z, y = check_rows(logits, labels)
         self.temperature = math.exp(-best_log_a(z, y))
-        self.classes = z.shape[1]
-        return self
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits / self.temperature)

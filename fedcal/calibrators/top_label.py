@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator, check_rows
+from fedcal.calibrators.base import Calibrator
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import bin_index
@@ -102,14 +102,11 @@ class TopLabelBinning(Calibrator):
         """From counts of each bin, (bins,), see `values_of`."""
         return cls(values_of(correct, other, counts), classes)
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows."""
-        z, y = check_rows(logits, labels)
         bins = self.default_bins
         counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
-        self.classes = z.shape[1]
-        return self
 
     def confidence(self, confidence: ArrayLike) -> Floats:
         """The calibrated confidence of predictions that the model has `confidence` in, (n,)."""

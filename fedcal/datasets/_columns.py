@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
-from fedcal.datasets._dataset import RANGE_TOLERANCE
 from fedcal.errors import InputError
+from fedcal.scores import RANGE_TOLERANCE
 from fedcal.types import Floats, Integers
 
 FIT = ("train", "fit", "calibration", "validation")

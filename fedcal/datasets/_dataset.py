@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.errors import InputError
-from fedcal.numerics import LARGEST_LOGIT, logits_from_probs, softmax
+from fedcal.numerics import softmax
+from fedcal.scores import Kind, as_array, check_scores, logits_of, numbers
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
-
-Kind: TypeAlias = Literal["logits", "probs"]
-
-RANGE_TOLERANCE = 1e-3
-"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
-
-SUM_TOLERANCE = 1e-2
-"""How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
-float16 with 1000 classes about 1e-3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +62,12 @@ class Dataset:
     @cached_property
     def logits(self) -> Floats:
         """(n, c): the scores themselves, or log(max(p, 1e-12))."""
-        return self.scores if self.input == "logits" else logits_from_probs(self.scores)
+        return logits_of(self.input, self.scores)
 
     @cached_property
     def test_logits(self) -> Floats | None:
         """(m, c): `logits` of the test part, or None."""
-        if self.test_scores is None or self.input == "logits":
-            return self.test_scores
-        return logits_from_probs(self.test_scores)
+        return None if self.test_scores is None else logits_of(self.input, self.test_scores)
 
     @cached_property
     def probs(self) -> Floats:
@@ -138,9 +128,8 @@ def from_arrays(
     Parameters
     ----------
     logits, probs
-        (n, c), exactly one of the two; n >= 1, c >= 2, finite. Probabilities lie in [0, 1] up to
-        1e-3 and each row sums to 1 up to 1e-2; they are kept as given, except that negative
-        rounding becomes 0.
+        (n, c), exactly one of the two; n >= 1, c >= 2, finite, and what they are called: see
+        `fedcal.scores.check_scores`.
     labels
         (n,) or (n, 1): whole numbers in [0, c), of any numeric type. None only where
         `labels_required` is False (rows that are to be calibrated, not learnt from).
@@ -162,7 +151,7 @@ def from_arrays(
     kind = _kind(logits, probs, "logits", "probs")
     if kind is None:
         raise InputError("scores are missing: give logits or probs")
-    scores = _scores(kind, kind, logits if kind == "logits" else probs)
+    scores = check_scores(kind, kind, logits if kind == "logits" else probs)
     rows, classes = scores.shape
     if labels is not None:
         checked = _labels("labels", labels, kind, rows, classes)
@@ -183,7 +172,7 @@ def from_arrays(
         if test_kind != kind:
             raise InputError(f"test_{test_kind} beside {kind}: give test_{kind}")
         test_name = f"test_{kind}"
-        test_scores = _scores(test_name, kind, test_logits if kind == "logits" else test_probs)
+        test_scores = check_scores(test_name, kind, test_logits if kind == "logits" else test_probs)
         if test_scores.shape[1] != classes:
             raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {classes}")
         test_checked = _labels("test_labels", test_labels, test_name, len(test_scores), classes)
@@ -196,56 +185,6 @@ def _kind(logits: Any, probs: Any, logits_name: str, probs_name: str) -> Kind | 
     if logits is not None:
         return "logits"
     return None if probs is None else "probs"
-
-
-def _array(name: str, value: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
-        raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
-
-
-def _numbers(name: str, value: Any) -> NDArray[Any]:
-    array = _array(name, value)
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: must hold numbers, got type {array.dtype}")
-    return array
-
-
-def _scores(name: str, kind: Kind, value: Any) -> Floats:
-    array = _numbers(name, value)
-    if array.ndim != 2:
-        raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
-    if array.shape[0] < 1:
-        raise InputError(f"{name}: no rows; at least 1 is needed")
-    if array.shape[1] < 2:
-        raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
-    with np.errstate(over="ignore"):  # from wider floats: inf, refused below
-        x = np.ascontiguousarray(array, np.float64)
-    low, high = float(x.min()), float(x.max())
-    if not (np.isfinite(low) and np.isfinite(high)):  # min and max pass a nan on
-        raise InputError(f"{name}: {_first(x, ~np.isfinite(x))}; all must be finite")
-    if kind == "logits":
-        if max(-low, high) > LARGEST_LOGIT:
-            bad = np.abs(x) > LARGEST_LOGIT
-            raise InputError(f"{name}: {_first(x, bad)}; allowed up to +-{LARGEST_LOGIT:g}")
-        return x
-    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
-        bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
-        raise InputError(f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]")
-    totals = x.sum(axis=1)
-    off = np.abs(totals - 1) > SUM_TOLERANCE
-    if off.any():
-        row = int(np.argmax(off))
-        raise InputError(
-            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
-        )
-    return np.maximum(x, 0.0) if low < 0 else x
-
-
-def _first(x: Floats, bad: NDArray[np.bool_]) -> str:
-    row, column = (int(k) for k in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return f"{x[row, column]:g} at row {row}, column {column}"
 
 
 def _per_row(name: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]:
@@ -270,7 +209,7 @@ def _whole(name: str, array: NDArray[Any]) -> None:
 
 
 def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers:
-    array = _per_row(name, _numbers(name, value), of, rows)
+    array = _per_row(name, numbers(name, value), of, rows)
     _whole(name, array)
     bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
     if bad.any():
@@ -282,7 +221,7 @@ def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers
 
 
 def _clients(value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
-    array = _array("client", value)
+    array = as_array("client", value)
     if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.flat):
         array = array.astype(np.str_)
     if array.dtype.kind == "S":

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
-from fedcal.datasets._dataset import Dataset, Kind, from_arrays
+from fedcal.datasets._dataset import Dataset, from_arrays
 from fedcal.datasets._shifted import Variant, parse, read_variant
 from fedcal.npz import read_npz
+from fedcal.scores import Kind
 
 _HERE = Path(__file__).resolve().parent
 

@@ -1,7 +1,7 @@
 """Calibrators for other runtimes: a PyTorch module, an ONNX model, files of both.
 
-An exported calibrator takes the scores that its data were declared to be, as `fedcal apply`
-does: logits if `calibrator.input` is "logits", probabilities if it is "probs".
+An exported calibrator takes what it was fitted on, as `predict_proba` and `fedcal apply` do:
+logits if `calibrator.input` is "logits", probabilities if it is "probs".
 """
 
 from __future__ import annotations

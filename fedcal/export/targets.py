@@ -14,6 +14,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.optional import need
+from fedcal.scores import KINDS, Kind
 
 if TYPE_CHECKING:
     import onnx
@@ -22,14 +23,11 @@ if TYPE_CHECKING:
 
 Build = TypeVar("Build", bound=Callable[..., Any])
 
-INPUTS = ("logits", "probs")
 DTYPES = ("float32", "float64")
 SUFFIXES = (".onnx", ".pt2")
 
 
-def to_torch(
-    calibrator: Calibrator, *, input: Literal["logits", "probs"] | None = None
-) -> CalibrationModule:
+def to_torch(calibrator: Calibrator, *, input: Kind | None = None) -> CalibrationModule:
     """The calibrator as a `torch.nn.Module`.
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
@@ -70,7 +68,7 @@ def to_onnx(
     calibrator: Calibrator,
     path: str | Path | None = None,
     *,
-    input: Literal["logits", "probs"] | None = None,
+    input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> onnx.ModelProto:
     """The calibrator as an ONNX model of plain operators (opset 17: ONNX Runtime >= 1.12).
@@ -110,7 +108,7 @@ def save(
     calibrator: Calibrator,
     path: str | Path,
     *,
-    input: Literal["logits", "probs"] | None = None,
+    input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> None:
     """Write the calibrator for another runtime, atomically; the suffix says which.
@@ -159,10 +157,10 @@ def header(calibrator: Calibrator, input: str) -> dict[str, str]:
     }
 
 
-def _taken(calibrator: Calibrator, input: str | None) -> str:
+def _taken(calibrator: Calibrator, input: str | None) -> Kind:
     if not calibrator.classes:
         raise InputError(f"this {calibrator.kind} calibrator is not fitted")
-    return one_of("input", calibrator.input if input is None else input, INPUTS)
+    return one_of("input", calibrator.input if input is None else input, KINDS)
 
 
 def _registered(

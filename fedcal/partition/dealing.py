@@ -114,13 +114,15 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
         there = len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-        return Shards.from_owner(data.logits, data.labels, owners.natural(data.client), there)
+        return Shards.from_owner(
+            data.logits, data.labels, owners.natural(data.client), there, data.input
+        )
     if partition.kind == "flwr":
         name = partition.partitioner
         owner, made = owners_by(name, partition.options, data, clients or CLIENTS, seed)
         if clients not in (None, made):
             raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
-        return Shards.from_owner(data.logits, data.labels, owner, made)
+        return Shards.from_owner(data.logits, data.labels, owner, made, data.input)
     draw: dict[str, Callable[[Integers, int, np.random.Generator], Integers]] = {
         "iid": owners.iid,
         "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, partition.beta, rng),
@@ -129,4 +131,4 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     }
     clients = clients or CLIENTS
     owner = draw[partition.kind](data.labels, clients, stream(seed, Purpose.PARTITION))
-    return Shards.from_owner(data.logits, data.labels, owner, clients)
+    return Shards.from_owner(data.logits, data.labels, owner, clients, data.input)

@@ -216,8 +216,8 @@ BAD_LOGITS = {
 @pytest.mark.parametrize("bad", BAD_LOGITS.values(), ids=BAD_LOGITS.keys())
 def test_bad_logits_are_refused(make: Callable[[], Calibrator], bad: Any) -> None:
     calibrator = fitted(make, 3)
-    refused(lambda: calibrator.predict_proba(bad), "logits must")
-    refused(lambda: make().fit(bad, np.zeros(1, int)), "logits must")
+    refused(lambda: calibrator.predict_proba(bad), "logits (this calibrator takes logits): ")
+    refused(lambda: make().fit(bad, np.zeros(1, int)), "logits: ")
 
 
 @every_kind
@@ -226,7 +226,7 @@ def test_bad_logits_are_refused(make: Callable[[], Calibrator], bad: Any) -> Non
 )
 def test_bad_labels_are_refused(make: Callable[[], Calibrator], labels: Any) -> None:
     refused(lambda: make().fit(np.zeros((3, 3)), labels), "labels must")
-    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "labels must")
+    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -244,8 +244,8 @@ def test_a_file_gives_the_calibrator_back_bit_for_bit(
     back = load(path)
     assert type(back) is type(calibrator)
     assert (back.classes, back.input) == (classes, "probs")
-    z = rows(classes, seed=1)[0]
-    np.testing.assert_array_equal(back.predict_proba(z), calibrator.predict_proba(z))
+    p = softmax(rows(classes, seed=1)[0])
+    np.testing.assert_array_equal(back.predict_proba(p), calibrator.predict_proba(p))
     for name, array in calibrator.arrays().items():
         np.testing.assert_array_equal(back.arrays()[name], array)
 

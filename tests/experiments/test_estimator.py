@@ -12,13 +12,21 @@ import pytest
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from experiments.engines import run_inline
@@ -30,6 +38,7 @@ from fedcal.metrics import nll
 from fedcal.numerics import logits_from_probs, softmax
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
+from fedcal.scores import Kind
 from strategies import FedNewton
 
 
@@ -52,8 +61,7 @@ def features(n: int = 400, classes: int = 3, seed: int = 0) -> tuple[np.ndarray,
 
 NO_SCORES = "the columns of X are scores, one for each class, and here there are fewer than classes"
 DOES_NOT_APPLY = {
-    "check_classifier_data_not_an_array": NO_SCORES,
-    "check_classifiers_classes": "names of classes are declared by `classes`, never guessed",
+    "check_classifiers_classes": NO_SCORES,
     "check_classifiers_train": "the blobs' features are no scores, so nothing can be learnt",
     "check_estimators_fit_returns_self": NO_SCORES,
     "check_estimators_overwrite_params": NO_SCORES,
@@ -65,12 +73,20 @@ ONE_LABEL = {
 }
 
 
-def failing(estimator: FederatedCalibrator) -> dict[str, str]:
+def failing(estimator: Any) -> dict[str, str]:
+    if isinstance(estimator, CalibratedModel):
+        return {}
     return DOES_NOT_APPLY | (ONE_LABEL if estimator.method == "fednewton" else {})
 
 
 @parametrize_with_checks(
-    [FederatedCalibrator(), FederatedCalibrator("fedbbq", clients=7, partition="iid")],
+    [
+        FederatedCalibrator(),
+        FederatedCalibrator("fedbbq", clients=7, partition="iid"),
+        # three folds, as scikit-learn's own list of checks has it for CalibratedClassifierCV
+        CalibratedModel(LogisticRegression(), TemperatureScaling(), cv=3),
+        CalibratedModel(GaussianNB(), FederatedCalibrator("fedbbq", input="probs"), cv=3),
+    ],
     expected_failed_checks=failing,
 )
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
@@ -134,13 +150,33 @@ def test_probabilities_are_declared() -> None:
     probs = softmax(logits)
     fitted = FederatedCalibrator(input="probs").fit(probs, labels)
     assert fitted.calibrator_.input == "probs"
-    want = fitted.calibrator_.predict_proba(logits_from_probs(probs))
-    np.testing.assert_array_equal(fitted.predict_proba(probs), want)
+    want = fitted.calibrator_.calibrated(logits_from_probs(probs))
+    for same in (fitted, fitted.calibrator_, clone(fitted).fit(probs, labels)):
+        np.testing.assert_array_equal(same.predict_proba(probs), want)
     for wrong in (lambda: fitted.predict_proba(logits), lambda: clone(fitted).fit(logits, labels)):
         with pytest.raises(InputError, match="probabilities must lie in"):
             wrong()
     with pytest.raises(InputError, match="unknown input 'odds'"):
-        FederatedCalibrator(input="odds").fit(probs, labels)
+        FederatedCalibrator(input="odds").fit(probs, labels)  # type: ignore[arg-type]
+    for wrong in (
+        lambda: FederatedCalibrator().fit(probs, labels),
+        lambda: FederatedCalibrator().fit(logits, labels).predict_proba(probs),
+    ):
+        with pytest.raises(InputError, match="declare them as probs"):
+            wrong()
+
+
+def test_columns_are_the_sorted_labels_where_nobody_names_them() -> None:
+    logits, labels = overconfident()
+    plain = FederatedCalibrator().fit(logits, labels)
+    for names in (np.array(["ant", "bee", "cat"]), np.array([1, 2, 3])):
+        fitted = FederatedCalibrator().fit(logits, names[labels])
+        np.testing.assert_array_equal(fitted.classes_, names)
+        np.testing.assert_array_equal(fitted.predict_proba(logits), plain.predict_proba(logits))
+    two = labels != 1
+    assert FederatedCalibrator().fit(logits[two], labels[two]).classes_.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="label 'ant' at row 0 is not among classes"):
+        FederatedCalibrator().fit(logits[:9], ["ant", "bee", "ant"] * 3)
 
 
 def test_columns_may_have_names() -> None:
@@ -246,7 +282,7 @@ def test_a_classifier_without_the_scores_is_refused() -> None:
     with pytest.raises(InputError, match=r"has 4 classes, but its scores have shape \(400, 6\)"):
         scores_of(pairs, x)
     with pytest.raises(InputError, match="unknown input"):
-        scores_of(RidgeClassifier().fit(x, y), x, "odds")
+        scores_of(RidgeClassifier().fit(x, y), x, "odds")  # type: ignore[arg-type]
 
 
 # --- CalibratedModel ----------------------------------------------------------------------------
@@ -254,13 +290,13 @@ def test_a_classifier_without_the_scores_is_refused() -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kind", ["logits", "probs"])
-def test_a_model_with_a_calibrator_behind_it(classes: int, kind: str) -> None:
+def test_a_model_with_a_calibrator_behind_it(classes: int, kind: Kind) -> None:
     x, y = features(classes=classes)
     base = LogisticRegression().fit(x, y)
     calibrator = TemperatureScaling(2.0, classes)
     calibrator.input = kind
     model = CalibratedModel(base, calibrator)
-    want = calibrator.predict_proba(logits_from_probs(base.predict_proba(x)))
+    want = calibrator.calibrated(logits_from_probs(base.predict_proba(x)))
     np.testing.assert_allclose(model.predict_proba(x), want, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(model.classes_, base.classes_)
     np.testing.assert_array_equal(model.predict(x), base.predict(x))
@@ -279,7 +315,8 @@ def test_neither_fit_nor_clone_nor_cross_validation_trains_anew() -> None:
     base = LogisticRegression().fit(x, y)
     model = CalibratedModel(base, BBQ().fit(scores_of(base, x), np.searchsorted(base.classes_, y)))
     before = model.predict_proba(x)
-    assert clone(model) is model
+    assert clone(model).estimator is base
+    assert clone(model).calibrator is model.calibrator
     assert model.fit(x[:9], np.array(list("abcabcabc"))) is model
     scores = cross_val_score(model, x, y, cv=2)
     assert np.mean(scores) == pytest.approx(model.score(x, y))
@@ -318,6 +355,180 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).predict_proba(x)
     with pytest.raises(NotFittedError):
         CalibratedModel(LogisticRegression(), TemperatureScaling(2.0, 3)).fit(x, y)
+
+
+# --- CalibratedModel: what is not fitted yet ------------------------------------------------------
+
+CALIBRATORS = {
+    "temperature": TemperatureScaling(),
+    "bbq": BBQ(),
+    "federated": FederatedCalibrator(clients=5, partition="iid"),
+    "federated, probs": FederatedCalibrator("fedbbq", clients=5, input="probs"),
+}
+every_calibrator = pytest.mark.parametrize(
+    "calibrator", CALIBRATORS.values(), ids=CALIBRATORS.keys()
+)
+
+
+def inner(calibrator: Any) -> Any:
+    return getattr(calibrator, "calibrator_", calibrator)
+
+
+@every_calibrator
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_fitted_classifier_is_kept_and_all_rows_calibrate(calibrator: Any, frozen: bool) -> None:
+    (x, y), (x2, y2) = features(), features(seed=1)
+    base = LogisticRegression().fit(x, y)
+    model = CalibratedModel(FrozenEstimator(base) if frozen else base, calibrator).fit(x2, y2)
+    scores = scores_of(base, x2, calibrator.input)
+    by_hand = clone(calibrator, safe=False)
+    if isinstance(calibrator, FederatedCalibrator):
+        by_hand.set_params(classes=base.classes_).fit(scores, y2)
+    else:
+        by_hand.fit(scores, np.searchsorted(base.classes_, y2))
+    want = by_hand.predict_proba(scores)
+    np.testing.assert_array_equal(model.predict_proba(x2), want)
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    assert not hasattr(calibrator, "calibrator_")  # neither parameter is changed
+    assert not getattr(calibrator, "classes", None)
+
+
+@every_calibrator
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_a_fitted_classifier_scores_come_from_cross_validation(
+    calibrator: Any, classes: int
+) -> None:
+    x, y = features(classes=classes)
+    base = make_pipeline(StandardScaler(), LogisticRegression(C=100.0))
+    model = CalibratedModel(base, calibrator).fit(x, y)
+    whole = clone(base).fit(x, y)
+    np.testing.assert_array_equal(model.estimator_.predict_proba(x), whole.predict_proba(x))
+    told = "predict_proba" if calibrator.input == "probs" else "decision_function"
+    held_out = cross_val_predict(base, x, y, method=told)
+    if held_out.ndim == 1:
+        held_out = np.stack([0 * held_out, held_out], axis=1)
+    want = clone(calibrator, safe=False)
+    want.fit(held_out, np.searchsorted(whole.classes_, y))
+    scores = scores_of(whole, x, calibrator.input)
+    np.testing.assert_array_equal(model.predict_proba(x), want.predict_proba(scores))
+    with pytest.raises(NotFittedError):
+        base.predict(x)
+
+
+def test_one_temperature_is_that_of_calibrated_classifier_cv() -> None:
+    (x, y), (x2, y2) = features(n=600), features(n=600, seed=1)
+    base = LogisticRegression(C=1e4).fit(x[:40], y[:40])
+    for estimator, rows in ((FrozenEstimator(base), (x2, y2)), (GaussianNB(), (x, y))):
+        peer = CalibratedClassifierCV(
+            estimator, method="temperature", ensemble=False, cv=StratifiedKFold(5)
+        )
+        ours = CalibratedModel(estimator, TemperatureScaling(), cv=StratifiedKFold(5))
+        want, got = (m.fit(*rows).predict_proba(x2) for m in (peer, ours))
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
+        assert ours.score(x2, y2) == peer.score(x2, y2)
+
+
+@pytest.mark.parametrize("base", [LinearSVC(), SVC(), GaussianNB(), AdaBoostClassifier()])
+def test_classifiers_of_all_kinds(base: Any) -> None:
+    for classes in (2, 3):
+        x, y = features(classes=classes)
+        model = CalibratedModel(base, TemperatureScaling()).fit(x, y)
+        assert model.predict_proba(x).shape == (400, classes)
+        assert model.score(x, y) > 0.6
+        # alone as among others, also where a row of scores could be taken for probabilities
+        alone = np.concatenate([model.predict_proba(x[i : i + 1]) for i in range(9)])
+        np.testing.assert_allclose(alone, model.predict_proba(x)[:9], rtol=0, atol=1e-12)
+
+
+def test_data_frames_and_lists() -> None:
+    pd = pytest.importorskip("pandas")
+    x, y = features()
+    frame = pd.DataFrame(x, columns=list("vwxyz"))
+    want = CalibratedModel(LogisticRegression(), BBQ()).fit(x, y).predict_proba(x)
+    model = CalibratedModel(LogisticRegression(), BBQ()).fit(frame, pd.Series(y))
+    np.testing.assert_array_equal(model.predict_proba(frame), want)
+    assert model.feature_names_in_.tolist() == list("vwxyz")
+    assert model.n_features_in_ == 5
+    lists = CalibratedModel(LogisticRegression(), BBQ()).fit(x.tolist(), y.tolist())
+    np.testing.assert_array_equal(lists.predict_proba(x.tolist()), want)
+
+
+def test_a_grid_search_over_both_parts() -> None:
+    x, y = features()
+    search = GridSearchCV(
+        CalibratedModel(LogisticRegression(), FederatedCalibrator(clients=5)),
+        {"estimator__C": [1e-4, 1.0], "calibrator__method": ["fednewton", "fedbbq"], "cv": [2, 3]},
+        scoring="neg_log_loss",
+        cv=2,
+    ).fit(x, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all()
+    assert len(set(scores.tolist())) == 8
+    assert search.best_params_["estimator__C"] == search.best_estimator_.estimator_.C
+    over = {"calibrator": [TemperatureScaling(), BBQ(), FederatedCalibrator(clients=5)]}
+    search = GridSearchCV(CalibratedModel(GaussianNB(), BBQ()), over, cv=2).fit(x, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_search_keeps_a_frozen_classifier_and_trains_any_other(frozen: bool) -> None:
+    (x, y), (x2, y2) = features(), features(seed=1)
+    base = LogisticRegression(C=1e-4).fit(x, y)
+    model = CalibratedModel(
+        FrozenEstimator(base) if frozen else base, FederatedCalibrator(clients=5)
+    )
+    search = GridSearchCV(model, {"calibrator__epsilon": [1.0, 8.0]}, scoring="neg_log_loss", cv=2)
+    search.fit(x2, y2)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    kept = search.best_estimator_.estimator_
+    assert np.array_equal(kept.decision_function(x), base.decision_function(x)) == frozen
+    if not frozen:
+        again = GridSearchCV(model, {"estimator__C": [1e-4, 1.0]}, scoring="neg_log_loss", cv=2)
+        low, high = again.fit(x2, y2).cv_results_["mean_test_score"]
+        assert low < high - 0.01
+
+
+def test_changed_parameters_need_a_new_fit() -> None:
+    x, y = features()
+    base = LogisticRegression(C=1e-4).fit(x, y)
+    fitted = FederatedCalibrator(clients=5, classes=base.classes_).fit(scores_of(base, x), y)
+    model = CalibratedModel(base, fitted)
+    assert model.fit(x, y).predict_proba(x).shape == (400, 3)  # a pair that is fitted already
+    model.set_params(estimator__C=1.0)
+    with pytest.raises(NotFittedError):
+        model.predict_proba(x)
+    assert model.fit(x, y).estimator_.C == 1.0
+    assert (base.C, hasattr(fitted, "calibrator_")) == (1e-4, True)  # they were not ours to change
+
+
+def test_clients_and_a_budget_go_through() -> None:
+    (x, y), (x2, y2) = features(), features(seed=1)
+    ward = np.arange(400) % 8
+    base = LogisticRegression().fit(x, y)
+    model = CalibratedModel(base, FederatedCalibrator(epsilon=8.0)).fit(x2, y2, client=ward)
+    assert model.calibrator_.privacy_["epsilon"] == 8.0
+    with pytest.raises(InputError, match="client is for a FederatedCalibrator"):
+        CalibratedModel(base, BBQ()).fit(x2, y2, client=ward)
+
+
+def test_what_fit_does_not_take_is_refused() -> None:
+    x, y = features()
+    base = LogisticRegression().fit(x, y)
+    for model in (CalibratedModel(base, BBQ()), CalibratedModel(base, TemperatureScaling(2.0, 3))):
+        with pytest.raises(InputError, match="not sample_weight: calibrators count each row once"):
+            model.fit(x, y, sample_weight=np.ones(400))
+    with pytest.raises(InputError, match="label 'd' at row 0 is not among classes"):
+        CalibratedModel(base, BBQ()).fit(x, ["d", *y[1:]])
+    rare = np.array(["a", "b"] * 199 + ["c"] * 2)
+    with pytest.raises(InputError, match=r"5 folds needs as many .* class c has 2 sample"):
+        CalibratedModel(LogisticRegression(), BBQ()).fit(x, rare)
+    with pytest.raises(InputError, match="RidgeClassifier has no predict_proba"):
+        CalibratedModel(RidgeClassifier(), FederatedCalibrator(input="probs")).fit(x, y)
+    with pytest.raises(NotFittedError):
+        CalibratedModel(LogisticRegression(), BBQ()).predict(x)
+
+
+# --- FederatedCalibrator: privacy -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])

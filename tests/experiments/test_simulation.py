@@ -83,7 +83,7 @@ def test_data_win_over_the_name_in_a_config() -> None:
         ({"logits": [[0.0, 1.0]] * 4}, "labels"),
         ({"logits": [[0.0, 1.0], [0.0]], "labels": [0, 1]}, "logits"),
         ({"logits": [[0.0, math.nan]] * 4, "labels": [0, 1, 0, 1]}, "row 0, column 1"),
-        ({"logits": [[0.0, 1.0]] * 4, "labels": [0, 1, 0, 2]}, "labels: 2 at row 3"),
+        ({"logits": [[0.0, 2.0]] * 4, "labels": [0, 1, 0, 2]}, "labels: 2 at row 3"),
     ],
 )
 def test_arrays_that_are_refused(arrays: dict[str, Any], match: str) -> None:
@@ -268,7 +268,7 @@ def test_the_shipped_network(method: str, ece: float, classwise_ece: float) -> N
 
 
 def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
-    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
     plain = {"clients": 3, "seed": 5, "epsilon": 1.0, "set": {"bins_exponent": 3}}
     odd = {
         "clients": np.int64(3),
@@ -282,7 +282,7 @@ def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
 
 
 def sentences(**options: object) -> str:
-    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
     result = simulate(arrays, clients=3, epsilon=2.0, delta=1e-6, **options)  # type: ignore[arg-type]
     return "\n".join(result.privacy["statement"])
 
@@ -302,7 +302,7 @@ def test_the_statement_says_what_holds_and_what_does_not() -> None:
 
 
 def test_an_epsilon_above_the_cap_makes_no_ledger(tmp_path: Path) -> None:
-    arrays = {"logits": np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
+    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
     with pytest.raises(InputError, match="above the cap"):
         simulate(arrays, epsilon=5.0, ledger=tmp_path / "l.db", cap=3.0)
     assert list(tmp_path.iterdir()) == []

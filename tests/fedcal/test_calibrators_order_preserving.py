@@ -232,7 +232,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=100, deadline=None)
 def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.ndarray]) -> None:
     z, w = case
-    proba = OrderPreservingVector(w, z.shape[1]).predict_proba(z)
+    proba = OrderPreservingVector(w, z.shape[1]).calibrated(z)
     np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
     assert never_inverted(z, proba)
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)

@@ -88,7 +88,7 @@ def test_no_parameter_leaves_its_box(method: Any) -> None:
     start = strategy.w.copy()
     told(strategy, np.full(len(start), 1e9))
     np.testing.assert_array_equal(strategy.w, start - 20.0)
-    assert np.isfinite(strategy.result().predict_proba(np.eye(CLASSES))).all()
+    assert np.isfinite(strategy.result().predict_proba(2 * np.eye(CLASSES))).all()
 
 
 @every_method

@@ -1,13 +1,4 @@
-"""scikit-learn estimators: fit a calibrator over simulated clients, put one around a classifier.
-
-Imported only where it is used (`from experiments.estimator import FederatedCalibrator`): it needs
-scikit-learn. Its three names in a row:
-
-    base = LogisticRegression().fit(train, labels)
-    fitted = FederatedCalibrator(epsilon=1.0, classes=base.classes_)
-    fitted.fit(scores_of(base, rows), labels_of_rows, client=hospitals)
-    model = CalibratedModel(base, fitted.calibrator_)
-"""
+"""A calibrator learnt over simulated clients, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -20,131 +11,26 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
+from experiments.estimator.scores import columns_of, likeliest
 from experiments.planner.auto import resolved
 from experiments.planner.enough import tell, too_little
 from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
-from fedcal.calibrators import Calibrator, Identity
+from fedcal.calibrators import Identity
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.partition import deal
+from fedcal.scores import KINDS, Kind
 from fedcal.types import Floats
 from strategies import STRATEGIES
 from strategies.job import Outcome, Setting
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import get_tags
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ModuleNotFoundError:
-    raise InputError(
-        "experiments.estimator needs scikit-learn, which is not installed: "
-        "pip install 'fedcal[sklearn]'"
-    ) from None
-
-INPUTS = ("logits", "probs")
-
-
-def scores_of(estimator: Any, X: Any, input: str = "logits") -> Floats:
-    """What a fitted classifier tells about rows, in the form that a calibrator takes.
-
-    Parameters
-    ----------
-    estimator : a fitted scikit-learn classifier (or a pipeline that ends in one)
-    X : rows, as the estimator takes them
-    input : "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
-        a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
-        log(max(p, 1e-12)) of `predict_proba`
-
-    Returns
-    -------
-    (n, c) in the order of `estimator.classes_`
-
-    Raises
-    ------
-    InputError
-        The estimator has no such method, or does not give one column for each class (as
-        one-against-one decision functions do not).
-    """
-    one_of("input", input, INPUTS)
-    name = type(estimator).__name__
-    if input == "logits" and hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), np.float64)
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    elif hasattr(estimator, "predict_proba"):
-        scores = np.asarray(estimator.predict_proba(X), np.float64)
-        if input == "logits":
-            scores = _checked("probs", scores).logits
-    else:
-        needed = "predict_proba" if input == "probs" else "decision_function or predict_proba"
-        raise InputError(f"{name} has no {needed}")
-    classes = len(estimator.classes_)
-    if scores.ndim != 2 or scores.shape[1] != classes:
-        raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
-    return scores
-
-
-class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
-    """A fitted classifier with a fitted calibrator behind it.
-
-    Both stay as they are: `fit` changes nothing and `clone` gives the same object back, so that
-    neither a pipeline nor cross-validation trains anything anew (scikit-learn's `FrozenEstimator`
-    does the same).
-
-    Parameters
-    ----------
-    estimator : a fitted scikit-learn classifier
-    calibrator : a fitted `fedcal` calibrator; its `input` says which scores of the estimator it
-        gets, see `scores_of`
-    """
-
-    def __init__(self, estimator: Any, calibrator: Calibrator) -> None:
-        self.estimator = estimator
-        self.calibrator = calibrator
-
-    def fit(self, X: Any, y: Any = None, **ignored: Any) -> Self:
-        """Nothing: estimator and calibrator are fitted already."""
-        check_is_fitted(self.estimator)
-        return self
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """(c,) the estimator's."""
-        return np.asarray(self.estimator.classes_)
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Calibrated probabilities, (n, c), in the order of `classes_`.
-
-        Raises
-        ------
-        InputError
-            The number of classes differs between the two, or as `scores_of`.
-        """
-        check_is_fitted(self.estimator)
-        scores = scores_of(self.estimator, X, self.calibrator.input)
-        return self.calibrator.predict_proba(_checked(self.calibrator.input, scores).logits)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row, (n,)."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[likeliest])
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
 
 
 class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -162,9 +48,10 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
     secure_aggregation, dropout, seed, ledger, cap, set : as on the command line and in
         `experiments.simulate`
-    input : what the rows are, "logits" or "probs"
+    input : what the rows are, "logits" or "probs"; `predict_proba` takes the same
     classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
-        0, 1, ..., c - 1
+        the c different labels that `fit` sees, sorted, as classifiers sort them, or
+        0, 1, ..., c - 1, if it sees fewer or all labels are among these
 
     Attributes
     ----------
@@ -196,7 +83,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ledger: str | None = None,
         cap: float | None = None,
         set: Mapping[str, Setting] | None = None,
-        input: str = "logits",
+        input: Kind = "logits",
         classes: Sequence[Any] | None = None,
     ) -> None:
         self.method = method
@@ -242,10 +129,13 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
-        one_of("input", self.input, INPUTS)
-        names = np.arange(X.shape[1]) if self.classes is None else np.asarray(self.classes)
-        labels = y if self.classes is None else _columns(names, y, X.shape[1])
-        data = _checked(self.input, X, labels, client)
+        one_of("input", self.input, KINDS)
+        names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
+        data = datasets.from_arrays(
+            **{self.input: X},
+            labels=columns_of(names, y, X.shape[1]),
+            client=client,
+        )
         options = {f.name: getattr(self, f.name) for f in fields(Config) if hasattr(self, f.name)}
         options["partition"] = self.partition or (None if client is None else "natural")
         options["set"] = self.set or {}
@@ -259,38 +149,18 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities of scores, (n, c) -> (n, c)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.calibrator_.predict_proba(_checked(self.calibrator_.input, X).logits)
+        return self.calibrator_.predict_proba(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of each row, (n,)."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[likeliest])
+        probs = self.predict_proba(X)
+        return likeliest(self.classes_, probs)
 
 
-def _checked(
-    input: str, scores: ArrayLike, labels: ArrayLike | None = None, client: ArrayLike | None = None
-) -> Dataset:
-    """The checks that every data file passes, too."""
-    given = {input: scores}
-    return datasets.from_arrays(
-        **given,  # type: ignore[arg-type]  # mypy does not see which key
-        labels=labels,
-        client=client,
-        labels_required=False,
-    )
-
-
-def _columns(names: NDArray[Any], y: ArrayLike, columns: int) -> NDArray[Any]:
-    """The column of each label."""
-    place = {name: j for j, name in enumerate(names.ravel().tolist())}
-    if names.ndim != 1 or len(place) != columns:
-        raise InputError(f"classes must be {columns} different names, one for each column of X")
-    labels = np.asarray(y).tolist()
-    found = [place.get(label, -1) for label in labels]
-    if -1 in found:
-        row = found.index(-1)
-        raise InputError(f"label {labels[row]!r} at row {row} is not among classes")
-    return np.array(found, np.int64)
+def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
+    """What the columns are called, where nobody has said it, (columns,)."""
+    plain, found = np.arange(columns), np.unique(y)
+    return found if len(found) == columns and not np.isin(found, plain).all() else plain
 
 
 def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
@@ -306,7 +176,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
         config, chosen = resolved(config, shards)
         if config.method == "none":
             alone = Identity().fit(shards.logits, shards.labels)
-            alone.input = data.input
+            alone.input = shards.input
             said = "Nothing was learned from anybody."
             record = without_privacy("secagg", config.unit, said, tested=False)
             record["statement"] += chosen
@@ -315,7 +185,6 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
         warnings.warn(large_delta(job.plan), stacklevel=3)
     outcome = job.run(partial(run_inline, shards=shards, unavailable=job.unavailable))
-    outcome.calibrator.input = data.input
     privacy = of_plan(
         job.plan,
         len(outcome.records),

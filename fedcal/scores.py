@@ -1,0 +1,143 @@
+"""What a classifier says of rows, logits or probabilities, and what either must satisfy.
+
+Which of the two is declared by whoever gives them, and never guessed. But a declaration that the
+numbers contradict is refused, at every door by which scores come in: files, arrays, shards,
+`fit` and `predict_proba`. All of them ask here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.errors import InputError
+from fedcal.numerics import LARGEST_LOGIT, logits_from_probs
+from fedcal.types import Floats
+
+Kind: TypeAlias = Literal["logits", "probs"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+RANGE_TOLERANCE = 1e-3
+"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
+
+SUM_TOLERANCE = 1e-2
+"""How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
+float16 with 1000 classes about 1e-3."""
+
+SURE = 5
+"""From so many rows on, logits that could all be probabilities are. Even logits spread evenly over
+[0, 1]^2 sum to 1 within the tolerance in one row of 50 only: five rows do by chance in one case
+of 3e8. Real ones are seldom within [0, 1] at all."""
+
+_FEW_TOLERANCE = 1e-6  # of a sum, for fewer rows: single precision's
+
+_DOUBT = (
+    "{}: every row lies in [0, 1] and sums to 1, as probabilities do; declare them as probs (the "
+    "key or argument probs, columns prob_0.., or input='probs')"
+)
+
+
+def logits_of(kind: Kind, scores: Floats) -> Floats:
+    """The scores themselves, or log(max(p, 1e-12)), shape kept."""
+    return scores if kind == "logits" else logits_from_probs(scores)
+
+
+def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats:
+    """Scores as (n, c) float64, C-contiguous, finite, and of the declared kind.
+
+    Parameters
+    ----------
+    name : what they are called in messages
+    kind : what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
+        to 1 up to 1e-2; they are kept as given, but for negative rounding, which becomes 0.
+        Logits lie within +-1e100, and are not all such probabilities: of fewer than 5 rows, which
+        may be so by chance, that is only warned of
+    value : (n, c), c >= 2, of any numeric type
+    least : rows that are needed
+
+    Raises
+    ------
+    InputError
+        One line that names the scores and the first offending row; rows and columns from 0.
+    """
+    x = finite(name, value, least=least)
+    if not x.size:
+        return x
+    if kind == "logits":
+        refuse_probs(name, x)
+        if len(x) < SURE and _could_be_probs(x, _FEW_TOLERANCE):
+            warnings.warn(_DOUBT.format(name), stacklevel=3)
+        return moderate(name, x)
+    low, high = float(x.min()), float(x.max())
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
+        raise InputError(f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]")
+    totals = x.sum(axis=1)
+    off = np.abs(totals - 1) > SUM_TOLERANCE
+    if off.any():
+        row = int(np.argmax(off))
+        raise InputError(
+            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
+        )
+    return np.maximum(x, 0.0) if low < 0 else x
+
+
+def refuse_probs(name: str, logits: Floats) -> None:
+    """Refuse five or more rows of "logits", (n, c), of which every one could be probabilities."""
+    if len(logits) >= SURE and _could_be_probs(logits, SUM_TOLERANCE):
+        raise InputError(_DOUBT.format(name))
+
+
+def finite(name: str, value: Any, *, least: int = 0) -> Floats:
+    """Rows of at least two finite numbers, (n, c) float64, C-contiguous, or InputError."""
+    array = numbers(name, value)
+    if array.ndim != 2:
+        raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
+    if array.shape[0] < least:
+        raise InputError(f"{name}: no rows; at least {least} is needed")
+    if array.shape[1] < 2:
+        raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
+    with np.errstate(over="ignore"):  # from wider floats: inf, refused below
+        x = np.ascontiguousarray(array, np.float64)
+    if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
+        raise InputError(f"{name}: {_first(x, ~np.isfinite(x))}; all must be finite")
+    return x
+
+
+def moderate(name: str, logits: Floats) -> Floats:
+    """`logits`, finite ones, if none is beyond +-1e100, or InputError."""
+    if logits.size and max(-logits.min(), logits.max()) > LARGEST_LOGIT:
+        bad = np.abs(logits) > LARGEST_LOGIT
+        raise InputError(f"{name}: {_first(logits, bad)}; allowed up to +-{LARGEST_LOGIT:g}")
+    return logits
+
+
+def numbers(name: str, value: Any) -> NDArray[Any]:
+    """`value` as an array of a numeric type, or InputError."""
+    array = as_array(name, value)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name}: must hold numbers, got type {array.dtype}")
+    return array
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """`value` as an array, or InputError."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
+        raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
+
+
+def _could_be_probs(x: Floats, tolerance: float) -> bool:
+    """Whether every row would pass as probabilities; the first look tells it of real logits."""
+    if not x.size or x.min() < -RANGE_TOLERANCE or x.max() > 1 + RANGE_TOLERANCE:
+        return False
+    return bool((np.abs(x.sum(axis=1) - 1) <= tolerance).all())
+
+
+def _first(x: Floats, bad: NDArray[np.bool_]) -> str:
+    row, column = (int(k) for k in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return f"{x[row, column]:g} at row {row}, column {column}"

@@ -1,0 +1,101 @@
+"""Logits or probabilities, from end to end: what was fitted on decides what is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients.site import site_rows
+from experiments.comparison import compare
+from experiments.config import Config, job_of
+from experiments.engines.flower import run_in_process
+from experiments.engines.inline import run_inline
+from experiments.simulation import simulate
+from fedcal import calibrators, datasets
+from fedcal.errors import InputError
+from fedcal.numerics import softmax
+from fedcal.partition import deal
+from fedcal.scores import Kind
+from strategies.job import Outcome
+
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(0, 3, 600)
+Z = 4 * RNG.normal(size=(600, 3)) + 4 * np.eye(3)[LABELS]
+P = softmax(Z)
+SCORES: dict[Kind, np.ndarray] = {"logits": Z, "probs": P}
+METHODS = ["fednewton", "fedtemp", "fedbbq", "none", "pooled-temperature", "pooled-bbq"]
+LOOKS = "declare them as probs"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
+    from experiments.commands import run_apply
+
+    scores = SCORES[kind]
+    result = simulate(
+        {kind: scores, "labels": LABELS, f"test_{kind}": scores, "test_labels": LABELS},
+        method=method,
+        clients=10,
+        out=tmp_path / "run",
+    )
+    assert result.calibrator.input == kind
+    assert {c.input for c in result.history} <= {kind}
+    got = result.calibrator.predict_proba(scores)
+    np.testing.assert_allclose(got, result.test_probs, rtol=0, atol=1e-11)
+    np.savez(tmp_path / "new.npz", **{kind: scores})
+    saved = tmp_path / "run" / "calibrator.npz"
+    run_apply(saved, str(tmp_path / "new.npz"), tmp_path / "p.npy", quiet=True, as_json=False)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), got)
+    np.testing.assert_array_equal(calibrators.load(saved).predict_proba(scores), got)
+    other = SCORES["probs" if kind == "logits" else "logits"]
+    with pytest.raises(InputError, match=LOOKS if kind == "logits" else r"\[0, 1\]"):
+        result.calibrator.predict_proba(other)
+
+
+def test_the_declaration_does_not_change_what_is_learnt() -> None:
+    found = [simulate({k: s, "labels": LABELS}, clients=10) for k, s in SCORES.items()]
+    a, b = (run.calibrator.arrays()["temperature"] for run in found)
+    assert a == pytest.approx(b, rel=1e-6)
+
+
+def test_no_run_takes_one_for_the_other(tmp_path: Path) -> None:
+    np.savez(tmp_path / "p.npz", logits=P, labels=LABELS)
+    wrong: list[tuple[Any, str]] = [
+        ({"logits": P, "labels": LABELS}, LOOKS),
+        ({"logits": Z, "labels": LABELS, "test_logits": P, "test_labels": LABELS}, LOOKS),
+        ({"probs": Z, "labels": LABELS}, r"\[0, 1\]"),
+        (tmp_path / "p.npz", LOOKS),
+    ]
+    for data, match in wrong:
+        with pytest.raises(InputError, match=match) as error:
+            simulate(data, clients=3)
+        assert "\n" not in str(error.value)
+        with pytest.raises(InputError, match=match):
+            compare(data=[data], method=["none"])
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+def test_every_driver_hands_it_on(kind: Kind, tmp_path: Path) -> None:
+    data = datasets.from_arrays(**{kind: SCORES[kind]}, labels=LABELS)  # type: ignore[arg-type]
+    shards = deal(data, "iid", 4, 0)
+    job = job_of(Config(clients=4, rounds=2), shards)
+    assert job.input == job.to_fields()["input"] == kind
+    assert run_inline(job.strategy(), shards).input == kind
+    assert run_in_process(job.strategy(), shards).input == kind
+    outcome = job.run(lambda strategy: run_inline(strategy, shards))
+    outcome.save(tmp_path)
+    back = Outcome.load(tmp_path)
+    assert {c.input for c in (back.calibrator, *back.history)} == {kind}
+
+
+def test_a_site_refuses_a_run_that_calls_its_rows_something_else() -> None:
+    run = {"data": "imdb-binary", "partition": "iid", "clients": 7, "seed": 0}
+    kind = datasets.load("imdb-binary").input
+    assert site_rows({**run, "input": kind}, {"partition-id": 0}).input == kind
+    other = "probs" if kind == "logits" else "logits"
+    with pytest.raises(InputError, match=f"holds {kind}, but 'input' of the run is '{other}'"):
+        site_rows({**run, "input": other}, {"partition-id": 0})

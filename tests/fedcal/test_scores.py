@@ -1,0 +1,179 @@
+"""Logits and probabilities: what contradicts a declaration is refused, what agrees is kept."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import calibrators, datasets
+from fedcal.calibrators import BBQ, Calibrator, TemperatureScaling, WeightedBinning
+from fedcal.errors import InputError
+from fedcal.numerics import logits_from_probs, softmax
+from fedcal.scores import SURE, check_scores
+from fedcal.shards import Shards
+
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(0, 3, 90)
+Z = 3 * RNG.normal(size=(90, 3)) + 2 * np.eye(3)[LABELS]
+P = softmax(Z)
+LOOKS = "every row lies in .0, 1. and sums to 1, as probabilities do; declare them as probs"
+
+
+# --- the check --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("rows", [SURE, 90])
+def test_probabilities_called_logits_are_refused(dtype: Any, rows: int) -> None:
+    p = P[:rows].astype(dtype)
+    with pytest.raises(InputError, match=f"^logits: {LOOKS}") as error:
+        check_scores("logits", "logits", p)
+    assert "\n" not in str(error.value)
+    np.testing.assert_array_equal(check_scores("probs", "probs", p), p)
+    printed = np.round(P[:rows], 3)
+    with pytest.raises(InputError, match=LOOKS):
+        check_scores("logits", "logits", printed)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_of_a_few_rows_that_is_only_warned_of(dtype: Any) -> None:
+    for rows in range(1, SURE):
+        with pytest.warns(UserWarning, match=LOOKS):
+            got = check_scores("logits", "logits", P[:rows].astype(dtype))
+        np.testing.assert_array_equal(got, P[:rows].astype(dtype))
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        Z,
+        Z[:1],
+        np.zeros((9, 3)),
+        np.full((9, 2), 1.0),
+        np.concatenate([P, Z[:1]]),  # one row that tells
+        np.log(P),
+        P * 2,
+        P - P.mean(axis=1, keepdims=True),
+        [[0.3, 0.695]],  # near by chance
+        RNG.random((9, 2)),
+    ],
+)
+def test_logits_pass_without_a_word(logits: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(check_scores("logits", "logits", logits), logits)
+
+
+@pytest.mark.parametrize("logits", [Z, Z[:1], P * 2, np.log(P), np.zeros((9, 3))])
+def test_logits_called_probabilities_are_refused(logits: Any) -> None:
+    with pytest.raises(InputError, match=r"^probs: .*(must lie in \[0, 1\]|must be 1 within)"):
+        check_scores("probs", "probs", logits)
+
+
+# --- every door of this package ---------------------------------------------------------------
+
+
+def csv(folder: Path) -> None:
+    rows = (f"{y},{','.join(map(repr, p))}" for y, p in zip(LABELS, P.tolist(), strict=True))
+    (folder / "d.csv").write_text("\n".join(["label,logit_0,logit_1,logit_2", *rows]))
+    datasets.load(folder / "d.csv")
+
+
+def npz(folder: Path) -> None:
+    np.savez(folder / "d.npz", logits=P, labels=LABELS)
+    datasets.load(folder / "d.npz")
+
+
+def npz_test_part(folder: Path) -> None:
+    np.savez(folder / "d.npz", logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS)
+    datasets.load(folder / "d.npz")
+
+
+def parquet(folder: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"label": LABELS, "logits": list(P)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, folder / "d.parquet")
+    datasets.load(folder / "d.parquet")
+
+
+DOORS: dict[str, Callable[[Path], object]] = {
+    "arrays": lambda _: datasets.from_arrays(logits=P, labels=LABELS),
+    "test arrays": lambda _: datasets.from_arrays(
+        logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS
+    ),
+    "csv": csv,
+    "npz": npz,
+    "npz, test part": npz_test_part,
+    "parquet": parquet,
+    "shards": lambda _: Shards.from_owner(P, LABELS, LABELS, 3),
+    "fit": lambda _: BBQ().fit(P, LABELS),
+    "predict": lambda _: BBQ().fit(Z, LABELS).predict_proba(P),
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+def test_no_door_takes_probabilities_for_logits(
+    door: Callable[[Path], object], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=LOOKS):
+        door(tmp_path)
+
+
+def test_a_fit_that_is_refused_changes_nothing() -> None:
+    fitted = BBQ().fit(Z, LABELS)
+    before = fitted.table.copy()
+    for scores, kind in ((P, "logits"), (Z, "probs"), (P, "odds")):
+        with pytest.raises(InputError):
+            fitted.fit(scores, LABELS, input=kind)  # type: ignore[arg-type]
+    assert fitted.input == "logits"
+    np.testing.assert_array_equal(fitted.table, before)
+
+
+# --- what a calibrator was fitted on travels with it --------------------------------------------
+
+
+@pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
+def test_a_calibrator_takes_what_it_was_fitted_on(
+    make: Callable[[], Calibrator], tmp_path: Path
+) -> None:
+    fitted = make().fit(P, LABELS, input="probs")
+    want = make().fit(logits_from_probs(P), LABELS).predict_proba(logits_from_probs(P))
+    fitted.save(tmp_path / "c.npz")
+    for same in (
+        fitted,
+        copy.copy(fitted),
+        copy.deepcopy(fitted),
+        pickle.loads(pickle.dumps(fitted)),
+        calibrators.load(tmp_path / "c.npz"),
+    ):
+        assert same.input == "probs"
+        np.testing.assert_array_equal(same.predict_proba(P), want)
+        np.testing.assert_array_equal(same.calibrated(logits_from_probs(P)), want)
+        with pytest.raises(InputError, match=r"^probs \(this calibrator takes probs\): .*\[0, 1\]"):
+            same.predict_proba(Z)
+
+
+def test_a_fit_keeps_to_what_was_declared() -> None:
+    declared = BBQ()
+    declared.input = "probs"
+    assert declared.fit(P, LABELS).input == "probs"
+    with pytest.raises(InputError, match=r"\[0, 1\]"):
+        declared.fit(Z, LABELS)
+    assert declared.fit(Z, LABELS, input="logits").input == "logits"
+    assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
+
+
+def test_logits_at_their_word_are_only_checked_for_shape_and_size() -> None:
+    fitted = TemperatureScaling(2.0, 3)
+    one_hot = np.eye(3)[LABELS]
+    np.testing.assert_array_equal(fitted.calibrated(one_hot), softmax(one_hot / 2))
+    for bad in ([[0.0, np.nan, 1.0]], [[0.0, 1e101, 1.0]], [0.0, 1.0, 2.0]):
+        with pytest.raises(InputError, match="logits: "):
+            fitted.calibrated(bad)
