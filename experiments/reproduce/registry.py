@@ -13,6 +13,7 @@ EXPERIMENTS = (
     "maddock-table6",
     "maddock-table7",
     "private-temperature",
+    "fedtemp-bound",
     "amplification",
     "binning-pays",
     "luo-table1",
