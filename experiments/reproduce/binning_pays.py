@@ -10,26 +10,20 @@ the fit rows with replacement* and dealt with Dirichlet(0.1) label skew. Privacy
 users as there would be; what can be learned stays bounded by the distinct fit rows. All metrics
 are those of the untouched test rows.
 
-    python -m experiments.reproduce.binning_pays --out binning_pays.json
-
-`binning_pays.json` beside this module holds what was measured with it.
+    fedcal reproduce binning-pays
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from experiments.engines.inline import run_inline
 from fedcal import datasets
-from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
@@ -216,19 +210,6 @@ def _says(row: Row) -> str:
     return f"from {row['clients']:,} clients on, by {row['method']}"
 
 
-def to_text(found: Iterable[Row]) -> str:
-    """Strict JSON, one row a line."""
-    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in found)
-    return f"[\n{lines}\n]\n"
-
-
-def measured() -> list[Row]:
-    """The rows that were measured for this version, `binning_pays.json` beside this module."""
-    text = Path(__file__).with_suffix(".json").read_text("utf-8")
-    found: list[Row] = json.loads(text)
-    return found
-
-
 def _winner(methods: dict[str, Row]) -> str | None:
     """The binning variant that beats FedNewton by most, if one does."""
     before = methods["none"]
@@ -279,27 +260,3 @@ def _six(value: float) -> float:
 @functools.cache
 def _loaded(name: str) -> Dataset:
     return datasets.load(name)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, write the rows, print where binning pays."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="file for the rows, as JSON")
-    parser.add_argument("--quick", action="store_true", help="two sizes, one budget, one seed")
-    parser.add_argument("--full", action="store_true", help="100 classes at any size, too")
-    options = parser.parse_args(arguments)
-
-    def tell(done: int, parts: int) -> None:
-        print(f"\r{done} of {parts} populations", end="" if done < parts else "\n", flush=True)
-
-    found = rows(options.quick, tell, full=options.full)
-    if options.out is not None:
-        with whole_file(options.out) as file:
-            file.write(to_text(found).encode())
-    for row in crossover(found):
-        epsilon = "inf" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        print(f"{row['data']:18} epsilon {epsilon:>4}  {_says(row)}")
-
-
-if __name__ == "__main__":
-    main()

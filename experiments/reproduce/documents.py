@@ -15,23 +15,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-from experiments.reproduce import layout
+from experiments.reproduce import layout, texts, texts_of_costs
 from experiments.reproduce.claims import Verdict
-from experiments.reproduce.expected import FOLDER, ROOT, read, shipped
-from experiments.reproduce.result import Reproduction
+from experiments.reproduce.expected import FOLDER, ROOT, read
+from experiments.reproduce.registry import EXPERIMENTS
+from experiments.reproduce.texts import results
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 
-NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
 
 _BEGIN = re.compile(r"^<!-- generated:", re.M)
 _BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
-
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
 
 
 def tables(name: str) -> str:
@@ -63,9 +61,19 @@ def made_by(*names: str) -> str:
     return f"Which commit made the numbers on this page: {said}."
 
 
+_SHOWN = {
+    "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
+    "amplification": ("amplification",),
+}
+"""Page -> what it shows."""
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in NAMES},
     **{f"{name}-claims": partial(claims, name) for name in NAMES},
+    **{f"made-by-{page}": partial(made_by, *names) for page, names in _SHOWN.items()},
+    **texts.BLOCKS,
+    **texts_of_costs.BLOCKS,
 }
 """By the name that a page gives."""
 
