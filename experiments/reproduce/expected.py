@@ -55,15 +55,26 @@ def _tolerance(metric: str, values: Sequence[float]) -> float:
 
 
 def _checked_rows(experiment: RowsExperiment, rows: Rows) -> Iterator[dict[str, Any]]:
-    """Key and checked values of each row of each table that has any."""
+    """Key and checked values of each row of each table that has any.
+
+    Raises
+    ------
+    ValueError
+        Two rows have one key: the table lists something twice, or lacks a column.
+    """
+    seen: set[tuple[str, ...]] = set()
     for number, table in enumerate(experiment.tables):
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         checked = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
         if not checked:
             continue
         for row in table.select(rows):
+            key = (str(number), *(str(row.get(k)) for k in names))
+            if key in seen:
+                raise ValueError(f"{experiment.name}: two rows are called {', '.join(key[1:])}")
+            seen.add(key)
             yield {
-                "key": [str(number), *(str(row.get(k)) for k in names)],
+                "key": list(key),
                 "values": {k: row.get(k) for k in checked},
                 "tolerance": checked,
             }

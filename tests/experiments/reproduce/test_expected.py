@@ -20,6 +20,7 @@ from experiments.reproduce.expected import (
 from experiments.reproduce.registry import EXPERIMENTS
 from experiments.reproduce.result import Reproduction
 from experiments.reproduce.run import reproduce
+from experiments.reproduce.spec import Field, RowsExperiment, RowsTable
 from fedcal.errors import InputError
 
 
@@ -99,6 +100,14 @@ def test_writing_and_reading(
 def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
     with pytest.raises(InputError, match="nobody"):
         expected_of(with_first(result, failures=("nobody answered",)))
+
+
+def test_rows_that_nothing_tells_apart_are_refused() -> None:
+    fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
+    table = RowsExperiment("sizes", "t", "a", "none", (RowsTable("t", fields),))
+    row = {"method": "acct", "bytes": 8}
+    with pytest.raises(ValueError, match="two rows are called acct"):
+        expected_of(Reproduction(table, [], [row, row], [], []))
 
 
 # --- the shipped files --------------------------------------------------------------------------
