@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from experiments.reproduce.cells import Cell, whole
@@ -23,6 +23,7 @@ KEEPING = (
     *("FedNewton", "FedOneShot", "FedNewton entropy", "FedNewton OPVector"),
 )
 BINNING = ("FedBBQ", "FedBBQ all weight")
+EVERYWHERE = "all networks"
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,23 @@ class Verdict:
 
     Attributes
     ----------
+    key : of the claim; its text, where it has no other
     text, where : of the claim
     holds : as the claim is meant; None = nothing here to tell it by
     said : where it holds and where not
     printed : the same, in the paper's own numbers; "" where they do not tell
     partly : it does not hold, but does on some network
+    places : line of the table -> whether it holds there; `EVERYWHERE` for what is told of all
     """
 
+    key: str
     text: str
     where: str
     holds: Found
     said: str
     printed: str = ""
     partly: bool = False
+    places: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def word(self) -> str:
@@ -71,20 +76,23 @@ class Verdict:
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
 
-def judge(claim: Claim, cells: Cells, printed: Cells = ()) -> Verdict:
-    """Hold a claim against cells, and against the paper's own.
+def judge(key: str, cells: Cells, printed: Cells = ()) -> Verdict:
+    """Hold the claim of that key against cells, and against the paper's own.
 
     Cells of which a run failed are left out.
     """
+    claim = CLAIMS[key]
     here, own = _found(claim, whole(cells)), _found(claim, printed)
     said = _where(here) if claim.over != "all" else "on average over all networks"
     return Verdict(
+        key,
         claim.text,
         claim.where,
         _summed(claim, here),
         said if here else "no cells to tell it by",
         _where(own) if own else "",
         partly=any(here.values()),
+        places=here,
     )
 
 
@@ -92,7 +100,8 @@ def _found(claim: Claim, cells: Cells) -> dict[str, bool]:
     """Line of the table -> whether the claim holds there, where it can be told."""
     by_place: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        by_place.setdefault(("", "") if claim.over == "all" else cell.place, []).append(cell)
+        place = (EVERYWHERE, "") if claim.over == "all" else cell.place
+        by_place.setdefault(place, []).append(cell)
     told = {", ".join(filter(None, p)): claim.holds(mine) for p, mine in by_place.items()}
     return {name: found for name, found in told.items() if found is not None}
 

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from experiments.commands import Stopped
 from experiments.comparison.run import Interrupted
 from experiments.files import to_json
-from experiments.reproduce.expected import deviations, read_expected
+from experiments.reproduce.expected import deviations, shipped
 from experiments.reproduce.layout import as_table
 from experiments.reproduce.registry import EXPERIMENTS, experiment
 from experiments.reproduce.result import Reproduction
@@ -50,7 +50,7 @@ def run_reproduce(
         return
     files = _files(data)
     experiment(name)
-    expected = read_expected(name) if check else None
+    expected = shipped(name) if check else None
     with progress_bar() as bar:
         task = bar.add_task(name, total=None, visible=not quiet)
 

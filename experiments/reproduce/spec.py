@@ -145,9 +145,13 @@ class RowsTable:
     fields: tuple[Field, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
 
+    def has(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row stands in this table."""
+        return all(row.get(k) == v for k, v in self.where.items())
+
     def select(self, rows: Rows) -> Rows:
         """The rows of this table."""
-        return [r for r in rows if all(r.get(k) == v for k, v in self.where.items())]
+        return [row for row in rows if self.has(row)]
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,6 @@ class RowsExperiment:
         """The function."""
         found: Callable[..., Rows] = self._home.rows
         return found
-
-    @property
-    def checked(self) -> bool:
-        """Whether any of its numbers can be expected again."""
-        return any(f.tolerance is not None for table in self.tables for f in table.fields)
 
     @property
     def takes(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import cli
 from experiments.reproduce import expected
-from experiments.reproduce.expected import write_expected
+from experiments.reproduce.expected import content, write
 from experiments.reproduce.registry import EXPERIMENTS
 from experiments.reproduce.run import reproduce
 
@@ -73,7 +73,7 @@ def test_check_says_what_deviates(
     assert "no expected results of small" in capsys.readouterr().err
 
     path = tmp_path / "small.json"
-    write_expected(reproduce(small, seeds=1, jobs=1), path)
+    write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 0
     out = capsys.readouterr().out
     assert "all results are as expected" in out
@@ -81,7 +81,7 @@ def test_check_says_what_deviates(
     assert "not told here" in out
 
     entries = json.loads(path.read_text())
-    entries["cells"][1]["classwise_ece"][0] *= 2
+    entries["results"][1]["classwise_ece"][0] *= 2
     path.write_text(json.dumps(entries))
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check", "--quiet") == 1
     out, err = capsys.readouterr()

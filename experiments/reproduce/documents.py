@@ -1,0 +1,111 @@
+"""Text about results in README and docs, made from the results that ship.
+
+A block of a page is what stands between two lines of its own,
+
+    <!-- generated: NAME -->
+    <!-- /generated -->
+
+and is what `BLOCKS[NAME]()` gives. `python -m experiments.reproduce.documents` fills all of them
+anew, and a test compares: so no page contradicts the data. A sentence that quotes a result
+belongs into a block, with the number computed there, or has no number. To add one: write its
+function, name it in `BLOCKS`, and put the two lines where it is to stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+from experiments.reproduce import layout
+from experiments.reproduce.claims import Verdict
+from experiments.reproduce.expected import FOLDER, ROOT, read, shipped
+from experiments.reproduce.result import Reproduction
+from fedcal.atomic import whole_file
+from fedcal.checks import one_of
+
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+_BEGIN = re.compile(r"^<!-- generated:", re.M)
+_BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
+
+
+def tables(name: str) -> str:
+    """The tables of an experiment, as `NAME.md` has them."""
+    return "\n".join(map(layout.as_markdown, results(name).blocks))
+
+
+def claims(name: str) -> str:
+    """Each claim of an experiment, in the paper's own numbers and here."""
+    lines = [
+        f"| {_sentence(v)} | {v.printed or 'not printed'} | **{v.word}** {v.said} |"
+        for v in results(name).verdicts
+    ]
+    return "\n".join(["| claim | the paper's own numbers | here |", "|---|---|---|", *lines])
+
+
+def _sentence(verdict: Verdict) -> str:
+    return f"{verdict.text} ({verdict.where})" if verdict.where else verdict.text
+
+
+def made_by(*names: str) -> str:
+    """Which commit made the numbers of these experiments."""
+    by_commit: dict[str, list[str]] = {}
+    for name in names:
+        by_commit.setdefault(str(read(name)["commit"]), []).append(f"`{name}`")
+    if len(by_commit) == 1:
+        return f"The numbers of results on this page were made by commit {min(by_commit)}."
+    said = "; ".join(f"{', '.join(mine)} by {commit}" for commit, mine in by_commit.items())
+    return f"Which commit made the numbers on this page: {said}."
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    **{name: partial(tables, name) for name in NAMES},
+    **{f"{name}-claims": partial(claims, name) for name in NAMES},
+}
+"""By the name that a page gives."""
+
+
+def pages() -> list[Path]:
+    """README and the pages under docs."""
+    docs = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
+    return [ROOT / "README.md", *docs]
+
+
+def filled(text: str) -> str:
+    """A page with its blocks made anew.
+
+    Raises
+    ------
+    InputError
+        A block that `BLOCKS` does not have.
+    ValueError
+        A block that does not end.
+    """
+    if len(_BLOCK.findall(text)) != len(_BEGIN.findall(text)):
+        raise ValueError("a generated block has no end")
+
+    def fill(found: re.Match[str]) -> str:
+        name = one_of("block", found[1], BLOCKS)
+        return f"<!-- generated: {name} -->\n\n{BLOCKS[name]().strip()}\n\n<!-- /generated -->"
+
+    return _BLOCK.sub(fill, text)
+
+
+def main() -> None:
+    """Fill the blocks of all pages."""
+    for page in pages():
+        old = page.read_text("utf-8")
+        new = filled(old)
+        if new != old:
+            with whole_file(page) as file:
+                file.write(new.encode())
+            print(f"written: {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
