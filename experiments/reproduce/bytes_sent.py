@@ -202,9 +202,7 @@ def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
 
 def _against(table: Iterable[Mapping[str, Any]], way: str) -> str:
     """Bytes of each method against the paper's."""
-    pairs = (
-        f"{r['method']} {r[f'numbers_{way}']:,} (paper: {r[f'paper_{way}']:,})" for r in table
-    )
+    pairs = (f"{r['method']} {r[f'numbers_{way}']:,} (paper: {r[f'paper_{way}']:,})" for r in table)
     return ", ".join(pairs)
 
 
