@@ -15,6 +15,7 @@ EXPERIMENTS = (
     "private-temperature",
     "amplification",
     "binning-pays",
+    "trust-models",
     "luo-table1",
     "luo-table7",
     "luo-figures",
