@@ -9,8 +9,6 @@ rows, too few for thousands of clients, so here every client gets 50 rows on ave
 the fit rows with replacement* and dealt with Dirichlet(0.1) label skew. Privacy noise sees as many
 users as there would be; what can be learned stays bounded by the distinct fit rows. All metrics
 are those of the untouched test rows.
-
-    fedcal reproduce binning-pays
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ SEEDS = 3
 ROWS_PER_CLIENT = 50
 BETA = 0.1
 MOST_NUMBERS = 5_000_000
-"""Logits of a population beyond which it is left out, but for `full`: memory and minutes."""
+"""Logits of a population beyond which it is left out: memory and minutes."""
 
 BASELINE = "fednewton"
 BINNING: dict[str, dict[str, Any]] = {
@@ -69,7 +67,6 @@ def rows(
     quick: bool = False,
     progress: Progress | None = None,
     *,
-    full: bool = False,
     data: Sequence[str] = DATA,
     seeds: int = SEEDS,
 ) -> list[Row]:
@@ -79,14 +76,13 @@ def rows(
     ----------
     quick : 100 and 300 clients, epsilon = 1, one seed
     progress : called after each population
-    full : also 3,000 and 10,000 clients of 100 classes (minutes and gigabytes)
     data : shipped names or files
     seeds : populations of each size; a seed also splits data without a test part
 
     Returns
     -------
     list of dict
-        `data`, `clients`, `rows_per_client`, `epsilon` (None: no privacy), `method`,
+        `data`, `clients`, `rows_per_client`, `epsilon` ("inf": no privacy), `method`,
         `negatives` (None: the method's default), `seeds`; means over seeds of `classwise_ece`,
         `ece`, `nll` and `accuracy`, and `classwise_ece_std`, all to six digits. The method "none"
         is the uncalibrated model.
@@ -96,7 +92,7 @@ def rows(
     parts = [
         (name, clients)
         for name, clients in product(data, sizes)
-        if full or clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
+        if clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
     ]
     found: list[Row] = []
     for done, (name, clients) in enumerate(parts):
@@ -127,7 +123,7 @@ def population_rows(
             "data": name,
             "clients": clients,
             "rows_per_client": ROWS_PER_CLIENT,
-            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "epsilon": epsilon if math.isfinite(epsilon) else "inf",
             "method": method,
             "negatives": negatives,
             "seeds": seeds,
@@ -166,7 +162,7 @@ def crossover(found: Iterable[Row]) -> list[Row]:
         within what was measured), the `method` that is best there (None), and `most_clients`, the
         largest number measured.
     """
-    cells: dict[tuple[str, float | None], dict[int, dict[str, Row]]] = {}
+    cells: dict[tuple[str, float | str], dict[int, dict[str, Row]]] = {}
     for row in found:
         if row["negatives"] is None:
             sizes = cells.setdefault((row["data"], row["epsilon"]), {})
@@ -196,7 +192,7 @@ def claims(found: Iterable[Row]) -> list[tuple[str, bool, str]]:
     """Where binning pays, as what is claimed, whether it holds, and what was found."""
     said = []
     for row in crossover(found):
-        epsilon = "no privacy" if row["epsilon"] is None else f"epsilon = {row['epsilon']:g}"
+        epsilon = "no privacy" if row["epsilon"] == "inf" else f"epsilon = {row['epsilon']:g}"
         what = (
             f"{row['data']}, {epsilon}: binning beats one temperature from some number of users on"
         )

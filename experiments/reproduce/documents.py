@@ -64,7 +64,7 @@ def made_by(*names: str) -> str:
 _SHOWN = {
     "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
-    "amplification": ("amplification",),
+    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
 }
 """Page -> what it shows."""
 

@@ -40,6 +40,7 @@ def content(result: Reproduction) -> list[dict[str, Any]]:
     """What ships: key and values of each cell; or the rows that stand in any table, whole."""
     if isinstance(result.experiment, RowsExperiment):
         tables = result.experiment.tables
+        _checked_rows(result.experiment, result.rows)
         return [
             {k: _digits(v) for k, v in row.items()}
             for row in result.rows
@@ -147,13 +148,21 @@ def _cell_deviations(cells: Sequence[Cell], expected: Sequence[Cell]) -> Iterato
 
 
 def _checked_rows(experiment: RowsExperiment, rows: Rows) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Key -> checked values and their tolerance, of each row of each table."""
+    """Key -> checked values and their tolerance, of each row of each table.
+
+    Raises
+    ------
+    InputError
+        Nothing tells two rows of a table apart.
+    """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for number, table in enumerate(experiment.tables):
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         checked = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
         for row in table.select(rows):
             key = (str(number), *(str(row.get(k)) for k in names))
+            if key in found:
+                raise InputError(f"{experiment.name}: two rows are called {', '.join(key[1:])}")
             found[key] = {k: (row.get(k), tolerance) for k, tolerance in checked.items()}
     return found
 

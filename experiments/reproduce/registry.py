@@ -16,6 +16,7 @@ EXPERIMENTS = (
     "fedtemp-bound",
     "amplification",
     "binning-pays",
+    "trust-models",
     "luo-table1",
     "luo-table7",
     "luo-figures",

@@ -283,7 +283,7 @@ def _worth(lines: Sequence[Line]) -> str:
 
 def binning_pays() -> str:
     """The least number of clients by network and budget."""
-    found = [r for r in crossover(results("binning-pays").rows) if r["epsilon"] is not None]
+    found = [r for r in crossover(results("binning-pays").rows) if r["epsilon"] != "inf"]
     budgets = list(dict.fromkeys(r["epsilon"] for r in found))
     by_data: dict[str, list[dict[str, Any]]] = {}
     for row in found:

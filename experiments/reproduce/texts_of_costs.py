@@ -115,6 +115,32 @@ def _best_runs(clients: int) -> str:
     return f"* **{clients:,} clients**, the best of all R and q that were run: {'; '.join(said)}."
 
 
+def sizes() -> str:
+    """Bytes of a client in a round with privacy, beside the paper's."""
+    found = [
+        r
+        for r in results("maddock-table6").rows
+        if (r["classes"], r["clients"], r["epsilon"]) == (10, 100, "1")
+    ]
+    rows = [
+        [
+            r["method"],
+            "" if r["paper_up"] is None else f"{r['paper_up']:,} / {r['paper_down']:,}",
+            *(f"{r[f'{k}_up']:,} / {r[f'{k}_down']:,}" for k in ("numbers", "record", "objects")),
+        ]
+        for r in found
+    ]
+    same = [r for r in found if r["paper_up"] is not None]
+    equal = sum(r["numbers_up"] == r["paper_up"] for r in same)
+    names, parts = ([r[k] - r["numbers_up"] for r in found] for k in ("record_up", "objects_up"))
+    return (
+        table(["method", "paper", "numbers", "record", "objects"], rows)
+        + f"\n\nWhat a client sends is to the byte what the paper counts in {equal} of {len(same)} "
+        f"methods. What it leaves out is the envelope: {min(names)} to {max(names)} bytes of array "
+        f"header and names in a record, {min(parts)} to {max(parts)} in all parts of a message."
+    )
+
+
 SECONDS = ("loop", "vectorised", "ratio", "ratio_flower")
 
 
@@ -161,6 +187,7 @@ def _fifty(found: Mapping[str, Mapping[str, Any]], where: str) -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "multipliers": multipliers,
     "sampled-runs": sampled_runs,
+    "bytes": sizes,
     "seconds": seconds,
 }
 """By the name that a page gives."""

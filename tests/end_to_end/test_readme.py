@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def test_the_flower_lines_run() -> None:
     }
     exec(compile(python_blocks()[1], "README.md", "exec"), names)
     assert names["calibrator"].classes == 10
+
+
+def test_what_is_called_luo_s_setting_is_that() -> None:
+    """Iid sources of shifted data, each the curator of its rows, which are what is protected."""
+    lines = [line for line in README.splitlines() if "Luo et al.'s setting" in line]
+    assert lines
+    for line in lines:
+        told = line.split()
+        given = dict(pairwise(told))
+        assert given["--data"].startswith("mnist-shift:")
+        wanted = ("--partition", "--trust", "--unit", "--method")
+        assert [given[option] for option in wanted] == ["iid", "local", "example", "acct"]
 
 
 def test_the_parameters_it_names_are_the_parameters_there_are() -> None:

@@ -14,7 +14,7 @@ from experiments.reproduce.expected import content, deviations, read, shipped, w
 from experiments.reproduce.registry import EXPERIMENTS, experiment
 from experiments.reproduce.result import Reproduction
 from experiments.reproduce.run import reproduce
-from experiments.reproduce.spec import GridExperiment
+from experiments.reproduce.spec import Field, GridExperiment, RowsExperiment, RowsTable
 from experiments.reproduce.verdicts import wrong_verdicts
 from fedcal.errors import InputError
 
@@ -95,6 +95,14 @@ def test_what_ships_is_read_as_it_was(
 def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
     with pytest.raises(InputError, match="nobody"):
         content(with_first(result, failures=("nobody answered",)))
+
+
+def test_rows_that_nothing_tells_apart_are_refused() -> None:
+    fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
+    table = RowsExperiment("sizes", "t", "a", "none", (RowsTable("t", fields),))
+    row = {"method": "acct", "bytes": 8}
+    with pytest.raises(InputError, match="two rows are called acct"):
+        content(Reproduction(table, [], [row, row], []))
 
 
 # --- the shipped files --------------------------------------------------------------------------
