@@ -26,6 +26,9 @@ _STEP = 0.7  # at most doubling or halving the temperature in a round
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient in nats, unit "example"; see `gradient_clip`."""
 
+LIMIT = 20.0
+"""Of 1/T and of T, exp(LOG_A_LIMIT); FedTemp's may be set."""
+
 ASKED = 8
 """Temperatures that FedOneShot asks about where it releases their scores."""
 
@@ -59,6 +62,11 @@ class FedTemp(_Temperature):
     clip : bound of one client's update, in units of the averaged parameter
     server_lr : step of the server
     average : what is averaged, "inverse" (1/T, as in Algorithm 2) or "temperature" (T, A.6)
+    limit : the largest 1/T and T of a client and of the server, in (1, 1e6]; ours, the paper names
+        none. It decides what a shard without errors answers, and where there are many, the result
+        (`fedcal reproduce fedtemp-bound`)
+    steps : most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
+        solver that it does not name, here Newton's; None = to the optimum, or to `limit`
     """
 
     name = "fedtemp"
@@ -70,9 +78,15 @@ class FedTemp(_Temperature):
         clip: float = 0.5,
         server_lr: float = 1.0,
         average: Literal["inverse", "temperature"] = "inverse",
+        limit: float = LIMIT,
+        steps: int | None = None,
         **base: Any,
     ) -> None:
         self.server_lr = positive("server_lr", server_lr)
+        self.limit = positive("limit", limit)
+        if not 1 < limit <= 1e6:
+            raise InputError(f"limit must be above 1 and at most 1e6, got {limit:g}")
+        self.steps = None if steps is None else whole("steps", steps, 1)
         self.average = one_of("average", average, ("inverse", "temperature"))
         self.classes = federation.classes
         bound = Bound((1,), (positive("clip", clip),))
@@ -87,6 +101,10 @@ class FedTemp(_Temperature):
         """How far is your own optimum from w?"""
         count = not self.plan.private
         params: dict[str, Scalar] = {"w": self.w, "average": self.average, "count": count}
+        if self.limit != LIMIT:
+            params["limit"] = self.limit
+        if self.steps is not None:
+            params["steps"] = self.steps
         return Ask("temperature_update", (1, 1) if count else (1,), params)
 
     def update(self, release: Release) -> None:
@@ -94,7 +112,7 @@ class FedTemp(_Temperature):
         divisor = self.divisor(release)
         if not divisor:
             return  # nobody with rows was asked
-        limit = math.exp(LOG_A_LIMIT)
+        limit = math.exp(math.log(self.limit))  # as clients bound it
         w = self.w - self.server_lr * float(release.values[0]) / divisor
         log_w = math.log(min(max(w, 1 / limit), limit))
         self.log_a = log_w if self.average == "inverse" else -log_w

@@ -27,6 +27,7 @@ from experiments.reproduce.registry import EXPERIMENTS, experiment
 from experiments.reproduce.result import Reproduction
 from experiments.reproduce.spec import Rows, RowsExperiment
 from fedcal.atomic import whole_file
+from fedcal.checks import one_of
 from fedcal.errors import InputError
 
 FOLDER = Path(__file__).with_name("expected")
@@ -188,15 +189,23 @@ def _near(now: Any, then: Any, tolerance: float) -> bool:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run experiments and write their expected files into the package."""
+    from experiments.reproduce.comparisons import COMPARISONS, measure
     from experiments.reproduce.run import reproduce
 
     parser = argparse.ArgumentParser(description="Write what `fedcal reproduce --check` expects.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="experiments (all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="of experiments and comparisons (all)"
+    )
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
-    commit = commit_here()
-    for name in given.names or EXPERIMENTS:
-        write(name, content(reproduce(name, jobs=given.jobs)), commit)
+    commit, known = commit_here(), (*EXPERIMENTS, *COMPARISONS)
+    for name in given.names:
+        one_of("experiment", name, known)
+    for name in given.names or known:
+        if name in COMPARISONS:
+            write(name, measure(name, given.jobs), commit)
+        else:
+            write(name, content(reproduce(name, jobs=given.jobs)), commit)
         print(f"written: {FOLDER.name}/{name}.json", flush=True)
 
 

@@ -65,7 +65,7 @@ def test_what_the_paper_marks_but_does_not_print_is_not_told(claim: str) -> None
 
 
 def test_what_the_paper_prints_with_privacy_is_told() -> None:
-    claim = "fedcal-unsuitable"  # 1.0 > .94 on CIFAR100 is the narrowest
+    claim = "fedcal-worse-at-1"  # 1.0 > .94 on CIFAR100 is the narrowest
     assert judge(claim, [], printed_cells(printed("table3"))).printed == "on 7 of 7"
     assert judge(claim, [], printed_cells(printed("table2"))).printed == ""  # without privacy
 
@@ -144,6 +144,37 @@ def test_resilience_is_the_growth_from_the_largest_budget_to_the_smallest() -> N
     assert judge("temp-resilient", cells).holds  # 1.5 against 2
     cells = [*budgets("FedTemp", 0.05, 0.02), *budgets("FedBBQ", 0.02, 0.01)]
     assert not judge("temp-resilient", cells).holds
+
+
+def test_unsuitable_looks_at_every_budget_below_ten_and_says_nothing_of_one() -> None:
+    base = cell("Base", 0.02, baseline=True)
+    worse = [cell("FedCal", 0.03, epsilon=e) for e in (0.1, 1.0)]
+    assert judge("fedcal-unsuitable", [base, *worse]).holds
+    assert judge("fedcal-unsuitable", [base, worse[1]]).holds is None
+    better = [cell("FedCal", 0.01, epsilon=e) for e in (3.0, 10.0)]
+    assert not judge("fedcal-unsuitable", [base, *worse, better[0]]).holds
+    assert judge("fedcal-unsuitable", [base, *worse, better[1]]).holds  # 10 is not below 10
+    assert judge("fedcal-worse-at-1", [base, *worse, *better]).holds
+
+
+@pytest.mark.parametrize("title", ["FedTemp (mean of T)", "FedVector", "FedBBQ", "Base"])
+@pytest.mark.parametrize("claim", ["newton-beats-paper", "oneshot-beats-paper"])
+def test_each_of_the_papers_methods_is_each(claim: str, title: str) -> None:
+    ours = cell("FedNewton" if claim.startswith("newton") else "FedOneShot", 0.02)
+    assert judge(claim, [ours, cell("FedTemp", 0.03)]).holds
+    assert not judge(claim, [ours, cell("FedTemp", 0.03), cell(title, 0.01)]).holds
+
+
+def test_the_best_with_privacy_is_better_than_fedvector_but_not_than_itself() -> None:
+    temp, mean = cell("FedTemp", 0.02), cell("FedTemp (mean of T)", 0.01)
+    assert judge("temp-best-private", [temp, mean, cell("FedCal", 0.03)]).holds
+    assert not judge("temp-best-private", [temp, mean, cell("FedVector", 0.01)]).holds
+
+
+def test_the_bound_decides_where_columns_lie_on_both_sides_of_the_model() -> None:
+    base, below, above = cell("Base", 0.02), cell("20", 0.01), cell("100", 0.03)
+    assert judge("bound-decides", [base, below, above]).holds
+    assert not judge("bound-decides", [base, below]).holds
 
 
 def test_cells_with_a_failed_run_tell_nothing() -> None:

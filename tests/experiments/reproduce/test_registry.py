@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config import METHODS
+from experiments.reproduce.cells import BASE
 from experiments.reproduce.claims import CLAIMS
 from experiments.reproduce.registry import EXPERIMENTS, experiment
 from experiments.reproduce.spec import (
@@ -64,6 +65,7 @@ def test_a_grid_names_only_what_there_is(name: str) -> None:
         assert plot.y in ("classwise_ece", "accuracy")
     titles = {c.title for part in found.parts for c in part.columns}
     assert not found.reference or found.reference in titles
+    assert BASE in titles  # its accuracy is the one to keep
 
 
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
