@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
-from experiments.reproduce import layout
+from experiments.reproduce import layout, texts_of_shift
 from experiments.reproduce.claims import Verdict
 from experiments.reproduce.expected import FOLDER, ROOT, read, shipped
 from experiments.reproduce.result import Reproduction
@@ -66,6 +66,8 @@ def made_by(*names: str) -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in NAMES},
     **{f"{name}-claims": partial(claims, name) for name in NAMES},
+    "made-by-luo": partial(made_by, "luo-table1", "luo-table7", "luo-figures"),
+    **texts_of_shift.BLOCKS,
 }
 """By the name that a page gives."""
 
