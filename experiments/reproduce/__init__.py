@@ -17,9 +17,9 @@ by their file `experiments/configs/NAME.toml`:
   `[[tables]]` say which of the rows (`where`) stand in which table with which columns. A module
   may also have
 
-      def claims(rows) -> list[tuple[str, bool, str]]
+      def claims(rows) -> Sequence[spec.RowsClaim]
 
-  (what is claimed, whether it holds, what was found), and
+  and
 
       def sheet(rows) -> experiments.figures.panel.Sheet | None
 

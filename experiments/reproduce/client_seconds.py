@@ -169,9 +169,8 @@ def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
     Seconds depend on the machine, so that only claims that hold or fail by far are made here.
     """
     sizes = dict.fromkeys((r["clients"], r["rows"]) for r in table)
-    first = {
-        r["method"]: r["loop"] for r in table if (r["clients"], r["rows"]) == next(iter(sizes))
-    }
+    paper = next(iter(sizes))
+    first = {r["method"]: r["loop"] for r in table if (r["clients"], r["rows"]) == paper}
     slowest = max(first, key=first.__getitem__)
     scaling = sorted(("fedcal", "fedtemp", "fedopvector"), key=first.__getitem__)
     found = [

@@ -44,6 +44,16 @@ COMPARISONS: Mapping[str, Mapping[str, Any]] = {
         "trust": ["central", "distributed", "local"],
         "unit": ["user", "example"],
     },
+    "trust-models": {
+        "data": "resnet110-cifar10",
+        "method": [
+            *("none", "pooled-temperature"),
+            *("fednewton", "fedoneshot", "fedtemp", "acct", "dp-histogram", "nllt", "ecet"),
+        ],
+        "epsilon": [1.0],
+        "trust": ["central", "distributed", "local"],
+        "unit": ["user", "example"],
+    },
 }
 """Name of the file -> options of `compare`."""
 

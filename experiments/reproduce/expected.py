@@ -159,6 +159,8 @@ def _checked_rows(experiment: RowsExperiment, rows: Rows) -> dict[tuple[str, ...
     for number, table in enumerate(experiment.tables):
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         checked = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
+        if not checked:
+            continue
         for row in table.select(rows):
             key = (str(number), *(str(row.get(k)) for k in names))
             if key in found:

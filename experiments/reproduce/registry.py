@@ -16,7 +16,6 @@ EXPERIMENTS = (
     "fedtemp-bound",
     "amplification",
     "binning-pays",
-    "trust-models",
     "luo-table1",
     "luo-table7",
     "luo-figures",

@@ -51,8 +51,12 @@ class Reproduction:
         if isinstance(found, RowsExperiment):
             told = [] if found.claims is None or not self.rows else found.claims(self.rows)
             return [
-                Verdict(text, text, "", holds, said, places={EVERYWHERE: holds})
-                for text, holds, said in told
+                Verdict(
+                    *(text, text, "", holds, said),
+                    printed="".join(printed),
+                    places={} if holds is None else {EVERYWHERE: holds},
+                )
+                for text, holds, said, *printed in told
             ]
         beside = printed_cells(printed(found.paper)) if found.paper else []
         return [judge(key, self.cells, beside) for key in found.claims]

@@ -19,6 +19,10 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
 
+RowsClaim: TypeAlias = tuple[str, bool | None, str] | tuple[str, bool | None, str, str]
+"""What is claimed, whether it holds (None: nothing to tell it by), what was found; what the paper's
+own numbers say of it."""
+
 Rows: TypeAlias = list[dict[str, Any]]
 
 
@@ -185,9 +189,9 @@ class RowsExperiment:
         return frozenset(inspect.signature(self.rows).parameters)
 
     @property
-    def claims(self) -> Callable[[Rows], Sequence[tuple[str, bool, str]]] | None:
+    def claims(self) -> Callable[[Rows], Sequence[RowsClaim]] | None:
         """The module's `claims`, if it has one."""
-        found: Callable[[Rows], Sequence[tuple[str, bool, str]]] | None
+        found: Callable[[Rows], Sequence[RowsClaim]] | None
         found = getattr(self._home, "claims", None)
         return found
 

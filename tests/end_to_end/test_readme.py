@@ -57,12 +57,11 @@ def test_the_flower_lines_run() -> None:
 
 
 def test_what_is_called_luo_s_setting_is_that() -> None:
-    """Iid sources of shifted data, each the curator of its rows, which are what is protected."""
+    """Iid sources of shifted data; each adds noise for one of its rows."""
     lines = [line for line in README.splitlines() if "Luo et al.'s setting" in line]
     assert lines
     for line in lines:
-        told = line.split()
-        given = dict(pairwise(told))
+        given = dict(pairwise(line.split()))
         assert given["--data"].startswith("mnist-shift:")
         wanted = ("--partition", "--trust", "--unit", "--method")
         assert [given[option] for option in wanted] == ["iid", "local", "example", "acct"]
