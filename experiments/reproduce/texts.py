@@ -143,9 +143,9 @@ def claims_in_short() -> str:
     )
     return (
         f"Of {len(all_)} claims that Maddock et al. make of tables 2 and 3 and figures 2 and 3, "
-        f"{len(words['holds'])} hold here, {len(words['holds in part'])} on some of the networks "
-        f"and {len(words['does not hold'])} on none; {doubted} depend on the seeds on some network. "
-        f"On none: {nowhere or '-'}"
+        f"{len(words['holds'])} hold here, {len(words['holds in part'])} on some networks "
+        f"and {len(words['does not hold'])} on none; {doubted} depend on seeds on some network. On "
+        f"none: {nowhere or '-'}"
     )
 
 

@@ -68,10 +68,11 @@ def _falls() -> str:
     for row in by_row.values():
         stds = [std for _, std in sorted(row)]
         falling += stds == sorted(stds, reverse=True)
+    rounds = [r for _, r in by_row]
     return (
         "The last column is what a method feels: its update is the noisy sum divided by q K, so "
         "the mean's noise is fedcal / q in units of C / K. **It falls as q grows in "
-        f"{falling} of {len(by_row)} rows of the full table** (four budgets, R = 1 to 60)."
+        f"{falling} of {len(by_row)} rows** (R = {min(rounds)} to {max(rounds)})."
     )
 
 
