@@ -67,6 +67,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in NAMES},
     **{f"{name}-claims": partial(claims, name) for name in NAMES},
     "made-by-luo": partial(made_by, "luo-table1", "luo-table7", "luo-figures"),
+    "made-by-audit": partial(made_by, "audit"),
     **texts_of_shift.BLOCKS,
 }
 """By the name that a page gives."""
