@@ -1,4 +1,4 @@
-"""Attacks on every mechanism, trust model and unit: is any claimed epsilon refuted? Our own study."""
+"""Attacks on every mechanism, trust model and unit: is a claimed epsilon refuted? Our own study."""
 
 from __future__ import annotations
 
