@@ -72,6 +72,7 @@ def made_by(*names: str) -> str:
 
 _SHOWN = {
     "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
+    "audit": ("audit",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),

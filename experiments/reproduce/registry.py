@@ -16,6 +16,7 @@ EXPERIMENTS = (
     "fedtemp-bound",
     "amplification",
     "binning-pays",
+    "audit",
     "luo-table1",
     "luo-table7",
     "luo-figures",

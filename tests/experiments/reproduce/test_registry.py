@@ -34,6 +34,11 @@ def test_the_table_and_the_folder_agree() -> None:
     assert {p.stem for p in CONFIGS.glob("*.toml")} == set(EXPERIMENTS)
 
 
+def test_the_guide_names_all_of_them() -> None:
+    page = (CONFIGS.parents[1] / "docs" / "guide" / "reproduce.md").read_text("utf-8")
+    assert [name for name in EXPERIMENTS if f"`{name}`" not in page] == []
+
+
 def test_an_unknown_name_is_refused_with_the_list() -> None:
     with pytest.raises(InputError) as refused:
         experiment("maddock-table9")
