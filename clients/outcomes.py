@@ -1,4 +1,7 @@
-"""Counts of correct and wrong predictions by the model's confidence (Luo et al., C.2.3)."""
+"""Counts of correct and wrong predictions by the model's confidence.
+
+Luo et al. (C.2.3) send (correct, total), which one row changes by 2; (correct, wrong) is ours.
+"""
 
 from __future__ import annotations
 

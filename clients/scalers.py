@@ -17,26 +17,35 @@ _STEPS = 80
 _FLAT = 1e-300  # a curvature of 0 asks for the largest step
 
 
-def local_log_a(shards: Shards, start: float) -> Floats:
-    """Each client's best log(1/T), bounded to [-log 20, log 20], shape (clients,).
+def local_log_a(
+    shards: Shards, start: float, limit: float = LOG_A_LIMIT, steps: int | None = None
+) -> Floats:
+    """Each client's best log(1/T), bounded to [-limit, limit], shape (clients,).
 
     A shard without errors has its optimum at T = 0: the score has one sign all the way and the
     bound is returned. Otherwise Newton inside a bracket of the monotone score, for all clients
     together; a client is frozen at *its own* convergence, so that its answer does not depend on
     who shares the block. A client without rows stays at `start`.
+
+    Parameters
+    ----------
+    start : log(1/T) to begin from
+    limit : bound of |log(1/T)|, by default log 20
+    steps : most steps of Newton, as an optimiser that gives up would take them: a shard without
+        errors then ends on its way to the bound; None = to the optimum
     """
     shifted_logits(shards), label_logits(shards)  # computed once, carried along by `take`
     log_a = np.full(shards.clients, start)
     active = np.flatnonzero(shards.rows > 0)
-    for bound, sign in ((LOG_A_LIMIT, -1.0), (-LOG_A_LIMIT, 1.0)):
+    for bound, sign in ((limit, -1.0), (-limit, 1.0)) if steps is None else ():
         g, _ = _derivatives(shards.take(active), np.full(len(active), bound))
         at_bound = sign * g >= 0
         log_a[active[at_bound]] = bound
         active = active[~at_bound]
     part = shards.take(active)
-    now = np.full(len(active), min(max(start, -LOG_A_LIMIT), LOG_A_LIMIT))
-    low, high = np.full(len(active), -LOG_A_LIMIT), np.full(len(active), LOG_A_LIMIT)
-    for _ in range(_STEPS):
+    now = np.full(len(active), min(max(start, -limit), limit))
+    low, high = np.full(len(active), -limit), np.full(len(active), limit)
+    for _ in range(_STEPS if steps is None else steps):
         if not len(active):
             break
         g, h = _derivatives(part, now)
@@ -68,7 +77,8 @@ def temperature_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
     Parameters
     ----------
     params : `average`: w is 1/T ("inverse") or T ("temperature"); `w`; `count`: send also 1 if
-        the client has rows (without privacy, where the mean is over those)
+        the client has rows (without privacy, where the mean is over those); `limit` of 1/T and T,
+        and `steps`, where they are not those of `local_log_a`
 
     Returns
     -------
@@ -76,7 +86,9 @@ def temperature_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
     """
     w = float(params["w"])
     inverse = params["average"] == "inverse"
-    log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w))
+    limit = float(np.log(params["limit"])) if "limit" in params else LOG_A_LIMIT
+    steps = int(params["steps"]) if "steps" in params else None
+    log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, steps)
     has_rows = shards.rows > 0
     update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
     if not params["count"]:

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -49,16 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
 
+def options() -> dict[str, Any]:
+    """What `compare` is given."""
+    return {
+        "data": DATA,
+        "method": [*BASELINES, *METHODS],
+        "epsilon": BUDGETS,
+        "seeds": SEEDS,
+    }
+
+
 def calibrate() -> Comparison:
     """All runs of the table."""
     with progress_bar() as bar:
         task = bar.add_task("calibrating", total=None)
         return compare(
-            DATA,
-            method=[*BASELINES, *METHODS],
-            epsilon=BUDGETS,
-            seeds=SEEDS,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total: bar.update(task, completed=done, total=total), **options()
         )
 
 

@@ -258,7 +258,8 @@ class AccT(_TemperatureSearch):
         --method "acct[search=golden],acct[search=bisection],acct[search=posterior]"
 
     with each --unit and --trust, under central trust also "acct[search=exponential]". Uncalibrated
-    it is 4.75 and 14.47. Luo et al.'s own setting is golden section, unit example, local.
+    it is 4.75 and 14.47. Luo et al.'s own is golden section,
+    unit example, local, with iid sources; clients here are drawn by dirichlet:0.1.
 
     ====================  =================  ===========  ===========  ===========  ===========
     unit, trust           data               golden       bisection    posterior    exponential

@@ -1,4 +1,7 @@
-"""Histogram binning of the confidence by one query of counts (Luo et al., C.2.3)."""
+"""Histogram binning of the confidence by one query of counts (Luo et al., C.2.3).
+
+The paper counts (correct, total), with sensitivity 2. (correct, wrong), the default here, is ours.
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,9 @@ _STEP = 0.7  # at most doubling or halving the temperature in a round
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient in nats, unit "example"; see `gradient_clip`."""
 
+LIMIT = 20.0
+"""Of 1/T and of T, exp(LOG_A_LIMIT); FedTemp's may be set."""
+
 ASKED = 8
 """Temperatures that FedOneShot asks about where it releases their scores."""
 
@@ -60,6 +63,11 @@ class FedTemp(_Temperature):
         privacy, none without (A.3.5 measures what one does there)
     server_lr : step of the server
     average : what is averaged, "inverse" (1/T, as in Algorithm 2) or "temperature" (T, A.6)
+    limit : the largest 1/T and T of a client and of the server, in (1, 1e6]; ours, the paper names
+        none. It decides what a shard without errors answers, and where there are many, the result
+        (`fedcal reproduce fedtemp-bound`)
+    steps : most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
+        solver that it does not name, here Newton's; None = to the optimum, or to `limit`
     """
 
     name = "fedtemp"
@@ -72,9 +80,15 @@ class FedTemp(_Temperature):
         clip: float | None = None,
         server_lr: float = 1.0,
         average: Literal["inverse", "temperature"] = "inverse",
+        limit: float = LIMIT,
+        steps: int | None = None,
         **base: Any,
     ) -> None:
         self.server_lr = positive("server_lr", server_lr)
+        self.limit = positive("limit", limit)
+        if not 1 < limit <= 1e6:
+            raise InputError(f"limit must be above 1 and at most 1e6, got {limit:g}")
+        self.steps = None if steps is None else whole("steps", steps, 1)
         self.average = one_of("average", average, ("inverse", "temperature"))
         self.classes = federation.classes
         self.clip = None if clip is None else positive("clip", clip)
@@ -89,6 +103,10 @@ class FedTemp(_Temperature):
     def query(self, round_number: int) -> Ask:
         """How far is your own optimum from w?"""
         params: dict[str, Param] = {"w": self.w, "average": self.average}
+        if self.limit != LIMIT:
+            params["limit"] = self.limit
+        if self.steps is not None:
+            params["steps"] = self.steps
         return self.ask_mean("temperature_update", 1, params, self.clip)
 
     def update(self, release: Release) -> None:
@@ -96,7 +114,7 @@ class FedTemp(_Temperature):
         divisor = self.divisor(release)
         if not divisor:
             return  # nobody with rows was asked
-        limit = math.exp(LOG_A_LIMIT)
+        limit = math.exp(math.log(self.limit))  # as clients bound it
         w = self.w - self.server_lr * float(release.values[0]) / divisor
         log_w = math.log(min(max(w, 1 / limit), limit))
         self.log_a = log_w if self.average == "inverse" else -log_w

@@ -153,13 +153,6 @@ def lines(cell: Cell, finding: Finding, seconds: float) -> list[str]:
     ]
 
 
-def as_markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The table for a page."""
-    right = HEADINGS.index("claimed")
-    rule = ["---" if i < right else "---:" for i in range(len(HEADINGS))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (HEADINGS, rule, *rows))
-
-
 def as_table(rows: Sequence[Sequence[str]]) -> Table:
     """The table for the terminal."""
     table = Table(pad_edge=False, padding=(0, 1))
@@ -179,7 +172,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trials", type=int, default=TRIALS, help="runs in each of two worlds")
     parser.add_argument("--error", type=float, default=ERROR, help="of all rows together")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--markdown", action="store_true", help="as a table for a page")
     options = parser.parse_args(arguments)
     rows, refuted = [], []
     for cell in cells():
@@ -188,10 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(lines(cell, finding, time.perf_counter() - start))
         if finding.refuted:
             refuted.append(cell)
-    if options.markdown:
-        print(as_markdown(rows))
-    else:
-        Console(width=120).print(as_table(rows))
+    Console(width=120).print(as_table(rows))
     for cell in refuted:
         print(f"REFUTED: {cell}")
     return 1 if refuted else 0

@@ -9,27 +9,19 @@ rows, too few for thousands of clients, so here every client gets 50 rows on ave
 the fit rows with replacement* and dealt with Dirichlet(0.1) label skew. Privacy noise sees as many
 users as there would be; what can be learned stays bounded by the distinct fit rows. All metrics
 are those of the untouched test rows.
-
-    python -m experiments.reproduce.binning_pays --out binning_pays.json
-
-`binning_pays.json` beside this module holds what was measured with it.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from experiments.engines.inline import run_inline
 from fedcal import datasets
-from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
@@ -51,7 +43,7 @@ SEEDS = 3
 ROWS_PER_CLIENT = 50
 BETA = 0.1
 MOST_NUMBERS = 5_000_000
-"""Logits of a population beyond which it is left out, but for `full`: memory and minutes."""
+"""Logits of a population beyond which it is left out: memory and minutes."""
 
 BASELINE = "fednewton"
 BINNING: dict[str, dict[str, Any]] = {
@@ -75,7 +67,6 @@ def rows(
     quick: bool = False,
     progress: Progress | None = None,
     *,
-    full: bool = False,
     data: Sequence[str] = DATA,
     seeds: int = SEEDS,
 ) -> list[Row]:
@@ -85,14 +76,13 @@ def rows(
     ----------
     quick : 100 and 300 clients, epsilon = 1, one seed
     progress : called after each population
-    full : also 3,000 and 10,000 clients of 100 classes (minutes and gigabytes)
     data : shipped names or files
     seeds : populations of each size; a seed also splits data without a test part
 
     Returns
     -------
     list of dict
-        `data`, `clients`, `rows_per_client`, `epsilon` (None: no privacy), `method`,
+        `data`, `clients`, `rows_per_client`, `epsilon` ("inf": no privacy), `method`,
         `negatives` (None: the method's default), `seeds`; means over seeds of `classwise_ece`,
         `ece`, `nll` and `accuracy`, and `classwise_ece_std`, all to six digits. The method "none"
         is the uncalibrated model.
@@ -102,7 +92,7 @@ def rows(
     parts = [
         (name, clients)
         for name, clients in product(data, sizes)
-        if full or clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
+        if clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
     ]
     found: list[Row] = []
     for done, (name, clients) in enumerate(parts):
@@ -133,7 +123,7 @@ def population_rows(
             "data": name,
             "clients": clients,
             "rows_per_client": ROWS_PER_CLIENT,
-            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "epsilon": epsilon if math.isfinite(epsilon) else "inf",
             "method": method,
             "negatives": negatives,
             "seeds": seeds,
@@ -172,7 +162,7 @@ def crossover(found: Iterable[Row]) -> list[Row]:
         within what was measured), the `method` that is best there (None), and `most_clients`, the
         largest number measured.
     """
-    cells: dict[tuple[str, float | None], dict[int, dict[str, Row]]] = {}
+    cells: dict[tuple[str, float | str], dict[int, dict[str, Row]]] = {}
     for row in found:
         if row["negatives"] is None:
             sizes = cells.setdefault((row["data"], row["epsilon"]), {})
@@ -202,7 +192,7 @@ def claims(found: Iterable[Row]) -> list[tuple[str, bool, str]]:
     """Where binning pays, as what is claimed, whether it holds, and what was found."""
     said = []
     for row in crossover(found):
-        epsilon = "no privacy" if row["epsilon"] is None else f"epsilon = {row['epsilon']:g}"
+        epsilon = "no privacy" if row["epsilon"] == "inf" else f"epsilon = {row['epsilon']:g}"
         what = (
             f"{row['data']}, {epsilon}: binning beats one temperature from some number of users on"
         )
@@ -214,19 +204,6 @@ def _says(row: Row) -> str:
     if row["clients"] is None:
         return f"not up to {row['most_clients']:,} clients"
     return f"from {row['clients']:,} clients on, by {row['method']}"
-
-
-def to_text(found: Iterable[Row]) -> str:
-    """Strict JSON, one row a line."""
-    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in found)
-    return f"[\n{lines}\n]\n"
-
-
-def measured() -> list[Row]:
-    """The rows that were measured for this version, `binning_pays.json` beside this module."""
-    text = Path(__file__).with_suffix(".json").read_text("utf-8")
-    found: list[Row] = json.loads(text)
-    return found
 
 
 def _winner(methods: dict[str, Row]) -> str | None:
@@ -279,27 +256,3 @@ def _six(value: float) -> float:
 @functools.cache
 def _loaded(name: str) -> Dataset:
     return datasets.load(name)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, write the rows, print where binning pays."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="file for the rows, as JSON")
-    parser.add_argument("--quick", action="store_true", help="two sizes, one budget, one seed")
-    parser.add_argument("--full", action="store_true", help="100 classes at any size, too")
-    options = parser.parse_args(arguments)
-
-    def tell(done: int, parts: int) -> None:
-        print(f"\r{done} of {parts} populations", end="" if done < parts else "\n", flush=True)
-
-    found = rows(options.quick, tell, full=options.full)
-    if options.out is not None:
-        with whole_file(options.out) as file:
-            file.write(to_text(found).encode())
-    for row in crossover(found):
-        epsilon = "inf" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        print(f"{row['data']:18} epsilon {epsilon:>4}  {_says(row)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -56,7 +56,7 @@ of 8 bytes, in units of 1024; 5514 are the weights and biases of 10-64-64-10 neu
 
 
 def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
-    """One row for each round of each method.
+    """One row for each question of each method.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
     Returns
     -------
     list of dict
-        method, classes, clients, epsilon ("inf" or "1"), query (what the round asks), and in
-        bytes of one client in that round: for `_up` and `_down` the `numbers`, `record` and
+        method, classes, clients, epsilon ("inf" or "1"), query (what is asked), rounds (how often:
+        a search asks the same question at several temperatures), and in bytes of one client in
+        one of these rounds, the largest: for `_up` and `_down` the `numbers`, `record` and
         `objects` of the module's table; `record_down_masks`, `objects_down_masks` with simulated
         secure aggregation (up they are the same); `paper_up`, `paper_down` (None where Table 6
-        has nothing). `over` is record_up / numbers_up. Messages that differ between clients
-        count by the largest.
+        has nothing). `over` is record_up / numbers_up.
     """
     clients = 3 if quick else CLIENTS
     networks = (10,) if quick else tuple(NETWORKS)
@@ -140,7 +140,9 @@ def job_for(
 
 
 def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
-    """Run a strategy over Flower's messages and weigh those of each of its rounds.
+    """Run a strategy over Flower's messages and weigh those of each of its questions.
+
+    Rounds that ask the same are one row, and messages of rounds and clients count by the largest.
 
     Parameters
     ----------
@@ -156,16 +158,52 @@ def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
     grid = _Scales(client_app(lambda context: single[site_of(context)]), shards.clients)
     with _quiet():
         strategy.start(grid)
-    found = []
+    found: dict[str, Row] = {}
     for sent, received in grid.rounds:
         query = Query.from_fields(sent[0].content.config_records["query"])
-        found.append(
-            {"query": query.kind}
-            | {"numbers_up": _WORD * query.bound.length, "numbers_down": query.payload_bytes}
-            | {f"{size}_up": max(map(weigh, received)) for size, weigh in _WEIGH.items()}
-            | {f"{size}_down": max(map(weigh, sent)) for size, weigh in _WEIGH.items()}
-        )
-    return found
+        weighed = {"numbers_up": _WORD * query.bound.length, "numbers_down": query.payload_bytes}
+        weighed |= {f"{size}_up": max(map(weigh, received)) for size, weigh in _WEIGH.items()}
+        weighed |= {f"{size}_down": max(map(weigh, sent)) for size, weigh in _WEIGH.items()}
+        before = found.get(query.kind, {})
+        largest = {size: max(bytes_, before.get(size, 0)) for size, bytes_ in weighed.items()}
+        found[query.kind] = {"query": query.kind, "rounds": before.get("rounds", 0) + 1} | largest
+    return list(found.values())
+
+
+def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
+    """Table 6 in bytes, and the order of the methods that the paper reads off it (A.6)."""
+    ours = [r for r in table if r["paper_up"] is not None]
+    private, plain = ([r for r in ours if r["epsilon"] == e] for e in ("1", "inf"))
+    up = {r["method"].partition("[")[0]: r["numbers_up"] for r in private}
+    return [
+        (
+            "With privacy the payload up is the paper's, to the byte",
+            all(r["numbers_up"] == r["paper_up"] for r in private),
+            _against(private, "up"),
+        ),
+        (
+            "Without privacy it is the paper's, but for one number where the server must know who "
+            "replied with rows",
+            all(r["numbers_up"] - r["paper_up"] in (0, _WORD) for r in plain),
+            _against(plain, "up"),
+        ),
+        (
+            "The payload down is the paper's: parameters alone",
+            all(r["numbers_down"] == r["paper_down"] for r in private),
+            _against(private, "down") + "; our question names itself, its parameters and bound",
+        ),
+        (
+            "FedBBQ sends more than FedTemp and FedOPVector and less than FedCal",
+            max(up["fedtemp"], up["fedopvector"]) < up["fedbbq"] < up["fedcal"],
+            ", ".join(f"{name} {up[name]:,}" for name in sorted(up, key=up.__getitem__)),
+        ),
+    ]
+
+
+def _against(table: Iterable[Mapping[str, Any]], way: str) -> str:
+    """Bytes of each method against the paper's."""
+    pairs = (f"{r['method']} {r[f'numbers_{way}']:,} (paper: {r[f'paper_{way}']:,})" for r in table)
+    return ", ".join(pairs)
 
 
 @contextmanager

@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from experiments.comparison.summary import Line
-from experiments.reproduce.spec import Column, Part, Printed
+from experiments.reproduce.spec import Column, GridExperiment, Part, Printed
+
+BASE = "Base"
+"""Title of the model as it is; every grid has it, and its accuracy is the one to keep."""
 
 LOSS = 0.01
 """A method that loses more accuracy than this (absolute) is marked, as in the paper."""
@@ -137,6 +140,43 @@ def _column(line: Line, part: Part) -> Column:
         if (variant.method, dict(variant.settings)) == (line["method"], line["settings"]):
             return column
     raise LookupError(f"{line['label']} is no method of the part {part.name}")
+
+
+def cells_of(experiment: GridExperiment, items: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Cells again from what ships of them.
+
+    Parameters
+    ----------
+    items : `key`, `classwise_ece` and `accuracy` of each
+    """
+    base = {i["key"][0]: i["accuracy"] for i in items if i["key"][2] == BASE}
+    parts = {part.name: part for part in experiment.parts}
+    cells = []
+    for item in items:
+        network, part_name, title, *facts = item["key"]
+        part = parts[part_name]
+        told = [fact or None for fact in facts or [""] * 5]
+        epsilon, rounds, rate, clients, partition = told
+        cells.append(
+            Cell(
+                network=network,
+                part=part_name,
+                block=part.block,
+                row=part.row,
+                title=title,
+                method=next(c.method for c in part.columns if c.title == title),
+                baseline=not facts,
+                epsilon=None if epsilon is None else float(epsilon),
+                rounds=None if rounds is None else int(rounds),
+                sampling_rate=None if rate is None else float(rate),
+                clients=None if clients is None else int(clients),
+                partition=partition,
+                classwise_ece=tuple(item["classwise_ece"]),
+                accuracy=tuple(item["accuracy"]),
+                accuracy_before=sum(base[network]) / len(base[network]),
+            )
+        )
+    return cells
 
 
 def whole(cells: Iterable[Cell]) -> list[Cell]:

@@ -13,9 +13,11 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from experiments.config import read_toml
 from experiments.luo.methods import COLUMNS, PAPER, PRIVATE, Column
 from experiments.luo.noise import NOISES
 from experiments.luo.suite import TRIALS, Suite, run_suite
+from experiments.reproduce.spec import RowsClaim
 from fedcal import datasets
 from strategies.job import Progress
 
@@ -50,53 +52,20 @@ SEARCHES = {
 PAIRED = [m for m in TITLES if all(Column(m, n) in COLUMNS for n in NOISES)]
 """Methods under both kinds of noise."""
 
+PAPER_PRIVATE = tuple(m for m in PAPER if m in PRIVATE)
+"""The paper's methods that add noise."""
+
 SMALLEST, MOST = 50, 250
 """Sources between which the gain of secure aggregation is told."""
 
-Printed = Mapping[str, Mapping[str, tuple[float, float]]]
+Printed = Mapping[str, Mapping[str, Sequence[float]]]
 """Data of the paper -> method -> (median, mean) ECE."""
 
 
-def _printed(*lines: tuple[float, float]) -> dict[str, tuple[float, float]]:
-    return dict(zip(PAPER, lines, strict=True))
-
-
-TABLE_1: Printed = {
-    "ImageNet": _printed(
-        (0.1343, 0.1334),
-        (0.0657, 0.0700),
-        (0.0656, 0.0787),
-        (0.0684, 0.0739),
-        (0.0597, 0.0624),
-        (0.0289, 0.0325),
-    ),
-    "CIFAR-100": _printed(
-        (0.2718, 0.3124),
-        (0.1204, 0.1209),
-        (0.1867, 0.1850),
-        (0.1655, 0.1721),
-        (0.1583, 0.1607),
-        (0.0890, 0.0973),
-    ),
-    "CIFAR-10": _printed(
-        (0.2187, 0.2924),
-        (0.1241, 0.1359),
-        (0.1168, 0.1181),
-        (0.1160, 0.1668),
-        (0.1157, 0.1653),
-        (0.0836, 0.1199),
-    ),
-}
-TABLE_7: Printed = {
-    "CIFAR-100": _printed(
-        (0.1036, 0.1342),
-        (0.1067, 0.1082),
-        (0.1536, 0.1570),
-        (0.1656, 0.1680),
-        (0.1419, 0.1576),
-        (0.0766, 0.0841),
-    ),
-}
+def printed(table: str) -> Printed:
+    """The paper's table1 or table7, of `luo.toml`."""
+    found: Printed = read_toml(Path(__file__).with_name("luo.toml"))[table]
+    return found
 
 
 def shifted(severity: int) -> list[str]:
@@ -168,12 +137,12 @@ def _short(name: str) -> str:
     return parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
 
 
-def summary(found: Sequence[Row], printed: Printed) -> list[Row]:
+def summary(found: Sequence[Row], beside: Printed) -> list[Row]:
     """All tables: see the functions below."""
-    return [*methods(found, printed), *perturbations(found), *aggregation(found), *searches(found)]
+    return [*methods(found, beside), *perturbations(found), *aggregation(found), *searches(found)]
 
 
-def methods(found: Sequence[Row], printed: Printed) -> list[Row]:
+def methods(found: Sequence[Row], beside: Printed) -> list[Row]:
     """Median and mean over all data and settings: what = "method", with the paper's numbers.
 
     `behind`: median over that of Acc-T under the same noise.
@@ -193,7 +162,7 @@ def methods(found: Sequence[Row], printed: Printed) -> list[Row]:
             "mean": fmean(values),
             "behind": median(values) / ahead,
         }
-        for name, table in printed.items():
+        for name, table in beside.items():
             there = table.get(c.method) if noise == "local" else None
             for k, what in enumerate(("median", "mean")):
                 row[f"{name} {what}"] = None if there is None else there[k]
@@ -268,37 +237,77 @@ def _columns(found: Sequence[Row]) -> list[Column]:
     return [c for c in COLUMNS if c.key in found[0]]
 
 
-Claim = tuple[str, bool, str]
+Lines = Mapping[str, Sequence[float]]
+"""Method of the paper -> (median, mean) ECE under local noise."""
 
 
-def order_claims(rows: Sequence[Row], ahead: float) -> list[Claim]:
+def lines_of(rows: Sequence[Row]) -> Lines:
+    """The paper's methods under the paper's noise."""
+    mine = [r for r in rows if r["what"] == "method" and r["whose"] == "paper"]
+    return {_method(r): (r["median"], r["mean"]) for r in mine if r["noise"] == "local"}
+
+
+def _method(row: Row) -> str:
+    return next(m for m, title in TITLES.items() if title == row["title"])
+
+
+def order_claims(rows: Sequence[Row], beside: Printed, ahead: float) -> list[RowsClaim]:
     """Acc-T first, and by how much, under the paper's noise.
 
     Parameters
     ----------
+    beside : the paper's table
     ahead : how many times the median of the next method is that of Acc-T in the paper, at least
     """
-    mine = {
-        r["method"]: r
-        for r in rows
-        if r["what"] == "method" and r["noise"] == "local" and r["whose"] == "paper"
-    }
-    told: list[Claim] = []
-    for what in ("median", "mean"):
-        order = sorted(mine.values(), key=lambda r: float(r[what]))
-        said = ", ".join(f"{r['title']} {r[what]:.4f}" for r in order)
-        told.append((f"Acc-T has the lowest {what} ECE", order[0]["method"] == "acc-t", said))
-    for which, names in (("method", mine), ("private method", PRIVATE)):
-        rest = [r for name, r in mine.items() if name in names and name != "acc-t"]
-        following = min(rest, key=lambda r: float(r["median"]))
-        ratio = following["median"] / mine["acc-t"]["median"]
-        said = f"median of {following['title']} over that of Acc-T: {ratio:.2f}"
+    mine = lines_of(rows)
+    told: list[RowsClaim] = []
+    for k, what in enumerate(("median", "mean")):
+        holds = [_order(lines, k)[0] == "acc-t" for lines in (mine, *beside.values())]
+        said = ", ".join(f"{TITLES[m]} {mine[m][k]:.4f}" for m in _order(mine, k))
+        own = _where(dict(zip(beside, holds[1:], strict=True)))
+        told.append((f"Acc-T has the lowest {what} ECE", holds[0], said, own))
+    for which, names in (("method", PAPER), ("private method", PAPER_PRIVATE)):
+        following = next(m for m in _order(mine, 0) if m in names and m != "acc-t")
+        said = f"median of {TITLES[following]} over that of Acc-T: {_lead(mine, names):.2f}"
+        own = ", ".join(f"{_lead(lines, names):.2f} on {name}" for name, lines in beside.items())
         text = f"In the median Acc-T is at least {ahead:g} times ahead of the next {which}"
-        told.append((text, ratio >= ahead, said))
+        told.append((text, _lead(mine, names) >= ahead, said, own))
     return told
 
 
-def aggregation_claims(rows: Sequence[Row]) -> list[Claim]:
+def _order(lines: Lines, k: int) -> list[str]:
+    """Methods, best first; of medians (0) or means (1)."""
+    return sorted(lines, key=lambda m: lines[m][k])
+
+
+def _lead(lines: Lines, names: Sequence[str]) -> float:
+    """Median of the best other method over that of Acc-T."""
+    return min(lines[m][0] for m in names if m != "acc-t") / lines["acc-t"][0]
+
+
+def harm_claim(
+    rows: Sequence[Row], beside: Printed, text: str, harmful: Sequence[str]
+) -> RowsClaim:
+    """Which private methods leave the model worse than it was, in the median: exactly `harmful`."""
+    mine = lines_of(rows)
+    worse = [m for m in PAPER_PRIVATE if mine[m][0] > mine["none"][0]]
+    told = ", ".join(f"{TITLES[m]} {mine[m][0]:.4f}" for m in worse) or "none"
+    said = f"worse than no recalibration ({mine['none'][0]:.4f}): {told}"
+    holds = {
+        name: {m for m in PAPER_PRIVATE if lines[m][0] > lines["none"][0]} == {*harmful}
+        for name, lines in beside.items()
+    }
+    return text, worse == [m for m in PAPER_PRIVATE if m in harmful], said, _where(holds)
+
+
+def _where(holds: Mapping[str, bool]) -> str:
+    """On how many data a claim holds in the paper's own numbers."""
+    bad = [name for name, held in holds.items() if not held]
+    said = f"on {len(holds) - len(bad)} of {len(holds)}"
+    return said + (f"; not on {', '.join(bad)}" if bad else "")
+
+
+def aggregation_claims(rows: Sequence[Row]) -> list[RowsClaim]:
     """What one noise on the sum buys, next to one of each source."""
     mine = [
         r
@@ -307,27 +316,28 @@ def aggregation_claims(rows: Sequence[Row]) -> list[Claim]:
         and r["sweep"] == "sources"
         and SMALLEST <= r["sources"] <= MOST
     ]
-    told = []
+    told: list[RowsClaim] = []
     for method in ("acc-t", "acc-t-posterior-3"):
         ratios = [float(r[method]) for r in mine if method in r]
-        if not ratios:
-            continue
         text = (
             f"{TITLES[method]}: one noise on the secure sum instead of each source's own makes "
             f"the ECE at least 2 times smaller at {SMALLEST} to {MOST} sources"
         )
+        if not ratios:
+            told.append((text, None, "no such number of sources"))
+            continue
         said = f"{min(ratios):.2f} to {max(ratios):.2f} times, median {median(ratios):.2f}"
         told.append((text, min(ratios) >= 2, said))
     return told
 
 
-def search_claims(rows: Sequence[Row]) -> list[Claim]:
+def search_claims(rows: Sequence[Row]) -> list[RowsClaim]:
     """Which search is best under which noise."""
-    told = []
+    told: list[RowsClaim] = []
     for noise in NOISES:
         mine = [r for r in rows if r["what"] == "search" and r["noise"] == noise]
         order = sorted(mine, key=lambda r: float(r["median"]))
         said = ", ".join(f"{r['title']} {r['median']:.4f}" for r in order)
         text = f"Under {noise} noise another search finds a better temperature than golden section"
-        told.append((text, bool(order) and order[0]["method"] != "acc-t", said))
+        told.append((text, bool(order) and order[0]["title"] != SEARCHES["acc-t"], said))
     return told

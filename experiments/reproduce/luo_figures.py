@@ -5,7 +5,7 @@ One row of panels for each of the perturbations that the paper shows, and one ov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 
 from experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
@@ -22,6 +22,7 @@ from experiments.luo.methods import BASELINES, PAPER, Column
 from experiments.luo.settings import SWEEPS
 from experiments.reproduce import luo
 from experiments.reproduce.luo import Row
+from experiments.reproduce.spec import RowsClaim
 
 SEVERITY = 5
 SHOWN = ("fog", "jpeg_compression", "motion_blur")
@@ -138,3 +139,79 @@ def _constant(row: Row, sweep: str) -> str:
         "epsilon": f"ε = {row['epsilon']:g}",
     }
     return ", ".join(text for key, text in facts.items() if key != sweep)
+
+
+# -- what section 5.2 says of the figures ---------------------------------------------------------
+
+_PAPER = tuple(c for c in COLUMNS if c.noise != "central")
+_BEST = "acc-t/local"
+
+
+def claims(found: Sequence[Row]) -> list[RowsClaim]:
+    """Each is held against each of the perturbations shown, and the mean over all."""
+    told: list[RowsClaim] = []
+    for text, sweep, holds in CLAIMS:
+        lines = {
+            name: sorted(
+                (r for r in found if (r["data"], r["sweep"]) == (name, sweep)),
+                key=lambda r: float(r[sweep]),
+            )
+            for name in dict.fromkeys(r["data"] for r in found if r["sweep"] == sweep)
+        }
+        good = [name for name, points in lines.items() if holds(points)]
+        bad = [name for name in lines if name not in good]
+        said = f"on {len(good)} of {len(lines)}" + (f"; not on {', '.join(bad)}" if bad else "")
+        told.append((text, bool(lines) and not bad, said))
+    return told
+
+
+def _best(row: Row) -> str:
+    """The paper's method with the lowest mean ECE."""
+    return min((c.key for c in _PAPER), key=lambda key: float(row[key]))
+
+
+def _always_best(points: Sequence[Row]) -> bool:
+    return all(_best(row) == _BEST for row in points)
+
+
+def _one_source_beats_private(row: Row) -> bool:
+    private = [c.key for c in _PAPER if c.noise]
+    return bool(row["one-source"] < min(row[key] for key in private))
+
+
+def _falls(key: str) -> Callable[[Sequence[Row]], bool]:
+    return lambda points: bool(points[-1][key] < points[0][key])
+
+
+CLAIMS: tuple[tuple[str, str, Callable[[Sequence[Row]], bool]], ...] = (
+    ("Acc-T is best at every number of sources", "sources", _always_best),
+    ("Acc-T is best at every number of samples", "samples", _always_best),
+    ("Acc-T is best at every epsilon", "epsilon", _always_best),
+    ("Acc-T is best with the most sources", "sources", lambda points: _best(points[-1]) == _BEST),
+    (
+        "Acc-T's ECE is lower with the most sources than with the fewest",
+        "sources",
+        _falls(_BEST),
+    ),
+    (
+        "Acc-T's ECE is lower with the most samples than with the fewest",
+        "samples",
+        _falls(_BEST),
+    ),
+    (
+        "At the smallest epsilon one source alone is better than every private method",
+        "epsilon",
+        lambda points: _one_source_beats_private(points[0]),
+    ),
+    (
+        "Acc-T is best at epsilon = 1",
+        "epsilon",
+        lambda points: all(_best(row) == _BEST for row in points if row["epsilon"] == 1),
+    ),
+    (
+        "At the largest epsilon ECE-T is within a factor of 1.5 of Acc-T",
+        "epsilon",
+        lambda points: bool(points[-1]["ece-t/local"] <= 1.5 * points[-1][_BEST]),
+    ),
+)
+"""What is said, of which sweep, and whether it holds of its points, least first."""

@@ -10,8 +10,8 @@ from typing import Any
 from experiments.figures.panel import Sheet
 from experiments.files import to_json, write_folder
 from experiments.reproduce import figures, layout
-from experiments.reproduce.cells import Cell
-from experiments.reproduce.claims import Verdict
+from experiments.reproduce.cells import Cell, printed_cells
+from experiments.reproduce.claims import EVERYWHERE, Verdict, judge
 from experiments.reproduce.spec import Experiment, GridExperiment, Rows, RowsExperiment, printed
 from experiments.result import versions
 
@@ -31,20 +31,35 @@ class Reproduction:
     experiment : what was run
     cells : of a grid, one for each method, network and setting
     rows : of a function
-    verdicts : what became of the claims
     statement : what the tables give away, in whole sentences
     """
 
     experiment: Experiment
     cells: list[Cell] = field(repr=False)
     rows: Rows = field(repr=False)
-    verdicts: list[Verdict] = field(repr=False)
     statement: list[str] = field(repr=False)
 
     @property
     def failures(self) -> list[str]:
         """Messages of runs that failed."""
         return [message for cell in self.cells for message in cell.failures]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What became of the claims."""
+        found = self.experiment
+        if isinstance(found, RowsExperiment):
+            told = [] if found.claims is None or not self.rows else found.claims(self.rows)
+            return [
+                Verdict(
+                    *(text, text, "", holds, said),
+                    printed="".join(printed),
+                    places={} if holds is None else {EVERYWHERE: holds},
+                )
+                for text, holds, said, *printed in told
+            ]
+        beside = printed_cells(printed(found.paper)) if found.paper else []
+        return [judge(key, self.cells, beside) for key in found.claims]
 
     @cached_property
     def blocks(self) -> list[layout.Block]:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files import check_out
-from experiments.reproduce.cells import printed_cells
-from experiments.reproduce.claims import CLAIMS, Verdict, judge
 from experiments.reproduce.grids import begun, run_grids
 from experiments.reproduce.registry import experiment
 from experiments.reproduce.result import Reproduction
-from experiments.reproduce.spec import RowsExperiment, printed
+from experiments.reproduce.spec import RowsExperiment
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from strategies.job import Progress
@@ -88,9 +86,7 @@ def reproduce(
         ray_address=ray_address,
         progress=progress,
     )
-    beside = printed_cells(printed(found.paper)) if found.paper else []
-    verdicts = [judge(CLAIMS[key], cells, beside) for key in found.claims]
-    return _saved(Reproduction(found, cells, [], verdicts, statement), folder)
+    return _saved(Reproduction(found, cells, [], statement), folder)
 
 
 def _check_unfinished(name: str, runs: Path | None, *, resume: bool) -> None:
@@ -124,12 +120,7 @@ def _taken(found: RowsExperiment, given: dict[str, Any]) -> dict[str, Any]:
 
 def _run_rows(found: RowsExperiment, options: dict[str, Any], out: Path | None) -> Reproduction:
     logging.getLogger("flwr").setLevel(logging.ERROR)  # some run Flower's loop, which tells a lot
-    rows = found.rows(**options)
-    verdicts = []
-    if found.claims is not None:
-        for text, holds, said in found.claims(rows):
-            verdicts.append(Verdict(text, "", holds, said))
-    return _saved(Reproduction(found, [], rows, verdicts, []), out)
+    return _saved(Reproduction(found, [], found.rows(**options), []), out)
 
 
 def _saved(result: Reproduction, out: Path | None) -> Reproduction:

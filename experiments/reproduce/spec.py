@@ -19,6 +19,10 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
 
+RowsClaim: TypeAlias = tuple[str, bool | None, str] | tuple[str, bool | None, str, str]
+"""What is claimed, whether it holds (None: nothing to tell it by), what was found; what the paper's
+own numbers say of it."""
+
 Rows: TypeAlias = list[dict[str, Any]]
 
 
@@ -145,9 +149,13 @@ class RowsTable:
     fields: tuple[Field, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
 
+    def has(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row stands in this table."""
+        return all(row.get(k) == v for k, v in self.where.items())
+
     def select(self, rows: Rows) -> Rows:
         """The rows of this table."""
-        return [r for r in rows if all(r.get(k) == v for k, v in self.where.items())]
+        return [row for row in rows if self.has(row)]
 
 
 @dataclass(frozen=True)
@@ -176,19 +184,14 @@ class RowsExperiment:
         return found
 
     @property
-    def checked(self) -> bool:
-        """Whether any of its numbers can be expected again."""
-        return any(f.tolerance is not None for table in self.tables for f in table.fields)
-
-    @property
     def takes(self) -> frozenset[str]:
         """The options that the function takes."""
         return frozenset(inspect.signature(self.rows).parameters)
 
     @property
-    def claims(self) -> Callable[[Rows], Sequence[tuple[str, bool, str]]] | None:
+    def claims(self) -> Callable[[Rows], Sequence[RowsClaim]] | None:
         """The module's `claims`, if it has one."""
-        found: Callable[[Rows], Sequence[tuple[str, bool, str]]] | None
+        found: Callable[[Rows], Sequence[RowsClaim]] | None
         found = getattr(self._home, "claims", None)
         return found
 

@@ -75,7 +75,7 @@ def read_images(train: str, test: str, rows: int) -> tuple[Pool, Pool]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, corrupt, keep the logits, and print accuracy and ECE with and without rounding."""
+    """Train, corrupt, keep the logits, and print accuracy and ECE before and after rounding."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.shift.mnist", description=__doc__.splitlines()[0]
     )
@@ -96,7 +96,7 @@ def _run(options: Any) -> None:
     train, test = read_images(options.train, options.test, whole("rows", options.rows, 1))
     epochs, seed = whole("epochs", options.epochs, 1), check_seed(options.seed)
     arrays: dict[str, NDArray[np.uint8]] = {"labels": test.y.astype(np.uint8)}
-    print(f"{'':<20} severity  accuracy %  ECE %  ECE % of what is kept")
+    print(f"{'':<20} severity  accuracy %  ECE %  of what is kept: accuracy %  ECE %")
     for variant, logits in variants_of(train, test, epochs=epochs, seed=seed):
         code = packed(logits)
         exact, kept = (
@@ -104,7 +104,8 @@ def _run(options: Any) -> None:
         )
         print(
             f"{variant[0]:<20} {variant[1]:>8}  {100 * exact['accuracy']:>10.2f}  "
-            f"{100 * exact['ece']:>5.2f}  {100 * kept['ece']:>5.2f}",
+            f"{100 * exact['ece']:>5.2f}  {100 * kept['accuracy']:>27.2f}  "
+            f"{100 * kept['ece']:>5.2f}",
             flush=True,
         )
         arrays[key_of(variant)] = code

@@ -25,6 +25,7 @@ from fedcal.numerics import row_sum, softmax
 from fedcal.types import Floats, Integers
 
 Rows = Literal["all", "changed"]
+Estimate = Literal["posterior", "share"]
 
 
 def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
@@ -128,20 +129,30 @@ class _Binning(Calibrator):
 
     @classmethod
     def from_histograms(
-        cls, positive: Floats, negative: Floats, classes: int, negatives: Negatives = "cut"
+        cls,
+        positive: Floats,
+        negative: Floats,
+        classes: int,
+        negatives: Negatives = "cut",
+        estimate: Estimate = "posterior",
     ) -> Self:
         """From (tables, bins) counts; noisy, fractional and negative ones are legal.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` says what becomes of negative counts, see `noisy_counts`.
+        `negatives` says what becomes of negative counts, see `noisy_counts`; `estimate` is BBQ's.
         """
-        table = cls.table_of(positive, negative, negatives)
+        table = cls.table_of(positive, negative, negatives, estimate)
         if len(table) == 1:
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
+    def table_of(
+        positive: Floats,
+        negative: Floats,
+        negatives: Negatives = "cut",
+        estimate: Estimate = "posterior",
+    ) -> Floats:
         """Histograms -> table, (tables, bins) each."""
         raise InputError("choose HistogramBinning or BBQ")
 
@@ -178,27 +189,45 @@ class HistogramBinning(_Binning):
     kind = "histogram-binning"
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
-        """Nothing is merged here, so negative counts "merged" are those "cut"."""
+    def table_of(
+        positive: Floats,
+        negative: Floats,
+        negatives: Negatives = "cut",
+        estimate: Estimate = "posterior",
+    ) -> Floats:
+        """Nothing is merged here, so negative counts "merged" are those "cut"; no prior either."""
         bins = positive.shape[1]
-        p, n = (merged(cleaned(counts, negatives), bins) for counts in (positive, negative))
-        midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
-        return np.asarray(np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0))
+        return _shares(
+            *(merged(cleaned(counts, negatives), bins) for counts in (positive, negative))
+        )
+
+
+def _shares(p: Floats, n: Floats) -> Floats:
+    """P / (P + N) in each bin, and its midpoint where nothing is counted; (tables, bins)."""
+    midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
+    return np.asarray(np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0))
 
 
 class BBQ(_Binning):
     """Bayesian binning: histograms of 2, 4, ..., 2**M bins, averaged by their evidence.
 
     Model e merges the fine bins to B = 2**e, has prior counts alpha_b = (2/B) p_b and
-    beta_b = (2/B)(1 - p_b) with p_b the bin's midpoint, predicts its posterior mean
-    (P_b + alpha_b) / (P_b + N_b + 2/B), and weighs with its marginal likelihood (Naeini et al.
-    2015; Maddock et al., B.4, with N' = 2 and a uniform prior over models).
+    beta_b = (2/B)(1 - p_b) with p_b the bin's midpoint, and weighs with its marginal likelihood
+    (Naeini et al. 2015; Maddock et al., B.4, with N' = 2 and a uniform prior over models). What is
+    averaged is each model's posterior mean (P_b + alpha_b) / (P_b + N_b + 2/B), which is ours for
+    the federated protocol: Maddock et al. average the shares P_b / (P_b + N_b) (B.3, B.4), the
+    `estimate` "share"; of an empty bin it takes the midpoint.
     """
 
     kind = "bbq"
 
     @staticmethod
-    def table_of(positive: Floats, negative: Floats, negatives: Negatives = "cut") -> Floats:
+    def table_of(
+        positive: Floats,
+        negative: Floats,
+        negatives: Negatives = "cut",
+        estimate: Estimate = "posterior",
+    ) -> Floats:
         """The mixture of all models, in the fine bins.
 
         Negative counts are by default cut before bins are merged: the sparse bins of noise then
@@ -224,7 +253,8 @@ class BBQ(_Binning):
                 + (gammaln(n + beta) - gammaln(beta))
             )
             scores.append(evidence.sum(axis=1))
-            means.append(np.repeat((p + alpha) / (p + n + prior), fine // bins, axis=1))
+            mean = (p + alpha) / (p + n + prior) if estimate == "posterior" else _shares(p, n)
+            means.append(np.repeat(mean, fine // bins, axis=1))
         score = np.stack(scores)
         weight = np.exp(score - score.max(axis=0))
         weight /= weight.sum(axis=0)

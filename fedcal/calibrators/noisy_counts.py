@@ -9,8 +9,8 @@ Noise makes counts of few rows negative. Three ways, all post-processing of a re
   what the noisy counts said (Wang et al. 2020, "Locally Differentially Private Frequency
   Estimation with Consistency").
 
-Measured: `python -m experiments.reproduce.binning_pays`, its rows `what = "negatives"`; the
-figures are in the docstring of `strategies.FedBBQ`.
+Measured: `fedcal reproduce binning-pays`, its column "negative counts"; the figures are in the
+docstring of `strategies.FedBBQ`.
 """
 
 from __future__ import annotations

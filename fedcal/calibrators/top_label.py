@@ -56,8 +56,8 @@ def least_value(classes: int) -> float:
 def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") -> Floats:
     """The confidence of each bin from counts; noisy, fractional and negative ones are legal.
 
-    v = correct / (correct + wrong), or correct / total cut at 1, both of counts cut at 0. A bin
-    without rows (the divisor is 0) keeps its midpoint.
+    v = correct / (correct + wrong), or, of the paper's counts, correct / total cut at 1; both of
+    counts cut at 0. A bin without rows (the divisor is 0) keeps its midpoint.
 
     Parameters
     ----------

@@ -95,6 +95,40 @@ def test_shards_without_an_optimum_answer_the_bound(
     assert 1 / a == pytest.approx(fitted, rel=1e-5)
 
 
+@pytest.mark.parametrize("limit", [2.0, 20.0, 1e6])
+def test_shards_without_an_optimum_answer_the_bound_that_is_asked(limit: float) -> None:
+    got = temperature_update(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
+    assert got[0, 0] == pytest.approx(1 - limit)
+
+
+def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound() -> None:
+    """Newton on log(1 + exp(-a m)) comes nearer to infinity by about 1 / m a step."""
+    part = shard([[2.0, 0.0]], [0])
+    ends = [
+        float(np.exp(local_log_a(part, 0.0, math.log(1e6), steps)[0])) for steps in (1, 10, 50, 51)
+    ]
+    assert ends == sorted(ends)
+    assert ends[2] < 50
+    assert ends[3] - ends[2] == pytest.approx(1 / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("steps", [50, 80])
+def test_who_has_an_optimum_finds_it_in_fifty_steps(steps: int) -> None:
+    shards = noisy_shards(10)
+    want = local_log_a(shards, 0.0)
+    assert (np.abs(want) < LOG_A_LIMIT - 0.1).all()
+    np.testing.assert_allclose(local_log_a(shards, 0.0, steps=steps), want, atol=1e-8)
+
+
+@pytest.mark.parametrize("params", [{"steps": 7}, {"limit": 3.0}, {"limit": 1e3, "steps": 50}])
+def test_the_answer_does_not_depend_on_who_shares_the_block(params: dict[str, Any]) -> None:
+    shards = noisy_shards(10)
+    together = temperature_update(shards, {**INVERSE, **params})
+    for k in range(shards.clients):
+        alone = temperature_update(shards.block(k, k + 1), {**INVERSE, **params})
+        assert np.array_equal(alone[0], together[k])
+
+
 def test_one_class_with_errors_has_an_optimum_of_its_own() -> None:
     own = shard([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]], [0, 0, 0])
     fitted = TemperatureScaling().fit(own.logits, own.labels).temperature

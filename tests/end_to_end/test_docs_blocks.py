@@ -39,6 +39,7 @@ README = ROOT / "README.md"
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
+GENERATED = "generated"  # tests/experiments/reproduce/test_documents.py
 SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
 
 
@@ -73,7 +74,7 @@ def blocks(text: str) -> list[Block]:
         elif fence := re.fullmatch(r"```(\S*).*", line):
             open_block = Block(fence[1], number, marks=marks)
         elif mark := re.fullmatch(r"<!-- (.*?): (.*) -->", line):
-            assert mark[1] in MARKS, line
+            assert mark[1] in (*MARKS, GENERATED), line
             marks[mark[1]] = mark[2]
         elif line.strip():
             marks = {}

@@ -302,7 +302,8 @@ def test_the_shipped_set_is_made_by_one_command(
     np.testing.assert_array_equal(made["labels"], digits(41, 1)["y"][::2])
     right = [unpacked(made[key]).argmax(1) == made["labels"] for key in ("none_0", "fog_5")]
     assert right[0].mean() > 0.9
-    assert f"{'none':<20} {0:>8}  {100 * right[0].mean():>10.2f}" in said
+    (clean,) = {line for line in said.splitlines() if line.startswith("none ")}
+    assert clean.split()[4] == f"{100 * right[0].mean():.2f}"
     with np.load(tmp_path / "again.npz", allow_pickle=False) as archive:
         assert all(np.array_equal(archive[key], made[key]) for key in archive)
 

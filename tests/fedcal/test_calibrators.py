@@ -200,8 +200,8 @@ def test_histogram_binning_by_hand() -> None:
     assert table.tolist() == [[0.0, 0.25, 0.75, 0.875], [1.0, 0.375, 0.0, 0.875]]
 
 
-def slow_bbq(positive: list[float], negative: list[float]) -> list[float]:
-    """Naeini et al. 2015 with N' = 2, in plain Python, one class."""
+def slow_bbq(positive: list[float], negative: list[float], estimate: str) -> list[float]:
+    """Naeini et al. 2015 with N' = 2, in plain Python, one class; "share": Maddock et al., B.4."""
     fine = len(positive)
     p_fine, n_fine = ([max(v, 0.0) for v in counts] for counts in (positive, negative))
     models = []
@@ -217,7 +217,10 @@ def slow_bbq(positive: list[float], negative: list[float]) -> list[float]:
             score += math.lgamma(2 / bins) - math.lgamma(p + n + 2 / bins)
             score += math.lgamma(p + alpha) - math.lgamma(alpha)
             score += math.lgamma(n + beta) - math.lgamma(beta)
-            means += [(p + alpha) / (p + n + 2 / bins)] * width
+            if estimate == "share":
+                means += [p / (p + n) if p + n > 0 else middle] * width
+            else:
+                means += [(p + alpha) / (p + n + 2 / bins)] * width
         models.append((score, means))
         bins *= 2
     top = max(score for score, _ in models)
@@ -230,7 +233,8 @@ def slow_bbq(positive: list[float], negative: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("bins", [2, 4, 8, 32])
 @pytest.mark.parametrize("noise", [0.0, 3.0])
-def test_bbq_against_a_slow_twin(bins: int, noise: float) -> None:
+@pytest.mark.parametrize("estimate", ["posterior", "share"])
+def test_bbq_against_a_slow_twin(bins: int, noise: float, estimate: Any) -> None:
     rng = np.random.default_rng(bins)
     positive = rng.poisson(6 * np.linspace(0, 1, bins), (3, bins)) + noise * rng.normal(
         size=(3, bins)
@@ -239,8 +243,9 @@ def test_bbq_against_a_slow_twin(bins: int, noise: float) -> None:
         size=(3, bins)
     )
     positive[2] = negative[2] = 0.0  # a class that nobody has
-    table = BBQ.table_of(positive, negative)
-    want = [slow_bbq(p, n) for p, n in zip(positive.tolist(), negative.tolist(), strict=True)]
+    table = BBQ.table_of(positive, negative, estimate=estimate)
+    counts = zip(positive.tolist(), negative.tolist(), strict=True)
+    want = [slow_bbq(p, n, estimate) for p, n in counts]
     np.testing.assert_allclose(table, want, rtol=1e-11)
 
 

@@ -251,6 +251,14 @@ def test_negative_counts_are_treated_as_asked(strategy: Any, negatives: Any) -> 
     assert np.array_equal(tables["plain"], kind.table_of(plain[0], plain[1]))
 
 
+def test_fedbbq_averages_shares_where_it_is_asked_to() -> None:
+    method = FedBBQ(federation(), weighting="none", estimate="share", **PER_CLASS)
+    method.update(histograms(POSITIVE, NEGATIVE, 0.0))
+    table = method.result().arrays()["table"]
+    assert np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE, estimate="share"))
+    assert not np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE))
+
+
 # --- noise and parameters ------------------------------------------------------------------------
 
 
@@ -269,7 +277,7 @@ def test_noise_of_each_clipping(c: int) -> None:
     assert joint.noise_std == pytest.approx((3 * alone,) * tables + (7 * alone,) * tables)
 
 
-def test_defaults_of_the_naive_baseline_are_the_papers() -> None:
+def test_defaults_of_the_naive_baseline_are_the_papers_but_for_the_norms() -> None:
     naive = FedBin(federation(**PRIVATE))
     assert (naive.weighting, naive.pooled, naive.negatives) == ("none", False, "cut")
     assert (naive.bins, naive.plan.rounds) == (128, 1)

@@ -142,6 +142,19 @@ def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
     assert strategy.w == pytest.approx(w, rel=1e-14)
 
 
+def test_fedtemp_asks_for_its_own_bound_and_steps_only() -> None:
+    plain = FedTemp(federation()).query(1).params
+    assert set(plain) == {"w", "average", "count"}
+    asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params
+    assert asked == {**plain, "limit": 3.0, "steps": 50}
+
+
+@pytest.mark.parametrize(("sign", "temperature"), [(-1.0, 1 / 3), (1.0, 3.0)])
+def test_fedtemp_never_leaves_its_bound(sign: float, temperature: float) -> None:
+    strategy = FedTemp(federation(), limit=3.0)
+    assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
+
+
 def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None:
     shards, gone = shards_of(20, 200), np.array([3, 4, 5])
     padded = Shards(shards.logits, shards.labels, np.append(shards.offsets, [200] * 30))
@@ -280,6 +293,11 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
         (FedTemp, {"clip": 0.0}, {}, "clip"),
         (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
         (FedTemp, {"average": "median"}, {}, "average"),
+        (FedTemp, {"limit": 1.0}, {}, "limit"),
+        (FedTemp, {"limit": 1e7}, {}, "limit"),
+        (FedTemp, {"limit": math.nan}, {}, "limit"),
+        (FedTemp, {"steps": 0}, {}, "steps"),
+        (FedTemp, {"steps": 1.5}, {}, "steps"),
         (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import simulate
 from experiments.reproduce import bytes_sent
+from experiments.reproduce.expected import shipped
 from strategies import STRATEGIES
 
 PAPERS = "fedbbq[tables=per_class,weighting="
@@ -28,6 +29,39 @@ def test_every_registered_method_is_there(table: list[dict[str, Any]]) -> None:
     assert {r["method"].partition("[")[0] for r in table} == set(STRATEGIES)
     assert len({frozenset(r) for r in table}) == 1
     json.dumps(table, allow_nan=False)
+
+
+def test_what_is_expected_lists_every_method() -> None:
+    """A new method changes the table: its expected file is to be written again."""
+    methods = {row["method"] for row in shipped("maddock-table6").rows}
+    assert methods == {title for title, _, _ in bytes_sent.variants()}
+
+
+def test_a_search_is_listed_once() -> None:
+    shards = bytes_sent._shards(10, 3)
+    strategy = bytes_sent.job_for("acct", {}, shards, epsilon=1.0).strategy()
+    (row,) = bytes_sent.sizes_of(strategy, shards)
+    assert (row["query"], row["rounds"], row["numbers_up"]) == ("accuracy_gap", 6, 8)
+
+
+def made_up(up: dict[str, int], epsilon: str, more: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"method": m, "epsilon": epsilon, "numbers_up": n + more, "numbers_down": n}
+        | {"paper_up": bytes_sent.PAPER_UP[m], "paper_down": bytes_sent.PAPER_DOWN[m]}
+        for m, n in up.items()
+    ]
+
+
+def test_claims_are_held_against_the_bytes() -> None:
+    exact = bytes_sent.PAPER_UP
+    other = {"method": "acct", "epsilon": "1", "numbers_up": 8, "paper_up": None}
+    told = bytes_sent.claims([*made_up(exact, "1"), *made_up(exact, "inf", 8), other])
+    assert [holds for _, holds, _ in told] == [True, True, False, True]
+    assert "fedcal 44,112 (paper: 44,112)" in told[0][2]
+    told = bytes_sent.claims([*made_up(exact, "1", 1), *made_up(exact, "inf", 16)])
+    assert [holds for _, holds, _ in told] == [False, False, False, True]
+    larger = made_up({**exact, "fedbbq": 50_000}, "1")
+    assert not bytes_sent.claims([*larger, *made_up(exact, "inf")])[3][1]
 
 
 @pytest.mark.parametrize("method", ["fedtemp", "fedbin"])

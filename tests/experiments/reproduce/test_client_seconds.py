@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from clients.answers import answer
 from clients.scalers import local_log_a
 from experiments.reproduce import client_seconds
 from experiments.reproduce.bytes_sent import job_for
+from experiments.reproduce.expected import deviations, shipped
 from fedcal.errors import FedcalError
 from fedcal.shards import Shards
 from strategies import STRATEGIES
@@ -37,12 +39,38 @@ def test_figures_are_consistent(table: list[dict[str, Any]]) -> None:
 
 
 def test_each_claim_names_who_is_not_fast_enough(table: list[dict[str, Any]]) -> None:
-    said = client_seconds.claims(table)
+    said = client_seconds.claims(table)[2:]
     assert [("Flower" in what) for what, _, _ in said] == [True, False]
     for (_, holds, names), key in zip(said, ("ratio_flower", "ratio"), strict=True):
         slow = [r["method"] for r in table if r[key] < 50]
         assert holds == (not slow)
         assert all(method in names for method in slow)
+
+
+def test_what_the_paper_says_of_seconds() -> None:
+    loop = {"fedcal": 0.008, "fedtemp": 0.111, "fedopvector": 0.017}
+    ratios = {"ratio": 60.0, "ratio_flower": 60.0}
+    paper = [
+        {"method": m, "clients": 100, "rows": 50, "loop": s, **ratios} for m, s in loop.items()
+    ]
+    assert [holds for _, holds, _ in client_seconds.claims(paper)[:2]] == [False, True]
+    slower = [{**r, "loop": 0.05 if r["method"] == "fedcal" else 0.02} for r in paper]
+    told = client_seconds.claims(slower)[:2]
+    assert [holds for _, holds, _ in told] == [True, False]
+    assert told[0][2] == "the slowest, fedcal, needs 0.05"
+
+
+def test_what_is_expected_has_no_clock() -> None:
+    """Every method on every population, and numbers that no machine changes."""
+    kept = shipped("maddock-table7")
+    sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in kept.rows))
+    assert sizes == list(client_seconds.POPULATIONS)
+    for clients, _ in sizes:
+        assert [r["method"] for r in kept.rows if r["clients"] == clients] == list(STRATEGIES)
+    slower = [r | {k: 9 * v for k, v in r.items() if k in ("loop", "ratio")} for r in kept.rows]
+    assert deviations(replace(kept, rows=slower), kept) == []
+    other = [{**kept.rows[0], "numbers": 3}, *kept.rows[1:]]
+    assert len(deviations(replace(kept, rows=other), kept)) == 1
 
 
 def test_scipy_finds_the_optima_that_the_client_finds() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments import cli
-from experiments.reproduce import expected
-from experiments.reproduce.expected import write_expected
+from experiments.reproduce import expected, verdicts
+from experiments.reproduce.expected import content, write
 from experiments.reproduce.registry import EXPERIMENTS
 from experiments.reproduce.run import reproduce
 
@@ -73,7 +73,7 @@ def test_check_says_what_deviates(
     assert "no expected results of small" in capsys.readouterr().err
 
     path = tmp_path / "small.json"
-    write_expected(reproduce(small, seeds=1, jobs=1), path)
+    write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 0
     out = capsys.readouterr().out
     assert "all results are as expected" in out
@@ -81,7 +81,7 @@ def test_check_says_what_deviates(
     assert "not told here" in out
 
     entries = json.loads(path.read_text())
-    entries["cells"][1]["classwise_ece"][0] *= 2
+    entries["results"][1]["classwise_ece"][0] *= 2
     path.write_text(json.dumps(entries))
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check", "--quiet") == 1
     out, err = capsys.readouterr()
@@ -89,6 +89,39 @@ def test_check_says_what_deviates(
     assert out == ""
     assert first.startswith("fedcal: deviation: imdb-binary, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
+
+
+def test_check_says_which_verdicts_differ(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
+    monkeypatch.setattr(verdicts, "FILE", tmp_path / "verdicts.toml")
+    write(small, content(reproduce(small, jobs=1)), "abc1234")
+
+    def check(text: str, *words: str) -> list[str]:
+        verdicts.FILE.write_text(f"[small]\n{text}")
+        code = fedcal(small, "--jobs", "1", "--check", *words)
+        out, err = capsys.readouterr()
+        lines = err.splitlines()
+        assert code == bool(lines)
+        assert ("all results are as expected" in out) == (not lines)
+        return [line.removeprefix("fedcal: deviation: ") for line in lines[:-1]]
+
+    right = (
+        'weighted-keeps = {imdb-binary = "holds"}\nnewton-reaches-pooled = "holds"\n'
+        'newton-ratio = "holds"\n'
+    )
+    assert check(right) == []
+    (line,) = check(right.replace('"holds"', '"does not hold"', 1))
+    assert line.startswith("imdb-binary: holds, expected: does not hold. FedBBQ with weights")
+    assert check(right.replace('"holds"', '"depends on seeds"', 1)) == []
+    (line,) = check(right + 'fedcal-worst = {imdb-binary = "holds"}')
+    assert line.startswith("imdb-binary: not told, expected: holds. FedCal")
+    (line,) = check(right.partition("\n")[2])
+    assert line == "weighted-keeps: no verdict is expected; verdicts.toml should say one"
+    (line,) = check(right + 'made-up = "holds"')
+    assert line == "made-up: expected, but not claimed"
+    assert check("", "--seeds", "1") == []  # of fewer seeds nothing is expected
 
 
 def test_json_is_the_file(small: str, capsys: Captured) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce import expected
-from experiments.reproduce.expected import (
-    can_be_checked,
-    deviations,
-    expected_of,
-    read_expected,
-    write_expected,
-)
+from experiments.reproduce.comparisons import COMPARISONS
+from experiments.reproduce.expected import content, deviations, read, shipped, write
 from experiments.reproduce.registry import EXPERIMENTS
 from experiments.reproduce.result import Reproduction
 from experiments.reproduce.run import reproduce
+from experiments.reproduce.spec import Field, RowsExperiment, RowsTable
+from experiments.reproduce.verdicts import wrong_verdicts
 from fedcal.errors import InputError
 
 
@@ -39,72 +36,80 @@ def with_first(result: Reproduction, **changed: object) -> Reproduction:
 def test_a_result_is_as_itself_whatever_the_number_of_seeds(
     small: str, network: str, result: Reproduction
 ) -> None:
-    then = json.loads(json.dumps(expected_of(result)))
+    then = reproduce(small, networks=[network], jobs=1)
     assert deviations(result, then) == []
     assert deviations(reproduce(small, networks=[network], seeds=1, jobs=1), then) == []
     assert deviations(reproduce(small, networks=[network], seeds=3, jobs=1), then) == []
 
 
 def test_a_number_outside_its_tolerance_is_a_line(result: Reproduction) -> None:
-    then = expected_of(result)
     cell = next(c for c in result.cells if not c.baseline)
-    allowed = next(e for e in then["cells"] if e["key"] == list(cell.key))["tolerance"]
+    allowed = expected._tolerance("classwise_ece", cell.classwise_ece)
     for by, count in ((0.9, 0), (1.1, 1)):
-        moved = tuple(v + by * allowed["classwise_ece"] for v in cell.classwise_ece)
-        found = deviations(with_first(result, classwise_ece=moved), then)
+        moved = tuple(v + by * allowed for v in cell.classwise_ece)
+        found = deviations(with_first(result, classwise_ece=moved), result)
         assert len(found) == count
     assert found[0].startswith("net.npz, paper, FedBBQ")
     assert "classwise ECE" in found[0]
     assert "expected" in found[0]
     fallen = tuple(a - 0.02 for a in cell.accuracy)
-    (line,) = deviations(with_first(result, accuracy=fallen), then)
+    (line,) = deviations(with_first(result, accuracy=fallen), result)
     assert "accuracy" in line
 
 
 def test_tolerances_are_far_below_the_spread(result: Reproduction) -> None:
-    for entry in expected_of(result)["cells"]:
-        mean = sum(entry["classwise_ece"]) / len(entry["classwise_ece"])
-        assert 0 < entry["tolerance"]["classwise_ece"] < 0.2 * mean
+    for cell in result.cells:
+        allowed = expected._tolerance("classwise_ece", cell.classwise_ece)
+        assert 0 < allowed < 0.2 * cell.mean
 
 
 def test_missing_and_unknown_cells_are_lines(result: Reproduction) -> None:
-    then = expected_of(result)
     fewer = replace(result, cells=result.cells[:-1])
-    (line,) = deviations(fewer, then)
+    (line,) = deviations(fewer, result)
     assert line.endswith("no result")
-    (line,) = deviations(result, {**then, "cells": then["cells"][:-1]})
+    (line,) = deviations(result, fewer)
     assert line.endswith("not among the expected results")
 
 
 def test_networks_of_the_user_are_not_checked(
     small: str, network: str, data_file: Callable[..., str], result: Reproduction
 ) -> None:
-    then = expected_of(result)
     more = reproduce(small, networks=[network], data=[data_file("mine.npz", n=300)], jobs=1)
-    assert deviations(more, then) == []
+    assert deviations(more, result) == []
     alone = reproduce(small, networks=[data_file("other.npz", n=300)], jobs=1)
-    assert deviations(alone, then) == []
+    assert deviations(alone, result) == []
 
 
-def test_writing_and_reading(
+def test_what_ships_is_read_as_it_was(
     result: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     with pytest.raises(InputError, match="no expected results of small"):
-        read_expected("small")
-    write_expected(result, tmp_path / "small.json")
-    assert read_expected("small") == expected_of(result)
+        shipped("small")
+    write("small", content(result), "abc1234")
+    again = shipped("small")
+    assert again.cells == result.cells
+    assert (again.blocks, again.verdicts) == (result.blocks, result.verdicts)
+    assert read("small")["commit"] == "abc1234"
 
 
 def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
     with pytest.raises(InputError, match="nobody"):
-        expected_of(with_first(result, failures=("nobody answered",)))
+        content(with_first(result, failures=("nobody answered",)))
+
+
+def test_rows_that_nothing_tells_apart_are_refused() -> None:
+    fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
+    table = RowsExperiment("sizes", "t", "a", "none", (RowsTable("t", fields),))
+    row = {"method": "acct", "bytes": 8}
+    with pytest.raises(InputError, match="two rows are called acct"):
+        content(Reproduction(table, [], [row, row], []))
 
 
 # --- the shipped files --------------------------------------------------------------------------
 
 
-FILES = sorted(path.stem for path in expected.FOLDER.glob("*.json"))
+FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS})
 
 
 def test_the_paper_s_tables_have_files() -> None:
@@ -114,16 +119,25 @@ def test_the_paper_s_tables_have_files() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_of_an_experiment_and_says_something(name: str) -> None:
     assert name in EXPERIMENTS
-    assert can_be_checked(name)
-    found = read_expected(name)
-    assert (found["schema"], found["name"]) == (1, name)
-    assert found.get("cells") or found.get("rows")
+    found = read(name)
+    assert (found["schema"], found["name"]) == (2, name)
+    assert re.fullmatch(r"[0-9a-f]{7,}\+?", found["commit"])
+    assert shipped(name).blocks
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_verdicts_of_what_ships_are_those_kept_by_hand(name: str) -> None:
+    assert wrong_verdicts(shipped(name)) == []
+
+
+def test_every_experiment_has_results_to_check_against() -> None:
+    assert {*FILES} >= {*EXPERIMENTS} - {"fedtemp-bound"}
 
 
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
 def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
     found = reproduce(name, networks=["imdb-binary"], seeds=1, jobs=1)
-    assert deviations(found, read_expected(name)) == []
+    assert deviations(found, shipped(name)) == []
     assert len(found.cells) > 8
 
 
@@ -132,4 +146,4 @@ def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
 def test_the_paper_s_tables_are_as_expected(name: str) -> None:
     found = reproduce(name)
     assert found.failures == []
-    assert deviations(found, read_expected(name)) == []
+    assert deviations(found, shipped(name)) == []

@@ -23,6 +23,8 @@ from fedcal.errors import InputError
 
 Row = dict[str, Any]
 
+TABLE_1, TABLE_7 = luo.printed("table1"), luo.printed("table7")
+
 
 def cells(**more: float) -> list[Row]:
     """Made-up cells of two perturbations: Acc-T is best by a third, local noise costs thrice."""
@@ -39,19 +41,19 @@ def cells(**more: float) -> list[Row]:
 
 
 def test_the_paper_s_tables_are_whole() -> None:
-    for table in (luo.TABLE_1, luo.TABLE_7):
+    for table in (TABLE_1, TABLE_7):
         for lines in table.values():
             assert tuple(lines) == PAPER
             best = min(lines, key=lambda m: lines[m][0])
             assert best == "acc-t"
-    assert luo.TABLE_1["CIFAR-10"]["acc-t"] == (0.0836, 0.1199)
-    assert luo.TABLE_1["ImageNet"]["nll-t"] == (0.0597, 0.0624)
-    assert luo.TABLE_7["CIFAR-100"]["none"] == (0.1036, 0.1342)
+    assert TABLE_1["CIFAR-10"]["acc-t"] == [0.0836, 0.1199]
+    assert TABLE_1["ImageNet"]["nll-t"] == [0.0597, 0.0624]
+    assert TABLE_7["CIFAR-100"]["none"] == [0.1036, 0.1342]
 
 
 def test_methods_are_summed_up_over_all_cells() -> None:
     found = cells()
-    rows = luo.methods(found, luo.TABLE_1)
+    rows = luo.methods(found, TABLE_1)
     assert len(rows) == len(COLUMNS)
     acc_t = next(r for r in rows if r["method"] == "acc-t" and r["noise"] == "local")
     assert acc_t["median"] == median(r["acc-t/local"] for r in found)
@@ -80,8 +82,22 @@ def test_the_best_search_is_counted() -> None:
 
 def verdicts(module: Any, **more: float) -> dict[str, tuple[bool, str]]:
     found = cells(**more)
-    told = module.claims([*luo.summary(found, luo.TABLE_1), *found])
-    return {text: (holds, said) for text, holds, said in told}
+    told = module.claims([*luo.summary(found, TABLE_1), *found])
+    return {text: (holds, said) for text, holds, said, *_ in told}
+
+
+def test_the_paper_s_own_numbers_are_held_against_its_claims() -> None:
+    """Histogram binning has the lowest mean of CIFAR-10 in the paper's own table."""
+    told = luo_table1.claims(luo.summary(cells(), TABLE_1))
+    own = {text: printed[0] for text, _, _, *printed in told if printed}
+    assert own["Acc-T has the lowest median ECE"] == "on 3 of 3"
+    assert own["Acc-T has the lowest mean ECE"] == "on 2 of 3; not on CIFAR-10"
+    lead = own["In the median Acc-T is at least 1.3 times ahead of the next private method"]
+    assert lead == "2.07 on ImageNet, 1.78 on CIFAR-100, 1.38 on CIFAR-10"
+    harm = own["No private method leaves the model worse than no recalibration, in the median"]
+    assert harm == "on 3 of 3"
+    (least,) = (c for c in luo_table7.claims(luo.summary(cells(), TABLE_7)) if c[0] == ALONE)
+    assert least[3] == "on 1 of 1"
 
 
 def test_claims_hold_and_fail() -> None:
@@ -105,10 +121,41 @@ def test_claims_hold_and_fail() -> None:
     assert not told[twice][0]
 
 
+ALONE = "In the median, of the private methods Acc-T alone leaves the model no worse than it was"
+
+
 def test_claims_of_the_least_shift() -> None:
-    worse = "Histogram binning, ECE-T and NLL-T leave the model worse than no recalibration"
-    assert verdicts(luo_table7, none=0.1)[worse][0]
-    assert not verdicts(luo_table7)[worse][0]
+    assert verdicts(luo_table7, none=0.1)[ALONE][0]
+    assert not verdicts(luo_table7)[ALONE][0]  # none is worse
+    assert not verdicts(luo_table7, none=0.07)[ALONE][0]  # Acc-T is, too
+
+
+def points(**more: float) -> list[Row]:
+    """Points of one perturbation in all sweeps: Acc-T falls from .1 to .05 and is best."""
+    found = []
+    for sweep, values in (("sources", (10, 250)), ("samples", (5, 50)), ("epsilon", (0.2, 1, 2))):
+        for k, value in enumerate(values):
+            row: Row = {"what": "cell", "data": "fog", "sweep": sweep, sweep: value}
+            row |= {c.key: 0.2 for c in luo_figures.COLUMNS}
+            found.append(row | {"acc-t/local": 0.05 if k else 0.1} | more)
+    return found
+
+
+def test_claims_of_the_figures() -> None:
+    told = {text: holds for text, holds, *_ in luo_figures.claims(points())}
+    small = "At the smallest epsilon one source alone is better than every private method"
+    large = "At the largest epsilon ECE-T is within a factor of 1.5 of Acc-T"
+    assert [text for text, holds in told.items() if not holds] == [small, large]
+    told = {t: h for t, h, *_ in luo_figures.claims(points(**{"one-source": 0.09}))}
+    assert told[small]
+    assert told["Acc-T is best at epsilon = 1"]
+    assert not told["Acc-T is best at every epsilon"]
+    told = {t: h for t, h, *_ in luo_figures.claims(points(**{"ece-t/local": 0.04}))}
+    assert told[large]
+    assert not told["Acc-T is best with the most sources"]
+    two = [*points(), *({**r, "data": "snow", "acc-t/local": 0.3} for r in points())]
+    (said,) = (said for text, _, said in luo_figures.claims(two) if text.endswith("of samples"))
+    assert said == "on 1 of 2; not on snow"
 
 
 @pytest.mark.parametrize(("module", "severity"), [(luo_table1, 5), (luo_table7, 1)])
@@ -135,7 +182,7 @@ def test_an_interrupted_table_goes_on(
     options: dict[str, Any] = {"data": shifts, "jobs": 1}
     whole = reproduce("luo-table1", **options)
     assert {r["data"] for r in whole.rows if r["what"] == "cell"} == {"fog.npz", "snow.npz"}
-    assert len(whole.verdicts) == 8
+    assert len(whole.verdicts) == 9
     assert all(block.lines for block in whole.blocks)
     out = tmp_path / "out"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config import METHODS
+from experiments.reproduce.cells import BASE
 from experiments.reproduce.claims import CLAIMS
 from experiments.reproduce.registry import EXPERIMENTS, experiment
 from experiments.reproduce.spec import (
@@ -31,6 +32,11 @@ def grid(name: str) -> GridExperiment:
 
 def test_the_table_and_the_folder_agree() -> None:
     assert {p.stem for p in CONFIGS.glob("*.toml")} == set(EXPERIMENTS)
+
+
+def test_the_guide_names_all_of_them() -> None:
+    page = (CONFIGS.parents[1] / "docs" / "guide" / "reproduce.md").read_text("utf-8")
+    assert [name for name in EXPERIMENTS if f"`{name}`" not in page] == []
 
 
 def test_an_unknown_name_is_refused_with_the_list() -> None:
@@ -64,6 +70,7 @@ def test_a_grid_names_only_what_there_is(name: str) -> None:
         assert plot.y in ("classwise_ece", "accuracy")
     titles = {c.title for part in found.parts for c in part.columns}
     assert not found.reference or found.reference in titles
+    assert BASE in titles  # its accuracy is the one to keep
 
 
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])

@@ -1,0 +1,98 @@
+"""Comparisons that README and docs quote: what `fedcal compare` runs, and what of it ships.
+
+They are no experiments of a paper and have no claims; their files lie beside those of the
+experiments and are made by the same command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments import demo
+from experiments.comparison import compare
+from experiments.comparison.summary import Line
+
+_ALL = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn"]
+_NETWORKS = ["resnet110-cifar10", "imdb-binary"]
+_SEARCHED = "acct[search=auto]"
+
+COMPARISONS: Mapping[str, Mapping[str, Any]] = {
+    "demo": demo.options(),
+    "choosing-clients": {
+        "data": _NETWORKS,
+        "method": [
+            *("none", "pooled-temperature", "pooled-bbq"),
+            *("fednewton", "fedoneshot", "fedtemp", "fedbbq"),
+        ],
+        "epsilon": [8.0, 1.0, 0.3],
+        "clients": [20, 100, 500, 2000],
+    },
+    "choosing-searches": {
+        "data": _ALL,
+        "method": ["none", "pooled-temperature", "fednewton", "fedoneshot", _SEARCHED],
+        "epsilon": [8.0, 1.0, 0.3],
+        "clients": [20, 100, 500],
+    },
+    "choosing-trust": {
+        "data": _NETWORKS,
+        "method": [
+            *("none", "one-source", "pooled-temperature"),
+            *("fednewton", "fednewton-entropy", "fedoneshot", _SEARCHED),
+        ],
+        "epsilon": [1.0],
+        "trust": ["central", "distributed", "local"],
+        "unit": ["user", "example"],
+    },
+    "trust-models": {
+        "data": "resnet110-cifar10",
+        "method": [
+            *("none", "pooled-temperature"),
+            *("fednewton", "fedoneshot", "fedtemp", "acct", "dp-histogram", "nllt", "ecet"),
+        ],
+        "epsilon": [1.0],
+        "trust": ["central", "distributed", "local"],
+        "unit": ["user", "example"],
+    },
+}
+"""Name of the file -> options of `compare`."""
+
+_FACTS = (
+    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
+    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
+    *("bytes_down", "baseline", "failures"),
+)
+_METRICS = ("accuracy", "ece", "classwise_ece", "nll")
+
+
+def command(name: str) -> str:
+    """The command line that runs a comparison."""
+    options = COMPARISONS[name]
+
+    def text(value: Any) -> str:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        said = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        return f'"{said}"' if "[" in said else said
+
+    return " ".join(["fedcal compare", *(f"--{k} {text(v)}" for k, v in options.items())])
+
+
+def measure(name: str, jobs: int | None = None) -> list[Line]:
+    """Run a comparison; its lines, each with what ships of it."""
+    return [_kept(line) for line in compare(jobs=jobs, **COMPARISONS[name]).cells]
+
+
+def _kept(line: Line) -> Line:
+    """Facts, and mean and spread of the metrics and the seconds, to six digits."""
+    after = {m: _digits(line["after"][m]) for m in _METRICS}
+    return {k: line[k] for k in _FACTS} | {"after": after, "seconds": _digits(line["seconds"])}
+
+
+def _digits(spread: Mapping[str, Any]) -> dict[str, float | None]:
+    there = ((k, spread[k]) for k in ("mean", "std"))
+    return {k: None if v is None else float(f"{v:.6g}") for k, v in there}
+
+
+def lines_where(lines: Sequence[Line], **facts: Any) -> list[Line]:
+    """Those with all of these facts."""
+    return [line for line in lines if all(line[k] == v for k, v in facts.items())]

@@ -1,0 +1,43 @@
+"""Attacks as an experiment: what a row says, and what is claimed of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.benchmarks.audit import Cell, cells
+from experiments.reproduce import noise_audit
+from experiments.reproduce.expected import shipped
+
+
+def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [Cell("laplace", "central", "user"), Cell("gaussian", "local", "example")]
+    monkeypatch.setattr(noise_audit, "cells", lambda: few)
+    done: list[tuple[int, int]] = []
+    found = noise_audit.rows(lambda *moved: done.append(moved), trials=4000)
+    assert [(r["mechanism"], r["trust"], r["unit"]) for r in found] == [
+        ("laplace", "central", "user"),
+        ("gaussian", "local", "example"),
+    ]
+    assert found[0]["of_it"] == found[0]["at_least"] / found[0]["claimed"] > 0.5
+    assert done == [(1, 2), (2, 2)]
+
+
+def test_what_ships_attacks_everything() -> None:
+    kept = [(r["mechanism"], r["trust"], r["unit"], r["note"]) for r in shipped("audit").rows]
+    assert kept == [(c.mechanism, c.trust, c.unit, c.note) for c in cells()]
+
+
+def row(mechanism: str, share: float, **more: Any) -> dict[str, Any]:
+    known = {"trust": "central", "unit": "user", "note": "", "refuted": False}
+    return known | {"mechanism": mechanism, "of_it": share} | more
+
+
+def test_one_refuted_row_is_named() -> None:
+    good = [row("laplace", 0.9), row("gaussian", 0.4)]
+    assert [holds for _, holds, _ in noise_audit.claims(good)] == [True, True]
+    bad = [*good, row("discrete-laplace", 1.2, refuted=True, note="4 rounds")]
+    (_, holds, said), _ = noise_audit.claims(bad)
+    assert (holds, said) == (False, "refuted: discrete-laplace, central, user, 4 rounds")
+    assert not noise_audit.claims([row("laplace", 0.7)])[1][1]
