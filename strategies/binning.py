@@ -258,7 +258,8 @@ class FedBBQ(_Binning):
         estimate: Estimate = "posterior",
         **options: Any,
     ) -> None:
-        self.estimate = one_of("estimate", estimate, get_args(Estimate))
+        one_of("estimate", estimate, get_args(Estimate))
+        self.estimate = estimate
         binary = federation.classes == 2
         if tables is None:
             tables = "pooled" if federation.private else "per_class"

@@ -26,8 +26,9 @@ by their file `experiments/configs/NAME.toml`:
   (the figure).
 
 To add one: write its TOML file, add its name to `registry.EXPERIMENTS`, and run
-`python -m experiments.reproduce.expected NAME`, which writes what `--check` expects. Nothing else
-names it; tests run over the table.
+`python -m experiments.reproduce.expected NAME`, which writes what `--check` expects; say in
+`verdicts.toml`, which is kept by hand, where its claims should hold; and give its tables a place in
+the docs by a block of `documents`. Nothing else names it; tests run over the table.
 """
 
 from __future__ import annotations

@@ -14,24 +14,23 @@ function, name it in `BLOCKS`, and put the two lines where it is to stand.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from experiments.reproduce import layout, texts_of_shift
+from experiments.reproduce import layout, texts, texts_of_costs, texts_of_shift
 from experiments.reproduce.claims import Verdict
-from experiments.reproduce.expected import FOLDER, ROOT, read, shipped
-from experiments.reproduce.result import Reproduction
+from experiments.reproduce.expected import FOLDER, ROOT, read
+from experiments.reproduce.registry import EXPERIMENTS
+from experiments.reproduce.texts import results
+from experiments.reproduce.verdicts import expected_verdicts, unsure
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 
-NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
 
 _BEGIN = re.compile(r"^<!-- generated:", re.M)
 _BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
-
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
 
 
 def tables(name: str) -> str:
@@ -41,11 +40,19 @@ def tables(name: str) -> str:
 
 def claims(name: str) -> str:
     """Each claim of an experiment, in the paper's own numbers and here."""
+    expected = expected_verdicts(name)
     lines = [
-        f"| {_sentence(v)} | {v.printed or 'not printed'} | **{v.word}** {v.said} |"
+        f"| {_sentence(v)} | {v.printed or 'not printed'} "
+        f"| **{v.word}** {v.said}{_doubt(unsure(v, expected), len(v.places))} |"
         for v in results(name).verdicts
     ]
     return "\n".join(["| claim | the paper's own numbers | here |", "|---|---|---|", *lines])
+
+
+def _doubt(places: Sequence[str], of: int) -> str:
+    """Where a verdict is about means that lie within their spread."""
+    where = "everywhere" if len(places) == of else f"on {', '.join(places)}"
+    return f" (depends on seeds {where})" if places else ""
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -63,11 +70,21 @@ def made_by(*names: str) -> str:
     return f"Which commit made the numbers on this page: {said}."
 
 
+_SHOWN = {
+    "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
+    "audit": ("audit",),
+    "luo": ("luo-table1", "luo-table7", "luo-figures"),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
+    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
+}
+"""Page -> what it shows."""
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in NAMES},
     **{f"{name}-claims": partial(claims, name) for name in NAMES},
-    "made-by-luo": partial(made_by, "luo-table1", "luo-table7", "luo-figures"),
-    "made-by-audit": partial(made_by, "audit"),
+    **{f"made-by-{page}": partial(made_by, *names) for page, names in _SHOWN.items()},
+    **texts.BLOCKS,
+    **texts_of_costs.BLOCKS,
     **texts_of_shift.BLOCKS,
 }
 """By the name that a page gives."""

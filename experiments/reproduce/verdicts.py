@@ -47,6 +47,12 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
     return lines
 
 
+def unsure(verdict: Verdict, expected: Expected) -> list[str]:
+    """Lines where the seeds of the noise decide."""
+    words = expected.get(verdict.key, {})
+    return [p for p in verdict.places if words.get(p, words.get(EVERYWHERE)) == SEEDS]
+
+
 def _of_claim(verdict: Verdict, expected: dict[str, str], networks: set[str]) -> Iterator[str]:
     for place, holds in verdict.places.items():
         word = expected.get(place, expected.get(EVERYWHERE))

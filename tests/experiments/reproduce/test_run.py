@@ -82,6 +82,9 @@ def test_all_files_are_written_and_say_the_same(small: str, network: str, tmp_pa
     assert (read["schema"], read["kind"], read["name"]) == (1, "reproduction", "small")
     assert [c["title"] for c in read["cells"]] == [c.title for c in found.cells]
     assert read == found.to_json()
+    assert [v["key"] for v in read["claims"]] == list(found.experiment.claims)
+    markdown = (out / "small.md").read_text()
+    assert all(v.text in markdown and v.said in markdown for v in found.verdicts)
     page = (out / "small.html").read_text()
     for words in (
         "FedBBQ all weight",
