@@ -98,7 +98,7 @@ def test_the_ranking_never_turns_and_the_prediction_stays(
 ) -> None:
     w = np.random.default_rng(seed).uniform(-scale, scale, OrderPreservingMLP.size(4))
     logits = np.array(z)
-    p = OrderPreservingMLP(w, 4).predict_proba(logits)
+    p = OrderPreservingMLP(w, 4).calibrated(logits)
     order = np.argsort(-logits, axis=1, kind="stable")
     falling, ranked = (np.take_along_axis(a, order, axis=1) for a in (p, logits))
     tied = ranked[:, 1:] == ranked[:, :-1]
