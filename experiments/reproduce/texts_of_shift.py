@@ -5,7 +5,7 @@ As in `texts`: nothing here is a result that was written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -15,6 +15,7 @@ from experiments.luo.noise import NOISES
 from experiments.reproduce import luo
 from experiments.reproduce.comparisons import command
 from experiments.reproduce.expected import read, shipped
+from experiments.reproduce.texts import table
 from fedcal import datasets
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
@@ -24,11 +25,6 @@ Row = Mapping[str, Any]
 SEVERITIES = {5: "luo-table1", 1: "luo-table7"}
 PRINTED = {5: "table1", 1: "table7"}
 SHIFTED = "mnist-shift"
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
 # -- domain shift --------------------------------------------------------------------------------
@@ -56,7 +52,7 @@ def mnist_shift() -> str:
     lines = [[n.replace("_", " "), *cells((n, 1)), *cells((n, 5))] for n in names]
     lines.append(["none", *cells(("none", 0)), "", ""])
     head = ["", "accuracy, severity 1", "ECE", "accuracy, severity 5", "ECE"]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 # -- Luo et al. ----------------------------------------------------------------------------------
@@ -84,7 +80,7 @@ def luo_order(severity: int) -> str:
         ]
         for m in PAPER
     ]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def luo_read(severity: int) -> str:
@@ -104,7 +100,7 @@ def luo_read(severity: int) -> str:
 
     head = ["median / Acc-T's", "next private method", "its", "one source's"]
     head += ["no recalibration's", "last private method"]
-    return _table(head, [line(name, found) for name, found in medians.items()])
+    return table(head, [line(name, found) for name, found in medians.items()])
 
 
 def luo_noise() -> str:
@@ -120,7 +116,7 @@ def luo_noise() -> str:
         ]
         for m in names
     ]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 _RATIOS = {
@@ -159,7 +155,7 @@ def luo_aggregation() -> str:
     said = (
         f"With {luo.SMALLEST} to {luo.MOST} sources the ECE becomes so many times smaller: {told}."
     )
-    return f"{_table(head, lines)}\n\n{said}"
+    return f"{table(head, lines)}\n\n{said}"
 
 
 def luo_searches(severity: int) -> str:
@@ -180,7 +176,7 @@ def luo_searches(severity: int) -> str:
         for noise in NOISES
         if (mine := [r for (_, n), r in found.items() if n == noise])
     )
-    return f"{_table(head, lines)}\n\nThe lowest median of severity {severity}: {best}."
+    return f"{table(head, lines)}\n\nThe lowest median of severity {severity}: {best}."
 
 
 def luo_short() -> str:
@@ -241,7 +237,7 @@ def trust_models() -> str:
         f"Uncalibrated: {100 * before['mean']:.2f}; all rows in one place, without privacy: "
         f"{100 * pooled['mean']:.2f}. Commit {found['commit']} made it, by one command:\n\n"
         f"<!-- not run: 211 runs -->\n```console\n$ {command(TRUST)}\n```\n\n"
-        f"{_table(head, lines)}\n\n"
+        f"{table(head, lines)}\n\n"
         "* No better than no calibrator, or by less than a standard deviation:\n"
         + "\n".join(told)
         + f"\n* ECE from the best column to the worst: {steady} %."
