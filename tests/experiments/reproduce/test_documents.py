@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce import documents
+from experiments.reproduce.claims import EVERYWHERE, Verdict
 from experiments.reproduce.documents import filled, pages
+from experiments.reproduce.verdicts import SEEDS, unsure
 from fedcal.errors import InputError
 
 
@@ -39,3 +41,20 @@ def test_a_block_that_nobody_makes_or_that_does_not_end(
 ) -> None:
     with pytest.raises(error, match=said):
         filled(text)
+
+
+def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
+    verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
+    assert unsure(verdict, {"key": {"a": SEEDS, "b": "holds"}}) == ["a"]
+    assert unsure(verdict, {"key": {EVERYWHERE: SEEDS, "b": "holds"}}) == ["a"]
+    assert unsure(verdict, {}) == []
+    assert documents._doubt(["a"], 2) == " (depends on seeds on a)"
+    assert documents._doubt(["a", "b"], 2) == " (depends on seeds everywhere)"
+    assert documents._doubt([], 2) == ""
+
+
+def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = {"x": "abc", "y": "abc", "z": "def"}
+    monkeypatch.setattr(documents, "read", lambda name: {"commit": commits[name]})
+    assert documents.made_by("x", "y").endswith("made by commit abc.")
+    assert documents.made_by("x", "y", "z").endswith(": `x`, `y` by abc; `z` by def.")
