@@ -19,7 +19,7 @@ from strategies import STRATEGIES
 from strategies.job import settings_of
 
 EXTREME = (LARGEST_LOGIT, 3e77, 0.0, -LARGEST_LOGIT)
-SMALL = {"epochs": 1, "steps": 5, "points": 9, "rows_per_client": 10}
+SMALL = {"epochs": 1, "steps": 5, "rows_per_client": 10}
 ABSURD = {"lr": 1e300, "server_lr": 1e300}
 TRUSTS = [("central", "user"), ("central", "example"), ("local", "user")]
 
