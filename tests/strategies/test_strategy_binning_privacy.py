@@ -155,7 +155,7 @@ def test_positives_weigh_more_in_a_joint_clip() -> None:
     strategy = method("per class, jointly", federation(clients=1, classes=2))
     asked = query(strategy)
     for label, norm in ((1, 3.0), (0, 7.0)):
-        logits, labels = np.tile([0.0, 1.0], (500, 1)), np.full(500, label)
+        logits, labels = np.tile([0.0, 2.0], (500, 1)), np.full(500, label)
         one = Shards.from_owner(logits, labels, np.zeros(500, np.int64), 1)
         clipped = bounded(STATISTICS[asked.kind](one, asked.params), asked.bound)
         assert clipped.max() == pytest.approx(norm, rel=1e-6)
