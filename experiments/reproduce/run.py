@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from experiments.reproduce.registry import experiment
 from experiments.reproduce.result import Reproduction
 from experiments.reproduce.spec import RowsExperiment
 from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.errors import InputError, TooLittle
 from strategies.job import Progress
 
 
@@ -76,16 +77,18 @@ def reproduce(
             _check_unfinished(name, runs, resume=resume)
         return _run_rows(found, options, folder)
     _check_unfinished(name, runs, resume=resume)
-    cells, statement = run_grids(
-        found,
-        [*(found.networks if networks is None else networks), *data],
-        found.seeds if seeds is None else seeds,
-        out=runs,
-        resume=resume,
-        jobs=jobs,
-        ray_address=ray_address,
-        progress=progress,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # what noise drowns is part of what is shown
+        cells, statement = run_grids(
+            found,
+            [*(found.networks if networks is None else networks), *data],
+            found.seeds if seeds is None else seeds,
+            out=runs,
+            resume=resume,
+            jobs=jobs,
+            ray_address=ray_address,
+            progress=progress,
+        )
     return _saved(Reproduction(found, cells, [], statement), folder)
 
 

@@ -45,6 +45,11 @@ def disk(folder: Path) -> Disk:
     }
 
 
+def without_too_little(err: str) -> list[str]:
+    """Lines on stderr, but for the warning that these few rows deserve."""
+    return [line for line in err.splitlines() if "too little to help" not in line]
+
+
 @pytest.fixture
 def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command that must be refused and change nothing; returns its one line."""
@@ -56,7 +61,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         assert disk(folder) == before
         assert (returned, out) == (code, "")
         assert err.endswith("\n")
-        (line,) = err.splitlines()
+        (line,) = without_too_little(err)
         assert line.startswith("fedcal: error: ")
         assert len(line) > len("fedcal: error: ") + 10
         return str(line)
@@ -217,7 +222,8 @@ def test_delta_zero_is_fine_without_gaussian_noise(
 ) -> None:
     private = ["simulate", "--data", "data.npz", "--epsilon", "1", "--delta", "0", "--quiet"]
     assert _run([*private, "--method", "fedoneshot"]) == 0
-    assert capsys.readouterr() == ("", "")
+    out, err = capsys.readouterr()
+    assert (out, without_too_little(err)) == ("", [])
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("--nonsense",), ("apply",)])
@@ -520,7 +526,8 @@ def test_apply_refuses_nan(refused: Callable[..., str], fitted: str) -> None:
 def test_a_charge_that_the_ledger_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     private = ["simulate", "--data", "data.npz", "--ledger", "l.db", "--epsilon", "1", "--quiet"]
     assert _run([*private, "--cap", "1.5"]) == 0
-    assert capsys.readouterr() == ("", "")
+    out, err = capsys.readouterr()
+    assert (out, without_too_little(err)) == ("", [])
     assert _run([*private, "--out", "run"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -637,11 +644,10 @@ def test_an_interrupt_leaves_nothing(
     assert statistic.calls == last
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "fedcal: interrupted; nothing was written\n"
-    with Ledger("l.db") as ledger:  # what was released stays spent
-        assert ledger.spent()[0] == (0.0 if last == 1 else 1.0)
-        charged = [entry.charged for entry in ledger.entries()]
-        assert charged == ([] if last == 1 else [(1, 2)])
+    assert without_too_little(err) == ["fedcal: interrupted; nothing was written"]
+    with Ledger("l.db") as ledger:  # a round is charged before its answers are added up
+        assert ledger.spent()[0] == 1.0
+        assert [entry.charged for entry in ledger.entries()] == [tuple(range(1, last + 1))]
     Path("l.db").unlink()
     assert disk(folder) == earlier
 
