@@ -156,7 +156,7 @@ def test_binning_at_epsilon_one_is_as_bad_as_it_is() -> None:
     """Measured: a hundred users are too few for histograms, pooled and weighted ones too."""
     assert mean_cwece("fedbin") > 2 * pooled().before["classwise_ece"]
     weighted = mean_cwece("fedbbq")
-    assert 1.5 * pooled().after["classwise_ece"] < weighted < 1.5 * pooled().before["classwise_ece"]
+    assert pooled().after["classwise_ece"] < weighted < 1.5 * pooled().before["classwise_ece"]
 
 
 @pytest.mark.parametrize("method", KEEP_PREDICTIONS)

@@ -57,11 +57,11 @@ def test_every_method_of_the_contract_is_known() -> None:
 AVERAGED = {"clip", "server_lr", "proximal", "steps"}
 SEARCH = {"search", "iterations", "low", "high", "points", "clip", "rows_per_client"}
 PARAMETERS: dict[str, set[str]] = {
-    "fedtemp": {"clip", "server_lr", "average"},
+    "fedtemp": {"clip", "server_lr", "average", "limit", "steps"},
     "fednewton": {"rows_per_client"},
     "fedoneshot": {"rows_per_client", "points", "low", "high"},
     "fedbin": BINNING,
-    "fedbbq": BINNING,
+    "fedbbq": BINNING | {"estimate"},
     "fedvector": AVERAGED,
     "fedmatrix": AVERAGED,
     "fedopvector": AVERAGED,
@@ -87,7 +87,8 @@ def test_a_method_s_own_parameters(method: str) -> None:
 def test_the_contract_s_default_values_of_parameters() -> None:
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
     assert CLIP == 0.5  # with privacy; None = no clip without
-    assert defaults["fedtemp"] == {"clip": None, "server_lr": 1.0, "average": "inverse"}
+    fedtemp = {"clip": None, "server_lr": 1.0, "average": "inverse", "limit": 20.0, "steps": None}
+    assert defaults["fedtemp"] == fedtemp
     assert defaults["fedbbq"]["bins_exponent"] == 7
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
     assert defaults["fedbin"]["tables"] == "per_class"
