@@ -28,7 +28,7 @@ from typing import Self
 from fedcal.checks import positive, whole
 from fedcal.errors import BudgetExceeded, InputError
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["CAP_DELTA", "Entry", "Ledger"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
 _SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1

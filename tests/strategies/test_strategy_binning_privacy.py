@@ -169,7 +169,8 @@ def test_positives_weigh_more_in_a_joint_clip() -> None:
 def test_weights_know_the_noise_accumulated_over_sampled_rounds(
     shape: str, rounds: int, rate: float
 ) -> None:
-    own = federation(rounds=rounds, sampling_rate=rate, epsilon=0.3, seed=3)  # weights inside (0, 1)
+    # with this seed all weights lie inside (0, 1)
+    own = federation(rounds=rounds, sampling_rate=rate, epsilon=0.3, seed=3)
     strategy = method(shape, own)
     run_inline(strategy, shards())
     assert [r.kind for r in strategy.releases].count("class_counts") == 0
