@@ -165,8 +165,9 @@ def test_inline_and_flower_give_the_same_bits(
     assert told(make(method, epsilon, rate), run_inline, shards) == want
     assert told(make(method, epsilon, rate, "masks"), run_inline, shards) == want
     assert told(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
-    other = told(make(method, epsilon, rate, seed=6), run_inline, shards)
-    assert (other == want) == (math.isinf(epsilon) and rate != 0.1)  # else the seed matters
+    others = [told(make(method, epsilon, rate, seed=s), run_inline, shards) for s in (6, 7)]
+    # else the seed matters; of few points one may be drawn twice
+    assert (others == [want, want]) == (math.isinf(epsilon) and rate != 0.1)
 
 
 @few_methods

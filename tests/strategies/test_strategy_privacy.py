@@ -306,7 +306,7 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     run_inline(exact, shards)
     found, want = (s.result().predict_proba(logits) for s in (private, exact))
     # the one-shot vector knows 8 points of the curve; diagonal curvature takes slower steps
-    tolerance = {"fedoneshot": 0.03, "fednewton-vector": 0.1, "fednewton-opvector": 0.1}
+    tolerance = {"fedoneshot": 0.03, "fednewton-vector": 0.1, "fednewton-opvector": 0.12}
     assert np.abs(found - want).max() < tolerance.get(name, 0.005)
     assert np.abs(want - softmax(logits)).max() > (0.005 if name == "fedcal" else 0.1)
 
