@@ -231,6 +231,8 @@ def _fits(
     newton = FedNewton(federation, rows_per_client=nominal, **plain)
     yield BASELINE, None, run_inline(newton, shards)
     for method, settings in BINNING.items():
+        if not federation.private:  # nothing is clipped
+            settings = {k: v for k, v in settings.items() if k != "clipping"}
         strategy = FedBBQ(federation, **settings, **plain)
         yield method, None, run_inline(strategy, shards)
         if method not in NEGATIVES_OF or federation.epsilon not in NEGATIVES_AT:
