@@ -87,7 +87,7 @@ def _show(result: SimulationResult, out: Path | None) -> None:
     sent = result.communication
     console.print(
         f"{sent['bytes_up_per_client']} bytes up and {sent['bytes_down_per_client']} down per "
-        f"client, {result.seconds:.3f} s",
+        f"client{'' if result.seconds is None else f', {result.seconds:.3f} s'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -162,7 +162,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     return merge({k: v for k, v in base.items() if k not in stale}, overrides)
 
 
-_ONCE_RESOLVED = ("clients", "trust", "secure_aggregation")
+_ONCE_RESOLVED = ("clients", "trust", "secure_aggregation", "rounds")
 """A file that holds all of these was written by fedcal 0.1, most likely."""
 
 

@@ -40,7 +40,7 @@ class SimulationResult:
     communication : payload bytes per client over the whole run, rounds
     config : resolved; running it again gives the same bits
     given : what was asked for, and so does this: what follows from other values is left out
-    seconds : of the federated rounds (or the pooled fit)
+    seconds : of the federated rounds (or the pooled fit); None where who is sampled is secret
     rounds : one record per release
     data : what was calibrated; its test part is what `before` and `after` are about
     history : the calibrator after each release
@@ -53,7 +53,7 @@ class SimulationResult:
     communication: dict[str, Any]
     config: Config
     given: Config
-    seconds: float
+    seconds: float | None
     versions: dict[str, str]
     rounds: list[dict[str, Any]] = field(repr=False)
     reliability: dict[str, Reliability] = field(repr=False)

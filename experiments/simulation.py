@@ -15,7 +15,6 @@ import numpy as np
 from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
 from experiments.engines.ray import Source, run_ray
-from experiments.planner.enough import tell, too_little
 from experiments.result import SimulationResult, versions
 from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
@@ -26,6 +25,7 @@ from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
+from strategies.enough import tell, too_little
 from strategies.job import Progress
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
@@ -50,7 +50,7 @@ def simulate(
     progress : called after each round
     **options : as on the command line: method, clients, partition, rounds, sampling_rate,
         epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, dropout,
-        seed, ledger, cap, set={...}
+        seed, ledger, cap, cap_delta, set={...}
 
     Raises
     ------
@@ -105,7 +105,7 @@ class _Run:
 
     calibrator: Calibrator
     config: Config
-    seconds: float
+    seconds: float | None
     privacy: dict[str, Any]
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]

@@ -5,7 +5,7 @@
     |   |-- NotBuiltYet           ... or is named in the design, but not built yet
     |   |-- NoEffect              ... or would change nothing in this run
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
-    |   `-- ContributionRefused   ... or a client's data do not fit the bound or the ring
+    |   `-- ContributionRefused   ... or a client's unbounded contribution does not fit the ring
     |-- PrivacyError              exit code 1: a release that its plan does not cover
     `-- RoundFailed               exit code 1: sampled clients did not answer
 

@@ -66,6 +66,8 @@ def key_of(*parts: Any) -> str:
 
 
 def _plain(part: Any) -> Any:
+    if isinstance(part, np.generic):
+        part = part.item()
     if part is None or isinstance(part, bool):
         return part
     if isinstance(part, str):
@@ -76,7 +78,6 @@ def _plain(part: Any) -> Any:
         return _plain(part.tolist())
     if isinstance(part, (list, tuple)):
         return [_plain(value) for value in part]
-    number = part.item() if isinstance(part, np.generic) else part
-    if isinstance(number, float) and not number.is_integer():
-        return f"{number:.8e}"
-    return str(int(number))
+    if isinstance(part, float) and not part.is_integer():
+        return f"{part:.8e}"
+    return str(int(part))

@@ -25,7 +25,7 @@ from fedcal.checks import one_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.query import Ask, Param
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import owed, unmask
@@ -36,6 +36,8 @@ WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
 
 CLIP = 0.5
 """Bound of one client's update where means of updates are asked for; Maddock et al., A.3.2."""
+
+_LEAST_CLIP = 1024 * EXACT_GRID
 
 ABSENT = (
     ErrorCode.MESSAGE_UNAVAILABLE,
@@ -74,7 +76,7 @@ class CalibrationStrategy(Strategy):
     name: ClassVar[str]
     most_noise: ClassVar[float] = 0.5
     """Noise std of a released sum over the most that all clients can add to it: above this a
-    private run hardly ever makes the model better (see `experiments.planner.enough`)."""
+    private run hardly ever makes the model better (see `strategies.enough`)."""
     least_rows: ClassVar[int] = 0
     """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0
@@ -129,6 +131,11 @@ class CalibrationStrategy(Strategy):
         """
         if self.plan.private:
             return Ask(statistic, (size,), {**params, "count": False})
+        if clip is not None and clip < _LEAST_CLIP:
+            raise InputError(
+                f"clip = {clip:g} is lost on the grid of exact sums: without privacy it must be at "
+                f"least {_LEAST_CLIP:g}"
+            )
         norms = () if clip is None else (clip, 2.0)  # the count is at most 1: it stays as it is
         return Ask(statistic, (size, 1), {**params, "count": True}, norms=norms)
 
@@ -179,7 +186,7 @@ class CalibrationStrategy(Strategy):
         return float(release.values[-1])
 
     def abandon(self) -> None:
-        """The run failed: what was reserved for it and never released is given back."""
+        """The run failed: what was reserved for it is given back, if nothing of it was spent."""
         self._curator.abandon()
 
     # -- Flower ---------------------------------------------------------------------------

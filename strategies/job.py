@@ -19,9 +19,9 @@ from fedcal import calibrators
 from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.checks import one_of
-from fedcal.errors import InputError
+from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy.federation import Federation, check_quorum
-from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
 from fedcal.scores import KINDS, Kind
@@ -47,8 +47,8 @@ class Outcome:
     history : the calibrator after each release
     records : one for each release: round, query, released values, noise_std, temperature
     bytes_up, bytes_down : payload that one client is expected to send and get over the run
-    seconds : of the rounds
-    round_seconds : of each of them; empty where who is sampled is secret, because it tells how many
+    seconds : of the rounds; None where who is sampled is secret, because it tells how many
+    round_seconds : of each of them; empty there
     """
 
     calibrator: Calibrator
@@ -56,7 +56,7 @@ class Outcome:
     records: list[dict[str, Any]]
     bytes_up: int
     bytes_down: int
-    seconds: float
+    seconds: float | None
     round_seconds: list[float]
 
     def save(self, folder: Path) -> None:
@@ -235,7 +235,12 @@ class Job:
         RoundFailed
             If a client failed or nobody answered.
         """
-        self.plan  # noqa: B018  refuses bad settings before a new ledger file is made
+        plan, most = self.plan, self.cap_delta or CAP_DELTA  # refuses bad settings
+        if self.ledger and not os.path.exists(self.ledger) and plan.delta > most:
+            raise BudgetExceeded(  # before a file is made
+                f"delta = {plan.delta:g} is above the cap on delta of a new ledger, {most:g}; "
+                "give cap_delta"
+            )
         with (
             Ledger(self.ledger, self.cap, self.cap_delta)
             if self.ledger
@@ -246,7 +251,7 @@ class Job:
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
-            secret = strategy.plan.private and strategy.plan.sampling_rate < 1
+            secret = strategy.plan.secret_sample
         calibrator = strategy.result()
         for learnt in (calibrator, *watch.history):
             learnt.input = self.input
@@ -256,7 +261,7 @@ class Job:
             records=watch.records,
             bytes_up=round(strategy.bytes_up),
             bytes_down=round(strategy.bytes_down),
-            seconds=seconds,
+            seconds=None if secret else seconds,
             round_seconds=[] if secret else np.diff([start, *watch.times]).tolist(),
         )
 

@@ -25,6 +25,7 @@ from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.partition import deal
 from strategies.base import CalibrationStrategy, ask_who
+from strategies.enough import too_little
 from strategies.job import OUTCOME, Job, Outcome, lacks_rows
 
 PATIENCE = 60.0
@@ -59,6 +60,8 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         # what is wrong in it is said before anybody waits
         Job.from_fields(fields, nodes=1, classes=_ANY)
         job = _resolved(fields, *wait_for_nodes(grid, int(fields["clients"])))
+        for line in too_little(job.method, None, job):
+            log.warning("fedcal: %s", line)
 
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
@@ -213,6 +216,7 @@ def _show(job: Job, outcome: Outcome) -> None:
     for record in outcome.records:
         known = f", temperature {record['temperature']:.6g}" if "temperature" in record else ""
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
-    log.info("fedcal: %r in %.3f s", outcome.calibrator, outcome.seconds)
+    took = "" if outcome.seconds is None else f" in {outcome.seconds:.3f} s"
+    log.info("fedcal: %r%s", outcome.calibrator, took)
     budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}" if plan.private else "no privacy"
     log.info("fedcal: %s, unit %s, trust %s, seed %d", budget, plan.unit, plan.trust, plan.seed)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from experiments.comparison.grid import Cell, Grid
 from experiments.config import Config, job_of
-from experiments.planner.enough import too_little
 from experiments.statement import large_delta
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError, NoEffect, TooLittle
 from fedcal.partition import deal
 from fedcal.shards import Shards
+from strategies.enough import too_little
 from strategies.job import Job, settings_of
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")

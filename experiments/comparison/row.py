@@ -99,7 +99,8 @@ def check_row(row: Any) -> Row:
             raise ValueError(f"{part} lacks a key, or has one too many")
     std = row["privacy"]["noise_std"]
     noise = std if isinstance(std, list) and std else [0.0 if std is None else std]
-    real = [row.get("seconds"), *row["before"].values(), *row["after"].values(), *noise]
+    seconds = [] if row.get("seconds", 0) is None else [row.get("seconds")]  # None: a secret
+    real = [*seconds, *row["before"].values(), *row["after"].values(), *noise]
     if not all(type(n) is float and abs(n) <= _LARGEST for n in real):
         raise ValueError("seconds, a metric or noise_std is no finite number")
     sent = row["communication"].values()

@@ -47,7 +47,7 @@ def summarise(cell: Cell, rows: Mapping[str, Row]) -> Line:
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
         "bytes_up": first["communication"].get("bytes_up_per_client"),
         "bytes_down": first["communication"].get("bytes_down_per_client"),
-        "seconds": spread([row["seconds"] for row in good.values()]),
+        "seconds": spread([s for row in good.values() if (s := row["seconds"]) is not None]),
         "baseline": baseline,
         "failures": [
             {"seed": seed, "error": row["error"]} for seed, row in found.items() if "error" in row

@@ -19,7 +19,6 @@ from experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
 from experiments.engines.inline import run_inline
 from experiments.estimator.scores import columns_of, likeliest
 from experiments.planner.auto import resolved
-from experiments.planner.enough import tell, too_little
 from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import Identity
@@ -30,6 +29,7 @@ from fedcal.partition import deal
 from fedcal.scores import KINDS, Kind
 from fedcal.types import Floats
 from strategies import STRATEGIES
+from strategies.enough import tell, too_little
 from strategies.job import Outcome, Setting
 
 
@@ -46,7 +46,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     partition : how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
         "dirichlet:0.1"
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
-    secure_aggregation, dropout, seed, ledger, cap, set : as on the command line and in
+    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set : as on the command line and in
         `experiments.simulate`
     input : what the rows are, "logits" or "probs"; `predict_proba` takes the same
     classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
@@ -82,6 +82,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         ledger: str | None = None,
         cap: float | None = None,
+        cap_delta: float | None = None,
         set: Mapping[str, Setting] | None = None,
         input: Kind = "logits",
         classes: Sequence[Any] | None = None,
@@ -103,6 +104,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.ledger = ledger
         self.cap = cap
+        self.cap_delta = cap_delta
         self.set = set
         self.input = input
         self.classes = classes

@@ -85,6 +85,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 "once; a classifier that needs more may be fitted before"
             )
         if self._finished():
+            for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
+                self.__dict__.pop(stale, None)
             return self
         if _is_fitted(self.calibrator):
             raise NotFittedError(

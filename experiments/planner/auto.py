@@ -76,6 +76,8 @@ def resolved(
             rounds=None,
             ledger=None,
             cap=None,
+            cap_delta=None,
+            quorum=Config.quorum,
             set={},
         )
         return none, [LEFT_ALONE, *said]

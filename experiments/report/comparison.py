@@ -219,7 +219,7 @@ def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[s
                 "entries": entries,
                 "up": f"{round(c['bytes_up']):,}",
                 "down": f"{round(c['bytes_down']):,}",
-                "seconds": f"{c['seconds']['mean']:.3f}",
+                "seconds": "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}",
                 "rounds": c["rounds"],
                 "runs": f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else "",
             }

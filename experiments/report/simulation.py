@@ -168,13 +168,16 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
 def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
     sent, clients = result["communication"], result["config"]["clients"]
     up, down = sent["bytes_up_per_client"], sent["bytes_down_per_client"]
+    took = "not kept: it would tell how many were sampled"
+    if result["seconds"] is not None:
+        took = f"{result['seconds']:.3f} s"
     return [
         ("rounds", f"{sent['rounds']}"),
         ("sent by a client, whole run", _bytes(up)),
         ("received by a client, whole run", _bytes(down)),
         ("clients", f"{clients:,}"),
         ("sent by all clients together", _bytes(up * clients)),
-        ("time of the rounds, all clients on one machine", f"{result['seconds']:.3f} s"),
+        ("time of the rounds, all clients on one machine", took),
     ]
 
 

@@ -54,7 +54,7 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
         if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
             said.append(
                 f"A client's sum has room for {plan.rows_that_fit:,} rows, each at its bound; "
-                "beyond it is saturated, so that the sum is too small and no row is told."
+                "beyond that it is saturated, so that the sum is too small and no row is told."
             )
     said += [_source(plan), PUBLIC]
     if rows_per_client is not None:

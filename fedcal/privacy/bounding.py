@@ -2,7 +2,7 @@
 
 Formal guarantee
 ----------------
-`bounded` maps any finite array to one whose rows lie in the set that `Bound` describes. What a row
+`bounded` maps any array to one whose rows lie in the set that `Bound` describes. What a row
 of that array is, `Bound.per` says: a client's whole contribution ("client"), or what one of its
 labelled rows adds to it ("row", for statistics that are sums over rows; the client's contribution
 is then the sum of its clipped rows and has no bound of its own but the ring's). So a sum over

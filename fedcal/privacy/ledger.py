@@ -5,10 +5,10 @@ release and *charges* each release before it is made; both are on disk when the 
 crash can only overstate what was spent. What would exceed the file's cap is refused.
 
 Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2006), and each sum
-has its cap; that stays
-valid when a run's parameters were chosen after seeing the results of earlier ones. Within a run
-the plan has already composed its releases, tightly. The sum is a statement about one unit of
-privacy, so a file takes either runs of unit ``user`` or runs of unit ``example``, not both.
+has its cap. That stays valid when a run's parameters were chosen after seeing the results of
+earlier ones. Within a run the plan has already composed its releases, tightly. The sum is a
+statement about one unit of privacy, so a file takes either runs of unit ``user`` or runs of unit
+``example``, not both.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Ledger:
     def cancel(self, run: str) -> bool:
         """Give a reservation back if none of its releases was charged; True if it was given back.
 
-        For a run that failed before its first release. After a charge the *whole* reservation
+        For a run that failed before its first charge. After a charge the *whole* reservation
         stays: the noise was fitted to all releases jointly, each alone has no epsilon of its own
         to subtract, and the failed round's sum may have been seen. Unknown runs are left alone.
         """

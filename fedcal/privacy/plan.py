@@ -111,6 +111,11 @@ class Plan:
         return self.mechanism != "none"
 
     @property
+    def secret_sample(self) -> bool:
+        """Whether nobody but the server may learn who was asked, nor how many."""
+        return self.private and self.sampling_rate < 1 and self.trust == "central"
+
+    @property
     def shares(self) -> int:
         """How many clients' noise makes the whole: the quorum under trust `distributed`."""
         return self.quorum if self.trust == "distributed" else 1
@@ -123,9 +128,10 @@ class Plan:
         by less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
         Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is the same
         part of the sum's. Where each row is truncated by itself the step is 64 times smaller, as
-        long as 4,096 rows of each client fit the ring. (With K = 10**6 that decides: at most 2e-9
-        norms, so that 10**8 truncated rows are off by at most a fifth of a norm.) Unary encoding
-        sends whole numbers.
+        long as 4,096 rows of each client fit the ring. With K = 10**6 that decides: at most 2e-9
+        norms, so that 10**8 truncated rows are off by at most a fifth of a norm. With K = 10**7 it
+        is 2e-8, and what is no whole number (a gap, a gradient) may be off by as much as the noise.
+        Unary encoding sends whole numbers.
         """
         if self.mechanism == "unary":
             return 1.0

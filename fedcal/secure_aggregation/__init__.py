@@ -1,8 +1,7 @@
 """Sum without seeing rows: contributions in a ring, hidden by masks that cancel in the sum.
 
 `fixed_point` turns floats into integers modulo 2**64; `client_sums` adds up a client's rows;
-`masking` simulates the pairwise masks of
-secure aggregation, with dropouts.
+`masking` simulates the pairwise masks of secure aggregation, with dropouts.
 """
 
 from __future__ import annotations

@@ -247,6 +247,13 @@ def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None
     assert load_config(natural, {"data": "game-forecasts"}).clients is None
 
 
+def test_rows_per_client_that_was_given_stays_with_other_clients(tmp_path: Path) -> None:
+    file = tmp_path / "given.toml"
+    given = {"clients": 20, "trust": "central", "secure_aggregation": "none", "epsilon": 1.0}
+    file.write_text(Config(**given, set={"rows_per_client": 20.0}).to_toml())
+    assert load_config(file, {"clients": 60}).set == {"rows_per_client": 20.0}
+
+
 def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: Path) -> None:
     file = tmp_path / "given.toml"
     given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)

@@ -499,6 +499,11 @@ def test_changed_parameters_need_a_new_fit() -> None:
         model.predict_proba(x)
     assert model.fit(x, y).estimator_.C == 1.0
     assert (base.C, hasattr(fitted, "calibrator_")) == (1e-4, True)  # they were not ours to change
+    kept = CalibratedModel(LogisticRegression(C=1.0), TemperatureScaling()).fit(x, y)
+    kept.set_params(estimator=base, calibrator=fitted).fit(x, y)  # another pair, fitted already
+    np.testing.assert_array_equal(
+        kept.predict_proba(x), CalibratedModel(base, fitted).predict_proba(x)
+    )
 
 
 def test_clients_and_a_budget_go_through() -> None:

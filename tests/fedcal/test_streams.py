@@ -21,6 +21,7 @@ def test_numbers_count_by_value() -> None:
     assert key_of(3, [0.5], {"a": 1, "b": 2}) == key_of(
         np.float32(3.0), np.array([0.5]), {"b": np.int64(2), "a": True + 0.0}
     )
+    assert key_of(np.bool_(True), np.str_("a")) == key_of(True, "a")
     assert key_of(0.1 + 0.2) == key_of(0.3)  # the last bits are the CPU's
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import tomli_w
 
 from experiments.engines.inline import run_inline
-from fedcal.errors import InputError
+from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from strategies import STRATEGIES
@@ -142,6 +143,23 @@ def test_an_outcome_comes_back_with_the_same_bits(job: Job, shards: Shards, tmp_
     assert sum(back.round_seconds) <= back.seconds
 
 
+def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards: Shards, tmp_path: Path) -> None:
+    public, file = Federation(CLIENTS, CLASSES, 1, epsilon=1.0, delta=0.01), tmp_path / "l.db"
+    job = Job("fedtemp", public, ledger=str(file), cap=2.0)
+    with pytest.raises(BudgetExceeded, match=r"delta = 0\.01 is above .* 0\.001; give cap_delta"):
+        job.run(lambda s: run_inline(s, shards))
+    assert not file.exists()
+    replace(job, cap_delta=0.02).run(lambda s: run_inline(s, shards))
+    assert file.exists()
+
+
+@pytest.mark.parametrize("clip", [1e-8, 6e-5])
+def test_a_clip_that_the_grid_of_exact_sums_loses_is_refused(clip: float, shards: Shards) -> None:
+    job = Job("fedtemp", Federation(CLIENTS, CLASSES, 1), {"clip": clip})
+    with pytest.raises(InputError, match="lost on the grid"):
+        job.run(lambda s: run_inline(s, shards))
+
+
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (math.inf, 3)])
 def test_no_round_is_timed_where_who_is_sampled_is_secret(
     epsilon: float, kept: int, shards: Shards
@@ -151,6 +169,7 @@ def test_no_round_is_timed_where_who_is_sampled_is_secret(
     outcome = Job("fedtemp", public).run(lambda s: run_inline(s, shards))
     assert len(outcome.records) == 3
     assert len(outcome.round_seconds) == kept
+    assert (outcome.seconds is None) == (not kept)
 
 
 def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path) -> None:

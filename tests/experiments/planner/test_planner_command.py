@@ -135,14 +135,17 @@ def test_auto_reads_no_row() -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_helps_auto_leaves_the_model_alone() -> None:
+def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"method": "auto", "epsilon": 0.02, "clients": 5}
+    arguments |= {"trust": "distributed", "quorum": 0.8}
+    arguments |= {"ledger": str(tmp_path / "l.db"), "cap": 1.0, "cap_delta": 1e-4}
     with pytest.warns(UserWarning, match="not enough clients for this epsilon"):
         found = simulate("imdb-binary", **arguments)
     assert found.config.method == "none"
     assert math.isinf(found.config.epsilon)
     assert found.after == found.before
     assert found.privacy["releases"] == 0
+    assert not list(tmp_path.iterdir())
     assert any("no budget was spent" in line for line in found.privacy["statement"])
 
 

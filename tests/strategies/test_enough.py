@@ -16,7 +16,6 @@ from experiments.cli import _run
 from experiments.config import POOLED, job_of, merge
 from experiments.planner.advice import Estimate, _more, _Populations
 from experiments.planner.candidates import Candidate
-from experiments.planner.enough import noise_ratio, too_little
 from experiments.planner.facts import Facts
 from experiments.planner.worlds import made_up
 from fedcal import datasets
@@ -25,6 +24,7 @@ from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from strategies import STRATEGIES
+from strategies.enough import noise_ratio, too_little
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 

@@ -5,8 +5,9 @@ ratio: the noise of the released sum over the most that all clients together cou
 the planner's runs (3 to 1,000 clients, epsilon 0.1 to 8, 2 and 10 classes) a method that pays by
 `advice.PAYS` and `advice.MOST_WORSE` has hardly ever a ratio above its `most_noise`.
 
-With privacy nothing but the plan and a declared `rows_per_client` is read. Without it rows may be
-looked at.
+With privacy nothing but the plan and the nominal `rows_per_client` is read, which is public: where
+a simulation took it from its data, the statement of its privacy says so. Without privacy rows may
+be looked at.
 """
 
 from __future__ import annotations
@@ -42,18 +43,20 @@ OTHERS = ("acct", "fednewton")
 """Methods that the planner mostly recommends with few clients."""
 
 
-def too_little(method: str, shards: Shards, job: Job | None = None) -> list[str]:
+def too_little(method: str, shards: Shards | None, job: Job | None = None) -> list[str]:
     """A line if the run has too little to help, else nothing.
 
     Parameters
     ----------
-    shards : with privacy nothing of it is read
+    shards : with privacy nothing of it is read; None = a server that does not have them
     job : None for a method without a federation
     """
     if job is not None and job.plan.private:
         given = job.settings.get("rows_per_client")
         each = None if given is None else float(given)
         why = _few_rows(method, job.plan.clients, each) or _noisy(job, each)
+    elif shards is None:
+        why = ""
     else:
         each = len(shards.labels) / shards.clients
         why = _one_class(shards) or _few_rows(method, shards.clients, each)
