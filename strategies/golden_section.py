@@ -292,7 +292,7 @@ class AccT(_TemperatureSearch):
     """
 
     name = "acct"
-    most_noise = 0.6
+    most_noise = 1.0
     statistic = "accuracy_gap"
     signed = True
     clip_share, least_clip = 0.08, 2.0

@@ -165,6 +165,10 @@ class Advice:
     seed: int
     seconds: float
 
+    def __repr__(self) -> str:
+        pays = "nothing pays" if self.chosen is None else f"{self.chosen.candidate.text} pays"
+        return f"<advice: {pays}; {len(self.estimates)} candidates in `estimates`>"
+
     @property
     def options(self) -> dict[str, Any] | None:
         """What `fedcal simulate` has to be told to run what is recommended; None if nothing is."""

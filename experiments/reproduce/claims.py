@@ -369,7 +369,7 @@ CLAIMS: Mapping[str, Claim] = {
     ),
     "bound-decides": Claim(
         "Without privacy, it is the bound of 1/T that decides whether FedTemp is better than no "
-        "calibrator.",
+        "calibrator on some networks.",
         "ours",
         _bound_decides,
         over="some",

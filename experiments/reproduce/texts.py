@@ -107,7 +107,7 @@ def reproduced() -> str:
     """The private temperatures and the papers' claims in a few sentences."""
     ratios = {
         title: (_ratio(title, "epsilon = 1,"), _ratio(title, "epsilon = 0.1,"))
-        for title in ("FedOneShot", "FedNewton", "FedTemp")
+        for title in ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)")
     }
     said = ", ".join(f"{title}'s {a:.2f} ({b:.2f})" for title, (a, b) in ratios.items())
     return (

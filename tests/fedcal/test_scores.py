@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 90)
 Z = 3 * RNG.normal(size=(90, 3)) + 2 * np.eye(3)[LABELS]
 P = softmax(Z)
-LOOKS = "every row lies in .0, 1. and sums to 1, as probabilities do; declare them as probs"
+LOOKS = "rows lie in .0, 1. and sum to 1, as probabilities do; declare them as probs"
 
 
 # --- the check --------------------------------------------------------------------------------
@@ -177,3 +177,16 @@ def test_logits_at_their_word_are_only_checked_for_shape_and_size() -> None:
     for bad in ([[0.0, np.nan, 1.0]], [[0.0, 1e101, 1.0]], [0.0, 1.0, 2.0]):
         with pytest.raises(InputError, match="logits: "):
             fitted.calibrated(bad)
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 3])
+def test_rounded_probabilities_are_no_logits(decimals: int) -> None:
+    rng = np.random.default_rng(0)
+    p = np.exp(4 * rng.normal(size=(200, 10)))
+    p = np.round(p / p.sum(axis=1, keepdims=True), decimals)
+    with pytest.raises(InputError, match=LOOKS):
+        check_scores("logits", "logits", p)
+
+
+def test_a_sum_on_the_edge_is_within_it() -> None:
+    assert len(check_scores("probs", "probs", np.array([[0.33, 0.33, 0.33]])))

@@ -165,6 +165,6 @@ def test_the_estimator_takes_auto_too() -> None:
     assert fitted.calibrator_.kind == "temperature"
     assert any("chosen by the planner" in line for line in fitted.privacy_["statement"])
     with pytest.warns(UserWarning, match="not enough"):
-        alone = FederatedCalibrator("auto", epsilon=0.02, clients=5).fit(data.logits, data.labels)
+        alone = FederatedCalibrator("auto", epsilon=0.002, clients=5).fit(data.logits, data.labels)
     assert alone.calibrator_.kind == "identity"
     assert alone.result_.records == []
