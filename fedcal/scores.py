@@ -137,7 +137,7 @@ def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:
     """Whether that share of rows sums to 1, and all lie in [0, 1]: mostly enough of a look."""
     if not x.size or x.min() < -RANGE_TOLERANCE or x.max() > 1 + RANGE_TOLERANCE:
         return False
-    return bool((np.abs(x.sum(axis=1) - 1) <= tolerance).mean() >= share)
+    return bool((np.abs(x.sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
 
 
 def _first(x: Floats, bad: NDArray[np.bool_]) -> str:

@@ -291,9 +291,9 @@ def test_files_of_a_private_comparison_hold_nothing_exact(
 
 LONG = (
     *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton,fedoneshot"),
-    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "15", "--jobs", "2"),
+    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "60", "--jobs", "2"),
 )
-RUNS = 1 + 3 * 2 * 15
+RUNS = 1 + 3 * 2 * 60
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
