@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from experiments.comparison import Comparison, compare
 from experiments.figures import reliability_figure, save_figure
 from experiments.simulation import simulate
 from experiments.terminal import progress_bar
+from fedcal.errors import TooLittle
 from fedcal.metrics import Reliability
 
 DATA = "resnet110-cifar10"
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("demo-out"))
     out: Path = parser.parse_args(arguments).out
     start = time.perf_counter()
+    warnings.simplefilter("ignore", TooLittle)  # the statement below the table says it, too
     comparison = calibrate()
     comparison.save(out)
     simulate(DATA, method="fednewton", epsilon=1.0, out=out / ONE_RUN)

@@ -291,9 +291,9 @@ def test_files_of_a_private_comparison_hold_nothing_exact(
 
 LONG = (
     *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton,fedoneshot"),
-    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "60", "--jobs", "2"),
+    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "30", "--jobs", "2"),
 )
-RUNS = 1 + 3 * 2 * 60
+RUNS = 1 + 3 * 2 * 30
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
@@ -312,6 +312,11 @@ def wait_for_rows(folder: Path, count: int, process: subprocess.Popen[str]) -> N
             return
         time.sleep(0.01)
     pytest.fail(f"it ended before: {process.communicate()}")
+
+
+def without_too_little(error: str) -> list[str]:
+    """Lines on stderr, but for the warning that fedtemp's few rows each deserve."""
+    return [line for line in error.splitlines() if "too little to help" not in line]
 
 
 def descendants_are_gone(session: int) -> bool:
@@ -334,9 +339,7 @@ def test_stopped_and_resumed(folder: Path, by: str) -> None:
     if by == "SIGINT":
         assert process.returncode == 130
         where = f"{kept} of {RUNS} runs are kept in o; go on with --resume"
-        *warned, last = error.splitlines()
-        assert last == f"fedcal: interrupted: {where}"
-        assert all("too little to help" in line for line in warned)  # fedtemp's few rows each
+        assert without_too_little(error) == [f"fedcal: interrupted: {where}"]
         assert descendants_are_gone(process.pid)
     assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl", ".inputs.json"}
 
@@ -344,7 +347,7 @@ def test_stopped_and_resumed(folder: Path, by: str) -> None:
         f.write(b'{"run": {"data": "torn')
     process = started("compare", "--resume", "--out", "o", "--json")
     said, error = process.communicate(timeout=120)
-    assert (process.returncode, error) == (0, "")
+    assert (process.returncode, without_too_little(error)) == (0, [])
     found = rows(out)
     assert len(found) == RUNS
     assert len({json.dumps(row["run"], sort_keys=True) for row in found}) == RUNS
@@ -360,6 +363,6 @@ def test_ray_gives_the_same_rows(folder: Path) -> None:
     small = ("compare", "--data", "data.npz", *QUICK[:-2], "--quiet")
     for arguments in (("--jobs", "1", "--out", "here"), ("--ray-address", "local", "--out", "ray")):
         process = started(*small, *arguments)
-        assert process.communicate(timeout=180) == ("", "")
-        assert process.returncode == 0
+        said, error = process.communicate(timeout=180)
+        assert (process.returncode, said, without_too_little(error)) == (0, "", [])
     assert rows(folder / "here") == rows(folder / "ray")
