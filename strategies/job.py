@@ -251,7 +251,6 @@ class Job:
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
-            secret = strategy.plan.secret_sample
         calibrator = strategy.result()
         for learnt in (calibrator, *watch.history):
             learnt.input = self.input
@@ -261,8 +260,8 @@ class Job:
             records=watch.records,
             bytes_up=round(strategy.bytes_up),
             bytes_down=round(strategy.bytes_down),
-            seconds=None if secret else seconds,
-            round_seconds=[] if secret else np.diff([start, *watch.times]).tolist(),
+            seconds=None if plan.secret_sample else seconds,
+            round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
         )
 
 
