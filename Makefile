@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CHECKED := fedcal clients strategies experiments tests docs
+CHECKED := fedcal clients strategies experiments tests docs setup.py
 
 .PHONY: demo test test-all lint docs bench clean
 
 demo: $(VENV)/.run
-	$(BIN)/python -m experiments.demo --out demo-out
+	$(BIN)/python -m fedcal.experiments.demo --out demo-out
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -26,14 +26,14 @@ docs: $(VENV)/.dev
 	@echo "open docs/_build/index.html"
 
 bench: $(VENV)/.bench $(VENV)/.peers
-	$(BIN)/python -m experiments.benchmarks --out bench-out
+	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fedcal needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.run: $(BIN)/python pyproject.toml setup.py constraints.txt
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 

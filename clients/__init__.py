@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-from fedcal._neighbours import require_neighbours
-
-require_neighbours("clients")
+if __name__ != "fedcal.clients":  # a second copy of every class and registry would be made
+    raise ImportError(f"import fedcal.clients, not {__name__}")

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from clients.histograms import class_counts, class_histograms, pooled_histograms
-from clients.mlp_training import mlp_update
-from clients.objectives import temperature_newton, temperature_scores
-from clients.outcomes import bin_outcomes, outcome_cell
-from clients.parametric import scaling_newton, scaling_update
-from clients.scalers import temperature_update
-from clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.checks import one_of
+from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.mlp_training import mlp_update
+from fedcal.clients.objectives import temperature_newton, temperature_scores
+from fedcal.clients.outcomes import bin_outcomes, outcome_cell
+from fedcal.clients.parametric import scaling_newton, scaling_update
+from fedcal.clients.scalers import temperature_update
+from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.privacy import mechanisms, samplers
 from fedcal.privacy.bounding import encode_bounded
 from fedcal.privacy.mechanisms import Noise

@@ -9,8 +9,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from clients.answers import contribute
-from clients.site import dealt_to, site_rows
+from fedcal.clients.answers import contribute
+from fedcal.clients.site import dealt_to, site_rows
 from fedcal.errors import ContributionRefused
 from fedcal.query import Query
 from fedcal.secure_aggregation import mask, reveal
@@ -95,4 +95,4 @@ def _dealt_to(context: Context) -> int:
 
 
 app = client_app(_rows, simulated=True, dealt_to=_dealt_to)
-"""What Flower runs on each node of a simulation: `clients.client_app:app`."""
+"""What Flower runs on each node of a simulation: `fedcal.clients.client_app:app`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clients.objectives import label_logits, shifted_logits
+from fedcal.clients.objectives import label_logits, shifted_logits
 from fedcal.numerics import LOG_A_LIMIT, tempered_moments
 from fedcal.shards import Shards
 from fedcal.types import Floats

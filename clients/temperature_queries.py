@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from clients.objectives import label_logits, shifted_logits
 from fedcal.calibrators.top_label import top_confidence
+from fedcal.clients.objectives import label_logits, shifted_logits
 from fedcal.metrics.binning import bin_index
 from fedcal.numerics import row_sum
 from fedcal.shards import Shards

@@ -47,7 +47,7 @@ viewcode_line_numbers = True
 # A reference to something of ours that does not exist is an error; other projects' are plain text.
 nitpicky = True
 nitpick_ignore_regex = [
-    (r"py:.*", r"(?!fedcal\b|clients\b|strategies\b|experiments\b).*"),
+    (r"py:.*", r"(?!fedcal\b).*"),
     (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
 ]

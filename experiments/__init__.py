@@ -5,24 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedcal._neighbours import require_neighbours
-
-require_neighbours()
+if __name__ != "fedcal.experiments":  # a second copy of every class and registry would be made
+    raise ImportError(f"import fedcal.experiments, not {__name__}")
 
 if TYPE_CHECKING:
-    from experiments.comparison import Comparison, compare
-    from experiments.planner.plan import plan
-    from experiments.result import SimulationResult
-    from experiments.simulation import simulate
+    from fedcal.experiments.comparison import Comparison, compare
+    from fedcal.experiments.planner.plan import plan
+    from fedcal.experiments.result import SimulationResult
+    from fedcal.experiments.simulation import simulate
 
 __all__ = ["Comparison", "SimulationResult", "compare", "plan", "simulate"]
 
 _HOMES = {
-    "Comparison": "experiments.comparison",
-    "SimulationResult": "experiments.result",
-    "compare": "experiments.comparison",
-    "plan": "experiments.planner.plan",
-    "simulate": "experiments.simulation",
+    "Comparison": "fedcal.experiments.comparison",
+    "SimulationResult": "fedcal.experiments.result",
+    "compare": "fedcal.experiments.comparison",
+    "plan": "fedcal.experiments.planner.plan",
+    "simulate": "fedcal.experiments.simulation",
 }
 
 
@@ -30,4 +29,4 @@ def __getattr__(name: str) -> Any:
     """Import on first use: `fedcal --version` need not wait for Flower and SciPy."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'experiments' has no attribute {name!r}")
+    raise AttributeError(f"module 'fedcal.experiments' has no attribute {name!r}")

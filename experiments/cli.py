@@ -164,7 +164,7 @@ def simulate(
         "cap": cap,
         "cap_delta": cap_delta,
     }
-    from experiments.commands import run_simulate
+    from fedcal.experiments.commands import run_simulate
 
     run_simulate(options, settings or [], config, out, quiet=quiet, as_json=json)
 
@@ -267,7 +267,7 @@ def compare(
         "ray_address": ray_address,
         "resume": resume,
     }
-    from experiments.commands import run_compare
+    from fedcal.experiments.commands import run_compare
 
     run_compare(options, settings or [], config, out, quiet=quiet, as_json=json)
 
@@ -329,7 +329,7 @@ def plan(
         "partition": partition,
         "seed": seed,
     }
-    from experiments.planner.command import run_plan
+    from fedcal.experiments.planner.command import run_plan
 
     run_plan(options, data, method, out, quiet=quiet, as_json=json)
 
@@ -392,7 +392,7 @@ def train(
         "seed": seed,
         "engine": engine,
     }
-    from experiments.training.command import run_train
+    from fedcal.experiments.training.command import run_train
 
     run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
 
@@ -422,7 +422,7 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Run the papers' tables and figures again, beside what the papers print."""
-    from experiments.reproduce.command import run_reproduce
+    from fedcal.experiments.reproduce.command import run_reproduce
 
     run_reproduce(
         name,
@@ -446,7 +446,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the report of a result folder again: one HTML file that reads offline."""
-    from experiments.commands import run_report
+    from fedcal.experiments.commands import run_report
 
     run_report(folder, quiet=quiet, as_json=json)
 
@@ -459,7 +459,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a calibrator for another runtime."""
-    from experiments.commands import run_export
+    from fedcal.experiments.commands import run_export
 
     run_export(calibrator, out, quiet=quiet, as_json=json)
 
@@ -473,7 +473,7 @@ def apply(
     json: Json = False,
 ) -> None:
     """Apply a calibrator to all rows of a file, a test part after the others."""
-    from experiments.commands import run_apply
+    from fedcal.experiments.commands import run_apply
 
     run_apply(calibrator, data, out, quiet=quiet, as_json=json)
 
@@ -485,7 +485,7 @@ def flower_app(
     json: Json = False,
 ) -> None:
     """Write the folder that `flwr run` needs: a pyproject.toml with every key, no code."""
-    from experiments.commands import run_flower_app
+    from fedcal.experiments.commands import run_flower_app
 
     run_flower_app(folder, quiet=quiet, as_json=json)
 
@@ -493,7 +493,7 @@ def flower_app(
 @app.command()
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
     """List the data sets that ship with fedcal."""
-    from experiments.commands import run_datasets
+    from fedcal.experiments.commands import run_datasets
 
     run_datasets(quiet=quiet, as_json=json)
 

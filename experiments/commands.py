@@ -14,19 +14,19 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from experiments.config import load_config, merge, parse_setting
-from experiments.files import check_out, to_json
-from experiments.result import SimulationResult
-from experiments.simulation import simulate
-from experiments.terminal import SHOWN, progress_bar, shown
 from fedcal import calibrators, datasets
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.config import load_config, merge, parse_setting
+from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.simulation import simulate
+from fedcal.experiments.terminal import SHOWN, progress_bar, shown
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
 
 if TYPE_CHECKING:
-    from experiments.comparison import Comparison
+    from fedcal.experiments.comparison import Comparison
 
 
 _WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
@@ -105,8 +105,8 @@ def run_compare(
     as_json: bool,
 ) -> None:
     """`fedcal compare`."""
-    from experiments.comparison import compare
-    from experiments.comparison.run import Interrupted
+    from fedcal.experiments.comparison import compare
+    from fedcal.experiments.comparison.run import Interrupted
 
     given = {**options, "set": dict(parse_setting(text) for text in settings)}
     with progress_bar() as bar:
@@ -132,7 +132,7 @@ def run_compare(
 
 def show_comparison(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
-    from experiments.comparison.table import as_table
+    from fedcal.experiments.comparison.table import as_table
 
     console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
     table = as_table(comparison.cells)
@@ -147,7 +147,7 @@ def show_comparison(comparison: Comparison, out: Path | None) -> None:
 
 def run_report(folder: Path, *, quiet: bool, as_json: bool) -> None:
     """`fedcal report`."""
-    from experiments.report import write_comparison_report, write_report
+    from fedcal.experiments.report import write_comparison_report, write_report
 
     if (folder / "compare.json").is_file():
         report = write_comparison_report(folder)
@@ -175,7 +175,7 @@ def run_export(calibrator: Path, out: Path, *, quiet: bool, as_json: bool) -> No
 
 def run_flower_app(folder: Path, *, quiet: bool, as_json: bool) -> None:
     """`fedcal flower-app`."""
-    from experiments.flower_app import write_app
+    from fedcal.experiments.flower_app import write_app
 
     _written(write_app(folder), quiet=quiet, as_json=as_json)
 

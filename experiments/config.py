@@ -18,15 +18,15 @@ from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.accounting import check_epsilon, check_rate
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Job, Setting, check_settings, lacks_rows, settings_of
 from fedcal.streams import check_seed
-from strategies import STRATEGIES
-from strategies.job import Job, Setting, check_settings, lacks_rows, settings_of
 
 POOLED = ("none", "one-source", "pooled-temperature", "pooled-bbq")
 """What is fitted without a federation: on nothing, on one client's rows, on all of them."""
 METHODS = (*STRATEGIES, *POOLED)
 AUTO = "auto"
-"""The planner's choice of a method, see `experiments.planner.auto`."""
+"""The planner's choice of a method, see `fedcal.experiments.planner.auto`."""
 
 
 @dataclass(frozen=True)

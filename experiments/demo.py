@@ -16,12 +16,12 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.commands import show_comparison
-from experiments.comparison import Comparison, compare
-from experiments.figures import reliability_figure, save_figure
-from experiments.simulation import simulate
-from experiments.terminal import progress_bar
 from fedcal.errors import TooLittle
+from fedcal.experiments.commands import show_comparison
+from fedcal.experiments.comparison import Comparison, compare
+from fedcal.experiments.figures import reliability_figure, save_figure
+from fedcal.experiments.simulation import simulate
+from fedcal.experiments.terminal import progress_bar
 from fedcal.metrics import Reliability
 
 DATA = "resnet110-cifar10"

@@ -15,11 +15,11 @@ from typing import Any
 import tomli_w
 
 import fedcal
-from experiments.config import Config
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
+from fedcal.experiments.config import Config
 from fedcal.privacy.federation import Federation
-from strategies.job import Job, Setting
+from fedcal.strategies.job import Job, Setting
 
 FILE = "pyproject.toml"
 NAME = "fedcal-app"
@@ -44,8 +44,8 @@ def app_toml(fields: Mapping[str, Any]) -> str:
         "publisher": "fedcal",
         "fab-include": [FILE],
         "components": {
-            "serverapp": "strategies.server_app:app",
-            "clientapp": "clients.client_app:app",
+            "serverapp": "fedcal.strategies.server_app:app",
+            "clientapp": "fedcal.clients.client_app:app",
         },
         "config": dict(fields),
     }

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import fedcal
-from experiments.config import Config
-from experiments.files import to_json, write_folder
 from fedcal.calibrators import Calibrator
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError
+from fedcal.experiments.config import Config
+from fedcal.experiments.files import to_json, write_folder
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.types import Floats, Integers
@@ -119,7 +119,7 @@ class SimulationResult:
         return self.data.test_probs, self.data.test_labels
 
     def _repr_html_(self) -> str:
-        from experiments.report import result_card
+        from fedcal.experiments.report import result_card
 
         return result_card(self.to_json(), self.reliability)
 
@@ -128,7 +128,7 @@ class SimulationResult:
 
         Figures of an earlier run there that this one does not draw go.
         """
-        from experiments.figures import NAMES
+        from fedcal.experiments.figures import NAMES
 
         write_folder(Path(out), self._write, stale=NAMES)
 
@@ -143,7 +143,7 @@ class SimulationResult:
         text("reliability.json", to_json({k: v.to_json() for k, v in self.reliability.items()}))
         np.save(folder / "test_probs.npy", self.test_probs, allow_pickle=False)
         self.calibrator.save(folder / "calibrator.npz")
-        from experiments.report import write_report
+        from fedcal.experiments.report import write_report
 
         write_report(folder)
 

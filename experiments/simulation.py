@@ -12,21 +12,35 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge, unused_rows
-from experiments.engines.inline import run_inline
-from experiments.engines.ray import Source, run_ray
-from experiments.result import SimulationResult, versions
-from experiments.statement import HELD_OUT, NOT_NATURAL, large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.config import (
+    AUTO,
+    POOLED,
+    Config,
+    federation_of,
+    job_of,
+    merge,
+    unused_rows,
+)
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.engines.ray import Source, run_ray
+from fedcal.experiments.result import SimulationResult, versions
+from fedcal.experiments.statement import (
+    HELD_OUT,
+    NOT_NATURAL,
+    large_delta,
+    of_plan,
+    without_privacy,
+)
 from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
 from fedcal.shards import Shards
+from fedcal.strategies.enough import tell, too_little
+from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
-from strategies.enough import tell, too_little
-from strategies.job import Progress
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 
@@ -78,7 +92,7 @@ def simulate(
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
     chosen: list[str] = []
     if config.method == AUTO:
-        from experiments.planner.auto import resolved
+        from fedcal.experiments.planner.auto import resolved
 
         config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from fedcal._neighbours import require_neighbours
+if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
+    raise ImportError(f"import fedcal.strategies, not {__name__}")
 
-require_neighbours("strategies")
-
-from strategies.base import CalibrationStrategy  # noqa: E402
-from strategies.binning import FedBBQ, FedBin  # noqa: E402
-from strategies.golden_section import ECET, NLLT, AccT  # noqa: E402
-from strategies.newton import (  # noqa: E402
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.binning import FedBBQ, FedBin
+from fedcal.strategies.golden_section import ECET, NLLT, AccT
+from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
     FedNewtonVector,
 )
-from strategies.query_binning import DPHistogram  # noqa: E402
-from strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector  # noqa: E402
-from strategies.temperature import FedNewton, FedOneShot, FedTemp  # noqa: E402
+from fedcal.strategies.query_binning import DPHistogram
+from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 
 __all__ = [
     "ECET",

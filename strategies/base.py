@@ -76,7 +76,7 @@ class CalibrationStrategy(Strategy):
     name: ClassVar[str]
     most_noise: ClassVar[float] = 0.5
     """Noise std of a released sum over the most that all clients can add to it: above this a
-    private run hardly ever makes the model better (see `strategies.enough`)."""
+    private run hardly ever makes the model better (see `fedcal.strategies.enough`)."""
     least_rows: ClassVar[int] = 0
     """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0

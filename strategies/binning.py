@@ -15,8 +15,8 @@ from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Release
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.types import Floats
-from strategies.base import CalibrationStrategy
 
 Weighting = Literal["none", "all", "changed"]
 Clipping = Literal["per_class", "joint"]

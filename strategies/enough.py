@@ -24,8 +24,8 @@ from fedcal.errors import InputError, TooLittle
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.job import Job, Setting, settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Job, Setting, settings_of
 
 DRAWN = 0.5
 """`most_noise` of a draw by the exponential mechanism, whatever the method."""

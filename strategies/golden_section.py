@@ -19,8 +19,8 @@ from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.types import Floats
-from strategies.base import CalibrationStrategy
 
 Kind = Literal["golden", "bisection", "posterior", "exponential"]
 Choice = Literal["auto", "golden", "bisection", "posterior", "exponential"]

@@ -25,10 +25,10 @@ from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
 from fedcal.scores import KINDS, Kind
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
-from strategies import STRATEGIES
-from strategies.base import CalibrationStrategy
 
 Setting: TypeAlias = bool | int | float | str
 """A method's own parameter, as files and messages can hold it."""

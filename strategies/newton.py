@@ -16,10 +16,10 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
+from fedcal.strategies.temperature import curvature_clip, gradient_clip
 from fedcal.types import Floats
-from strategies.base import CalibrationStrategy
-from strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
-from strategies.temperature import curvature_clip, gradient_clip
 
 
 class _Newton(CalibrationStrategy):

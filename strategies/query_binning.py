@@ -18,7 +18,7 @@ from fedcal.privacy.bounding import Bound, Rule
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Release
-from strategies.base import CalibrationStrategy
+from fedcal.strategies.base import CalibrationStrategy
 
 
 class DPHistogram(CalibrationStrategy):

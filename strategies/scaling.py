@@ -21,7 +21,7 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
-from strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.base import CLIP, CalibrationStrategy
 
 
 class _Averaged(CalibrationStrategy):
@@ -139,7 +139,7 @@ class FedVector(_LocalFits):
 
     Few labels on a client pull its offsets towards them: accuracy falls where classes are
     dealt unevenly, and does not come back with more rounds. Parameters, privacy and the choice
-    of `proximal`: as for all averaged scaling, see `strategies.scaling`.
+    of `proximal`: as for all averaged scaling, see `fedcal.strategies.scaling`.
 
     Privacy: as the plan says; each update is clipped to norm `clip`. Public: the federation and all
     parameters.

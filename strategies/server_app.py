@@ -2,8 +2,8 @@
 
 A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
 (`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
-The keys `data` and `partition` are for the sites of a simulation (`clients.site`); there `classes`
-may be 0 and `input` "", those of the data.
+The keys `data` and `partition` are for the sites of a simulation (`fedcal.clients.site`); there
+`classes` may be 0 and `input` "", those of the data.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.partition import deal
-from strategies.base import CalibrationStrategy, ask_who
-from strategies.enough import too_little
-from strategies.job import OUTCOME, Job, Outcome, lacks_rows
+from fedcal.strategies.base import CalibrationStrategy, ask_who
+from fedcal.strategies.enough import too_little
+from fedcal.strategies.job import OUTCOME, Job, Outcome, lacks_rows
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -43,7 +43,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """What Flower calls: `strategies.server_app:app`."""
+    """What Flower calls: `fedcal.strategies.server_app:app`."""
     serve(grid, context.run_config)
 
 

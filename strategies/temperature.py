@@ -17,9 +17,9 @@ from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param, Scalar
 from fedcal.release import Release
+from fedcal.strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.root_posterior import root_posterior
 from fedcal.types import Floats
-from strategies.base import CLIP, CalibrationStrategy
-from strategies.root_posterior import root_posterior
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
 

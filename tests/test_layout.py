@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +17,12 @@ import pytest
 import fedcal
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-PACKAGES = ("fedcal", "clients", "strategies", "experiments")
-MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+ROOMS = ("clients", "strategies", "experiments")
+"""Folders beside `fedcal/`, importable as `fedcal.clients` and so on."""
+PACKAGES = ("fedcal", *ROOMS)
+MODULES = sorted(
+    {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+)
 NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 
 HEAVY = {
@@ -37,11 +43,17 @@ PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "mar
 KEYED = {"Generator", "BitGenerator", "Philox", "PCG64", "SeedSequence", "default_rng"}
 
 MAY_NOT = {
-    "fedcal": {"flwr", "clients", "strategies", "experiments"},
-    "clients": {"flwr", "strategies", "experiments"},
-    "strategies": {"clients", "experiments"},
+    "fedcal": {"flwr", "fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
+    "clients": {"flwr", "fedcal.strategies", "fedcal.experiments"},
+    "strategies": {"fedcal.clients", "fedcal.experiments"},
     "experiments": set[str](),
 }
+MAY = {
+    "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
+    "fedcal/__main__.py": {"fedcal.experiments"},
+    "clients/client_app.py": {"flwr"},
+}
+"""The only modules that may name what their folder may not."""
 
 every_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
 
@@ -82,10 +94,34 @@ def imports_at_import(tree: ast.Module, package: str) -> set[str]:
     return set().union(*(imports(node, package) for node in plain))
 
 
+def room_of(name: str) -> str:
+    """What an import is of: another project, or the second level of ours (`fedcal.clients`)."""
+    top, _, rest = name.partition(".")
+    second = rest.partition(".")[0]
+    return f"fedcal.{second}" if top == "fedcal" and second in ROOMS else top
+
+
+DOTTED = r"fedcal(\.\w+)+(:\w+)?"
+
+
+def rooms_imported(tree: ast.AST, package: str) -> set[str]:
+    """`room_of` everything that is imported, by name or by text (`import_module`, entry points)."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {room_of(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.add("relative")  # nobody writes these: they would hide the room
+        elif isinstance(node, ast.ImportFrom):
+            found |= {room_of(f"{node.module}.{alias.name}") for alias in node.names}
+        elif isinstance(node, ast.Constant) and re.fullmatch(DOTTED, str(node.value)):
+            found.add(room_of(str(node.value)))
+    return found
+
+
 def forbidden_imports(tree: ast.Module, path: Path) -> set[str]:
-    package = path.parts[0]
-    banned = MAY_NOT[package] - ({"flwr"} if path == Path("clients/client_app.py") else set())
-    return imports(tree, package) & banned
+    banned = {"relative", *ROOMS, *MAY_NOT[path.parts[0]]} - MAY.get(str(path), set())
+    return rooms_imported(tree, path.parts[0]) & banned
 
 
 # --- what a module may not hold -----------------------------------------------------------------
@@ -170,11 +206,19 @@ def test_all_four_packages_were_looked_at() -> None:
     ("where", "source"),
     [
         ("fedcal/x.py", "def f():\n    import flwr.app"),
-        ("fedcal/x.py", "from clients.answers import answer"),
+        ("fedcal/x.py", "from fedcal.clients.answers import answer"),
         ("clients/x.py", "from flwr.app import Message"),
-        ("clients/client_app.py", "import strategies"),
-        ("strategies/x.py", "if True:\n    from experiments import simulate"),
-        ("strategies/x.py", "import clients.answers as a"),
+        ("clients/client_app.py", "import fedcal.strategies"),
+        ("strategies/x.py", "if True:\n    from fedcal.experiments import simulate"),
+        ("strategies/x.py", "import fedcal.clients.answers as a"),
+        ("strategies/x.py", "from fedcal import clients"),
+        ("strategies/x.py", "x = import_module('fedcal.clients.answers')"),
+        ("strategies/x.py", "app = 'fedcal.experiments.cli:main'"),
+        ("strategies/x.py", "from clients.answers import answer"),
+        ("clients/x.py", "from ..strategies import base"),
+        ("fedcal/x.py", "import fedcal.experiments"),
+        ("fedcal/query/__init__.py", "from fedcal import experiments"),
+        ("fedcal/__main__.py", "import fedcal.strategies"),
     ],
 )
 def test_forbidden_imports_are_seen(where: str, source: str) -> None:
@@ -259,6 +303,8 @@ WITH_ALL = [path for path in MODULES if "\n__all__ = " in path.read_text("utf-8"
 @pytest.mark.parametrize("path", WITH_ALL, ids=[str(p.relative_to(ROOT)) for p in WITH_ALL])
 def test_all_is_exactly_what_is_public(path: Path) -> None:
     relative = path.relative_to(ROOT).with_suffix("")
+    if relative.parts[0] in ROOMS:
+        relative = "fedcal" / relative
     own = relative.parts[:-1] if path.name == "__init__.py" else (*relative.parts[:-1], "nobody's")
     name = ".".join(relative.parts[:-1] if path.name == "__init__.py" else relative.parts)
     module = importlib.import_module(name)
@@ -289,12 +335,11 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
 
 
 def test_a_fresh_import_loads_nothing_heavy(tmp_path: Path) -> None:
-    done = python(
-        "import fedcal, clients, strategies, experiments.cli, sys; print(*sys.modules)", tmp_path
-    )
+    rooms = "fedcal.clients, fedcal.strategies, fedcal.experiments.cli"
+    done = python(f"import {rooms}, sys; print(*sys.modules)", tmp_path)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
-    assert {"strategies.base", "experiments.cli", "flwr"} <= loaded
+    assert {"fedcal.strategies.base", "fedcal.experiments.cli", "flwr"} <= loaded
     # the last two are ours to load late: with matplotlib they take longer than everything else
     assert loaded & (HEAVY | {"scipy.stats", "dp_accounting"}) == set()
 
@@ -313,42 +358,50 @@ def test_the_science_does_not_load_flower(tmp_path: Path) -> None:
     done = python(f"{code}; import sys; print(*sys.modules)", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fedcal.release" in done.stdout.split()
-    assert set(done.stdout.split()) & {"flwr", "clients", "strategies", "experiments"} == set()
+    assert set(done.stdout.split()) & {"flwr", *(f"fedcal.{room}" for room in ROOMS)} == set()
 
 
-@pytest.mark.parametrize("file", ["clients/__init__.py", "clients.py"])
-@pytest.mark.parametrize("imported", ["experiments", "experiments.cli"])
-def test_a_foreign_package_gets_one_clear_line(tmp_path: Path, file: str, imported: str) -> None:
-    foreign = tmp_path / "elsewhere" / file
-    foreign.parent.mkdir(parents=True)
-    foreign.write_text("x = 1\n")
-    done = python(f"import {imported}", tmp_path, tmp_path / "elsewhere")
-    assert done.returncode == 1
+@pytest.mark.parametrize("room", ROOMS)
+def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path: Path, room: str) -> None:
+    for name in ROOMS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('a foreign package')\n")
+    done = python(f"import fedcal.{room} as room; print(room.__file__)", tmp_path, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path(done.stdout.strip()).resolve() == ROOT / room / "__init__.py"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_has_one_import_name(tmp_path: Path, room: str) -> None:
+    done = python(f"import {room}", tmp_path)
     *_, last = done.stderr.splitlines()
-    assert last.startswith("ImportError: the package 'clients' belongs beside fedcal in ")
-    assert str(ROOT) in last
-    assert str(foreign) in last
+    assert (done.returncode, last) == (1, f"ImportError: import fedcal.{room}, not {room}")
 
 
-def test_the_right_neighbours_are_accepted(tmp_path: Path) -> None:
-    harmless = tmp_path / "elsewhere"
-    harmless.mkdir()
-    done = python("import experiments; print(experiments.__all__)", tmp_path, harmless)
-    assert done.returncode == 0, done.stderr
-    assert "simulate" in done.stdout
+def test_the_main_functions_are_fedcal_s_own(tmp_path: Path) -> None:
+    quick = python("import fedcal, sys; print(*sys.modules)", tmp_path)
+    assert set(quick.stdout.split()) & {"numpy", "flwr", "fedcal.experiments"} == set()
+    done = python("from fedcal import simulate, compare, plan; print(plan.__module__)", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "fedcal.experiments.planner.plan\n"), done.stderr
+    done = python("import fedcal; fedcal.simulat", tmp_path)
+    assert "module 'fedcal' has no attribute 'simulat'" in done.stderr
 
 
-def test_a_foreign_module_one_folder_below_home_is_foreign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # `home/scripts/clients.py` has the same grandparent as `home/clients/__init__.py`
-    from fedcal import _neighbours
-
-    home = tmp_path / "home"
-    (home / "fedcal").mkdir(parents=True)
-    (home / "scripts").mkdir()
-    (home / "scripts" / "neighbour_of_nobody.py").write_text("x = 1\n")
-    monkeypatch.setattr(_neighbours, "__file__", str(home / "fedcal" / "_neighbours.py"))
-    monkeypatch.syspath_prepend(home / "scripts")
-    with pytest.raises(ImportError, match="belongs beside fedcal"):
-        _neighbours.require_neighbours("neighbour_of_nobody")
+@pytest.mark.parametrize("found", [None, "../clients"])
+def test_a_checkout_without_links_fails_loudly(tmp_path: Path, found: str | None) -> None:
+    """What `core.symlinks=false` makes of a link: a file that holds the name; or nothing at all."""
+    package = tmp_path / "fedcal"
+    package.mkdir()
+    shutil.copy(ROOT / "fedcal/__init__.py", package)
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    for room in ("strategies", "experiments"):
+        (package / room).symlink_to(ROOT / room)
+    if found is not None:
+        (package / "clients").write_text(found)
+    done = python("import fedcal", tmp_path, tmp_path)
+    assert done.returncode == 1
+    assert "fedcal/clients is no link to the folder clients/" in done.stderr.splitlines()[-1]
+    built = python("import runpy; runpy.run_path('setup.py')", tmp_path)
+    assert built.returncode == 1
+    assert "git config core.symlinks true" in built.stderr.splitlines()[-1]
+    assert len(built.stderr.splitlines()) == 1

@@ -10,7 +10,7 @@ from docutils.nodes import Node
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from experiments import cli
+from fedcal.experiments import cli
 
 
 def built() -> dict[str, Any]:

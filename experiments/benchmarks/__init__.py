@@ -1,4 +1,4 @@
-"""Our work and our peers' timed in the same run: `python -m experiments.benchmarks`.
+"""Our work and our peers' timed in the same run: `python -m fedcal.experiments.benchmarks`.
 
 Times depend on the machine and on what else it does; the ratios of one run hold up better. Data,
 imports and fresh objects are prepared outside the clock, on all sides. Peers that cannot share

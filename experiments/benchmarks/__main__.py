@@ -18,10 +18,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.benchmarks import apart
-from experiments.benchmarks.timing import Skipped, Timing, Work, compare
-from experiments.benchmarks.work import WORKS
-from experiments.files import to_json
+from fedcal.experiments.benchmarks import apart
+from fedcal.experiments.benchmarks.timing import Skipped, Timing, Work, compare
+from fedcal.experiments.benchmarks.work import WORKS
+from fedcal.experiments.files import to_json
 
 REPETITIONS = 7
 HEADINGS = (
@@ -155,7 +155,9 @@ def as_markdown(rows: Sequence[Row], said: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time, show, write `bench.json` and `bench.md`."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fedcal.experiments.benchmarks", description=__doc__
+    )
     parser.add_argument("--out", type=Path, default=Path("bench-out"), help="folder for the files")
     parser.add_argument(
         "--only", choices=list(WORKS), action="append", help="this work; repeatable"

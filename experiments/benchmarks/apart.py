@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.benchmarks.timing import Inside, PeerMissing
+from fedcal.experiments.benchmarks.timing import Inside, PeerMissing
 
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""

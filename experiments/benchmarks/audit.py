@@ -1,4 +1,4 @@
-"""Attack every mechanism: `python -m experiments.benchmarks.audit`.
+"""Attack every mechanism: `python -m fedcal.experiments.benchmarks.audit`.
 
 One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
 the epsilon that it really spends, found by `fedcal.privacy.audit`. All bounds hold together but for
@@ -167,7 +167,8 @@ def as_table(rows: Sequence[Sequence[str]]) -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Attack all cells and print what was found; 1 if a claim was refuted."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.benchmarks.audit", description=(__doc__ or "").split("\n")[0]
+        prog="python -m fedcal.experiments.benchmarks.audit",
+        description=(__doc__ or "").split("\n")[0],
     )
     parser.add_argument("--trials", type=int, default=TRIALS, help="runs in each of two worlds")
     parser.add_argument("--error", type=float, default=ERROR, help="of all rows together")

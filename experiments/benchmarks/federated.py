@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from clients.answers import answer
-from experiments.benchmarks import population
-from experiments.benchmarks.timing import Contestant, Inside, PeerMissing, Work, checksum
-from experiments.engines.flower import run_in_process
-from experiments.engines.inline import run_inline
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning
+from fedcal.clients.answers import answer
 from fedcal.errors import FedcalError
+from fedcal.experiments.benchmarks import population
+from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, Work, checksum
+from fedcal.experiments.engines.flower import run_in_process
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from strategies import CalibrationStrategy, FedBin
-from strategies.job import Job, Outcome, Progress
+from fedcal.strategies import CalibrationStrategy, FedBin
+from fedcal.strategies.job import Job, Outcome, Progress
 
 _DATA = "resnet110-cifar10"
 _ROWS = 50  # of a client
@@ -218,7 +218,7 @@ def _drive_in_process(job: Job, shards: Shards, progress: Progress) -> Outcome:
 
 def _drive_ray(job: Job, shards: Shards, progress: Progress) -> Outcome:
     """Progress is looked at every 0.05 s: little beside eleven rounds."""
-    from experiments.engines.ray import run_ray
+    from fedcal.experiments.engines.ray import run_ray
 
     return run_ray(job, shards, progress=progress)
 
@@ -239,7 +239,7 @@ def _command(name: str, options: dict[str, Any]) -> Contestant:
     def run() -> list[dict[str, Any]]:
         with TemporaryDirectory() as folder:
             given = options | {"--rounds": 1, "--epsilon": 1, "--out": folder}
-            start = "from experiments.cli import main; main()"
+            start = "from fedcal.experiments.cli import main; main()"
             command = [sys.executable, "-c", start, "simulate", "--quiet"]
             command += [str(word) for pair in given.items() for word in pair]
             subprocess.run(command, check=True)

@@ -1,4 +1,4 @@
-"""Trials of Luo et al., ours beside a plain loop: `python -m experiments.benchmarks.luo`.
+"""Trials of Luo et al., ours beside a plain loop: `python -m fedcal.experiments.benchmarks.luo`.
 
 The whole suite that is spoken of is that of CIFAR-10-C: 15 perturbations of 10,000 rows and 10
 classes, 45 settings, 500 trials, and the paper's five methods (besides no recalibration, which
@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engines.processes import usable_cores
-from experiments.files import to_json
-from experiments.luo.bench import Bench
-from experiments.luo.cell import run_setting
-from experiments.luo.methods import BASELINES, PAPER, Column
-from experiments.luo.paths import EVALUATIONS, HIGH, ITERATIONS, LOW
-from experiments.luo.settings import SUITES, Setting
-from experiments.luo.tables import BINS, NLL_CLIP
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import outcome_cells
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.engines.processes import usable_cores
+from fedcal.experiments.files import to_json
+from fedcal.experiments.luo.bench import Bench
+from fedcal.experiments.luo.cell import run_setting
+from fedcal.experiments.luo.methods import BASELINES, PAPER, Column
+from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, ITERATIONS, LOW
+from fedcal.experiments.luo.settings import SUITES, Setting
+from fedcal.experiments.luo.tables import BINS, NLL_CLIP
 from fedcal.metrics import bin_index, ece
 from fedcal.numerics import softmax
 from fedcal.search import GoldenSection
@@ -173,7 +173,7 @@ def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time, print, and write a file if one is named."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.benchmarks.luo", description=__doc__
+        prog="python -m fedcal.experiments.benchmarks.luo", description=__doc__
     )
     parser.add_argument("--every", type=int, default=3, help="every k-th of the 45 settings")
     parser.add_argument("--trials", type=int, default=TRIALS, help="of ours, for each setting")

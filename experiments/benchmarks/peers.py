@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.apart import HUGE_PAGES
-from experiments.benchmarks.timing import PeerMissing
+from fedcal.experiments.benchmarks.apart import HUGE_PAGES
+from fedcal.experiments.benchmarks.timing import PeerMissing
 from fedcal.numerics import LOG_A_LIMIT
 from fedcal.types import Floats, Integers
 

@@ -4,7 +4,7 @@ The planner sees clients, rows per client, classes and budget, and made-up rows.
 candidates is run on the real fit rows, dealt by `dirichlet:0.1`, with several seeds, and judged
 on the real test rows.
 
-    python -m experiments.benchmarks.planner --out planner.jsonl
+    python -m fedcal.experiments.benchmarks.planner --out planner.jsonl
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engines.inline import run_inline
-from experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, Advice, advise
-from experiments.planner.candidates import MOST_CLASSES, Candidate
-from experiments.planner.facts import Facts
-from experiments.planner.worlds import Errors, errors, made_up
 from fedcal import datasets
 from fedcal.calibrators import Calibrator
 from fedcal.datasets import Dataset
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, Advice, advise
+from fedcal.experiments.planner.candidates import MOST_CLASSES, Candidate
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.worlds import Errors, errors, made_up
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards

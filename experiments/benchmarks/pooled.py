@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.benchmarks import peers
-from experiments.benchmarks.apart import Apart
-from experiments.benchmarks.timing import Contestant, Work, checksum
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
 from fedcal.calibrators.histogram import cells_of, count_cells
 from fedcal.errors import InputError
+from fedcal.experiments.benchmarks import peers
+from fedcal.experiments.benchmarks.apart import Apart
+from fedcal.experiments.benchmarks.timing import Contestant, Work, checksum
 from fedcal.metrics import classwise_ece, ece, nll
 from fedcal.numerics import label_entries, row_sum, shifted, softmax
 from fedcal.types import Floats, Integers

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benchmarks.timing import Inside
-from experiments.engines.inline import run_inline
+from fedcal.experiments.benchmarks.timing import Inside
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from strategies import FedBin
+from fedcal.strategies import FedBin
 
 _CLASSES = 10
 

@@ -1,4 +1,4 @@
-"""What a draw of noise costs: `python -m experiments.benchmarks.samplers`.
+"""What a draw of noise costs: `python -m fedcal.experiments.benchmarks.samplers`.
 
 Microseconds a draw, medians of interleaved repetitions of `--draws` draws at a time, for
 
@@ -28,7 +28,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
+from fedcal.experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
 from fedcal.privacy.samplers import (
     Words,
     bernoulli,
@@ -175,7 +175,7 @@ def time_one(law: Law, draws: int, repetitions: int) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time and show."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.benchmarks.samplers", description=__doc__
+        prog="python -m fedcal.experiments.benchmarks.samplers", description=__doc__
     )
     parser.add_argument("--draws", type=int, default=1_000_000, help="at a time")
     parser.add_argument("--quick", action="store_true", help="two repetitions of 1000 draws")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from experiments.benchmarks import federated, pooled
-from experiments.benchmarks.timing import Work
+from fedcal.experiments.benchmarks import federated, pooled
+from fedcal.experiments.benchmarks.timing import Work
 
 WORKS: Mapping[str, Callable[[bool], Work]] = {
     "temperature": lambda quick: pooled.temperature(pooled.real_rows(quick), 2e-3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.comparison.result import Comparison
-from experiments.comparison.run import compare
+from fedcal.experiments.comparison.result import Comparison
+from fedcal.experiments.comparison.run import compare
 
 __all__ = ["Comparison", "compare"]

@@ -10,15 +10,15 @@ from typing import Any
 
 import tomli_w
 
-from experiments.comparison.variant import Variant
-from experiments.config import METHODS, Config, typed
 from fedcal.checks import whole
 from fedcal.errors import InputError
+from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.config import METHODS, Config, typed
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import check_quorum
 from fedcal.privacy.plan import Federation, Plan
+from fedcal.strategies.job import Setting, settings_of
 from fedcal.streams import check_seed
-from strategies.job import Setting, settings_of
 
 AXES = (
     *("data", "method", "partition", "clients", "rounds", "sampling_rate"),

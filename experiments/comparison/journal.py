@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from experiments.comparison.grid import read_grid
-from experiments.comparison.row import Row, check_row, key_of
-from experiments.config import read_toml
-from experiments.figures import COMPARISON_NAMES
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison.grid import read_grid
+from fedcal.experiments.comparison.row import Row, check_row, key_of
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.figures import COMPARISON_NAMES
 
 CONFIG, ROWS, DONE = "config.toml", "rows.jsonl", "compare.json"
 """The grid; a line for each finished run; the summary, which is there when all are finished."""

@@ -19,16 +19,16 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
-from experiments.comparison.row import Row, Run, run_row
-from experiments.comparison.shared_data import write_data
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison.row import Row, Run, run_row
+from fedcal.experiments.comparison.shared_data import write_data
 from fedcal.optional import need
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from experiments.comparison.worker import serve; serve(*sys.argv[2:])"
+    "from fedcal.experiments.comparison.worker import serve; serve(*sys.argv[2:])"
 )
 _WAITING = 4
 """Ray tasks that wait for each one that can run: enough to keep a cluster busy."""
@@ -104,7 +104,7 @@ def in_processes(
 
 
 class _Worker:
-    """One interpreter that runs `experiments.comparison.worker`."""
+    """One interpreter that runs `fedcal.experiments.comparison.worker`."""
 
     def __init__(self, folder: str, names: list[str], work: Work) -> None:
         place = f"{work.__module__}:{work.__name__}"
@@ -208,7 +208,7 @@ def _connect(ray: Any, jobs: int | None, address: str) -> None:
     if address == "local":
         here = {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     else:
-        from experiments.engines.ray import check_cluster
+        from fedcal.experiments.engines.ray import check_cluster
 
         check_cluster(address)
     try:

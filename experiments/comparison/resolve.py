@@ -8,15 +8,15 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
-from experiments.comparison.grid import Cell, Grid
-from experiments.config import Config, job_of
-from experiments.statement import large_delta
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError, NoEffect, TooLittle
+from fedcal.experiments.comparison.grid import Cell, Grid
+from fedcal.experiments.config import Config, job_of
+from fedcal.experiments.statement import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
-from strategies.enough import too_little
-from strategies.job import Job, settings_of
+from fedcal.strategies.enough import too_little
+from fedcal.strategies.job import Job, settings_of
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.comparison.grid import Cell, Grid
-from experiments.comparison.journal import CONFIG, DONE, ROWS
-from experiments.comparison.resolve import LeftOut
-from experiments.comparison.row import Row, key_of, runs_of
-from experiments.comparison.statement import statement
-from experiments.comparison.summary import Line, summarise
-from experiments.comparison.table import as_csv, as_markdown
-from experiments.figures import COMPARISON_NAMES
-from experiments.files import to_json, write_folder
-from experiments.result import versions
+from fedcal.experiments.comparison.grid import Cell, Grid
+from fedcal.experiments.comparison.journal import CONFIG, DONE, ROWS
+from fedcal.experiments.comparison.resolve import LeftOut
+from fedcal.experiments.comparison.row import Row, key_of, runs_of
+from fedcal.experiments.comparison.statement import statement
+from fedcal.experiments.comparison.summary import Line, summarise
+from fedcal.experiments.comparison.table import as_csv, as_markdown
+from fedcal.experiments.figures import COMPARISON_NAMES
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.result import versions
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Comparison:
         write_folder(Path(out), self._write, stale=COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
-        from experiments.report import write_comparison_report
+        from fedcal.experiments.report import write_comparison_report
 
         def text(name: str, content: str) -> None:
             (folder / name).write_text(content, "utf-8")
@@ -108,6 +108,6 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The table in a notebook."""
-        from experiments.report import comparison_card
+        from fedcal.experiments.report import comparison_card
 
         return comparison_card(self.to_json())

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.comparison.grid import Cell
-from experiments.config import merge
-from experiments.result import versions
-from experiments.simulation import simulate
-from experiments.terminal import SHOWN
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError
+from fedcal.experiments.comparison.grid import Cell
+from fedcal.experiments.config import merge
+from fedcal.experiments.result import versions
+from fedcal.experiments.simulation import simulate
+from fedcal.experiments.terminal import SHOWN
 
 Row = dict[str, Any]
 """`run` (the request, resolved), `versions`, and either `error` or the results.

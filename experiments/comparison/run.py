@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from experiments.comparison.grid import Grid, read_grid
-from experiments.comparison.journal import Journal, grid_in, journal
-from experiments.comparison.pools import Pool, Work, here, on_ray
-from experiments.comparison.resolve import resolve
-from experiments.comparison.result import Comparison
-from experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
-from experiments.config import read_toml
-from experiments.engines.processes import usable_cores
-from experiments.files import check_out
-from experiments.result import versions
-from experiments.simulation import load_any
 from fedcal import datasets
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison.grid import Grid, read_grid
+from fedcal.experiments.comparison.journal import Journal, grid_in, journal
+from fedcal.experiments.comparison.pools import Pool, Work, here, on_ray
+from fedcal.experiments.comparison.resolve import resolve
+from fedcal.experiments.comparison.result import Comparison
+from fedcal.experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.engines.processes import usable_cores
+from fedcal.experiments.files import check_out
+from fedcal.experiments.result import versions
+from fedcal.experiments.simulation import load_any
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
 Progress: TypeAlias = Callable[[int, int], None]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.comparison.row import arrays_of
 from fedcal.datasets import Dataset
+from fedcal.experiments.comparison.row import arrays_of
 
 
 def write_data(folder: Path, data: Dataset) -> None:

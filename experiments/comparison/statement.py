@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from experiments.comparison.grid import Cell
-from experiments.comparison.resolve import LeftOut
-from experiments.statement import TEST_ROWS, in_short, sets_noise
+from fedcal.experiments.comparison.grid import Cell
+from fedcal.experiments.comparison.resolve import LeftOut
+from fedcal.experiments.statement import TEST_ROWS, in_short, sets_noise
 from fedcal.privacy.federation import QUORUM
-from strategies.job import settings_of
+from fedcal.strategies.job import settings_of
 
 CHOOSING = (
     "Choosing among methods, settings or budgets by what they did on private rows is itself a "

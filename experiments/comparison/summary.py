@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.comparison.grid import Cell
-from experiments.comparison.row import Row, key_of, runs_of
+from fedcal.experiments.comparison.grid import Cell
+from fedcal.experiments.comparison.row import Row, key_of, runs_of
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.comparison.summary import Line
-from experiments.terminal import SHOWN, shown
+from fedcal.experiments.comparison.summary import Line
+from fedcal.experiments.terminal import SHOWN, shown
 
 METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 """Those that the table shows; CSV and JSON have all."""

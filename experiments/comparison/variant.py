@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from experiments.config import POOLED, parse_setting
 from fedcal.errors import InputError
-from strategies import STRATEGIES
-from strategies.job import Setting, settings_of
+from fedcal.experiments.config import POOLED, parse_setting
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Setting, settings_of
 
 _LABELS = {
     "none": "uncalibrated",

@@ -10,11 +10,11 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from experiments.comparison.shared_data import read_data
 from fedcal.datasets import Dataset
+from fedcal.experiments.comparison.shared_data import read_data
 
 
-def serve(folder: str, names: str, work: str = "experiments.comparison.row:run_row") -> None:
+def serve(folder: str, names: str, work: str = "fedcal.experiments.comparison.row:run_row") -> None:
     """Answer requests until nobody sends them any more.
 
     Parameters

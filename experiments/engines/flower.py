@@ -11,13 +11,13 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from clients.client_app import client_app, site_of
-from experiments.engines.inline import Unavailable
 from fedcal.calibrators import Calibrator
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import Unavailable
 from fedcal.shards import Shards
-from strategies import CalibrationStrategy
-from strategies.base import ANSWER
+from fedcal.strategies import CalibrationStrategy
+from fedcal.strategies.base import ANSWER
 
 if TYPE_CHECKING:
     from flwr.supercore.run import Run

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from clients.answers import contribute
 from fedcal.calibrators import Calibrator
 from fedcal.checks import whole
+from fedcal.clients.answers import contribute
 from fedcal.release import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
+from fedcal.strategies import CalibrationStrategy
 from fedcal.types import Integers, Words
-from strategies import CalibrationStrategy
 
 BLOCK_NUMBERS = 1 << 17
 """Numbers that a block of clients answers with at most (1 MiB: it stays in the cache)."""

@@ -3,7 +3,7 @@
 Everything happens in child processes that end with the run: a SuperLink of its own on a free
 port of the loopback interface, with its own FLWR_HOME, and `flwr run` against it. What Flower
 ships to them is a folder that holds nothing but a `pyproject.toml`: the code is what is
-installed, and the sites find their rows by name or path (`clients.site`).
+installed, and the sites find their rows by name or path (`fedcal.clients.site`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, NoReturn
 import tomli_w
 
 import fedcal
-from clients.site import DEALT, write_dealt
-from experiments.engines.processes import ProcessTree, usable_cores
-from experiments.flower_app import FILE, app_toml
+from fedcal.clients.site import DEALT, write_dealt
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.experiments.engines.processes import ProcessTree, usable_cores
+from fedcal.experiments.flower_app import FILE, app_toml
 from fedcal.shards import Shards
-from strategies.job import Job, Outcome, Progress
-from strategies.server_app import read_error, read_progress
+from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.server_app import read_error, read_progress
 
 MARK = "FEDCAL_RUN"
 """Environment variable that every process of a run carries: its folder."""
@@ -47,7 +47,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Source(NamedTuple):
-    """Where sites find their rows by themselves: as `clients.site.site_rows` takes it."""
+    """Where sites find their rows by themselves: as `fedcal.clients.site.site_rows` takes it."""
 
     data: str
     partition: str

@@ -1,7 +1,7 @@
 """scikit-learn estimators: fit a calibrator over simulated clients, put one behind a classifier.
 
-Imported only where it is used (`from experiments.estimator import CalibratedModel`): it needs
-scikit-learn. `CalibratedModel` is what scikit-learn's `CalibratedClassifierCV` is, with a
+Imported only where it is used (`from fedcal.experiments.estimator import CalibratedModel`): it
+needs scikit-learn. `CalibratedModel` is what scikit-learn's `CalibratedClassifierCV` is, with a
 calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, with privacy:
 
     base = FrozenEstimator(LogisticRegression().fit(train, labels))
@@ -17,12 +17,12 @@ try:
     import sklearn.base  # noqa: F401  only whether it is there
 except ModuleNotFoundError:
     raise InputError(
-        "experiments.estimator needs scikit-learn, which is not installed: "
+        "fedcal.experiments.estimator needs scikit-learn, which is not installed: "
         "pip install 'fedcal[sklearn]'"
     ) from None
 
-from experiments.estimator.federated import FederatedCalibrator
-from experiments.estimator.model import CalibratedModel
-from experiments.estimator.scores import scores_of
+from fedcal.experiments.estimator.federated import FederatedCalibrator
+from fedcal.experiments.estimator.model import CalibratedModel
+from fedcal.experiments.estimator.scores import scores_of
 
 __all__ = ["CalibratedModel", "FederatedCalibrator", "scores_of"]

@@ -15,22 +15,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
-from experiments.engines.inline import run_inline
-from experiments.estimator.scores import columns_of, likeliest
-from experiments.planner.auto import resolved
-from experiments.statement import large_delta, of_plan, without_privacy
 from fedcal import datasets
 from fedcal.calibrators import Identity
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.estimator.scores import columns_of, likeliest
+from fedcal.experiments.planner.auto import resolved
+from fedcal.experiments.statement import large_delta, of_plan, without_privacy
 from fedcal.partition import deal
 from fedcal.scores import KINDS, Kind
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.enough import tell, too_little
+from fedcal.strategies.job import Outcome, Setting
 from fedcal.types import Floats
-from strategies import STRATEGIES
-from strategies.enough import tell, too_little
-from strategies.job import Outcome, Setting
 
 
 class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,7 +47,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "dirichlet:0.1"
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
     secure_aggregation, dropout, seed, ledger, cap, cap_delta, set : as on the command line and in
-        `experiments.simulate`
+        `fedcal.experiments.simulate`
     input : what the rows are, "logits" or "probs"; `predict_proba` takes the same
     classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         the c different labels that `fit` sees, sorted, as classifiers sort them, or
@@ -57,7 +57,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     calibrator_ : the fitted `fedcal` calibrator, with `save` and exports
     privacy_ : the privacy record of the run, as in `SimulationResult.privacy`
-    result_ : `strategies.job.Outcome`: releases, payload bytes, seconds
+    result_ : `fedcal.strategies.job.Outcome`: releases, payload bytes, seconds
     classes_ : (c,)
     n_features_in_ : c
     """

@@ -15,9 +15,15 @@ from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from experiments.estimator.scores import columns_of, in_columns, likeliest, method_for, scores_of
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
+from fedcal.experiments.estimator.scores import (
+    columns_of,
+    in_columns,
+    likeliest,
+    method_for,
+    scores_of,
+)
 from fedcal.types import Floats
 
 FOLDS = 5

@@ -7,7 +7,7 @@ a Matplotlib figure for a paper (PNG, SVG). Matplotlib is imported only by who d
 
 from __future__ import annotations
 
-from experiments.figures.paper import draw, reliability_figure, save_figure, save_sheets
+from fedcal.experiments.figures.paper import draw, reliability_figure, save_figure, save_sheets
 
 NAMES = tuple(
     f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")

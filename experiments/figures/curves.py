@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from experiments.figures.panel import (
+from fedcal.experiments.figures.panel import (
     STYLES,
     Axis,
     Level,

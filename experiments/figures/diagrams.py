@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures.panel import (
+from fedcal.experiments.figures.panel import (
     Bars,
     Line,
     Panel,

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.figures.diagrams import bars_in, reliability_sheet
-from experiments.figures.panel import (
+from fedcal.experiments.figures.diagrams import bars_in, reliability_sheet
+from fedcal.experiments.figures.panel import (
     STYLES,
     Axis,
     Band,

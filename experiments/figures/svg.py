@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from experiments.figures.panel import STYLES, Band, Bars, Level, Line, Panel, Whiskers
+from fedcal.experiments.figures.panel import STYLES, Band, Bars, Level, Line, Panel, Whiskers
 
 WIDTH = 300.0
 RIGHT, TOP, BOTTOM = 16.0, 9.0, 48.0

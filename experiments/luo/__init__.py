@@ -2,7 +2,8 @@
 
 A *cell* is one setting (sources, samples of each, epsilon) on one data set: many random
 divisions of its rows into private sources and test rows, and for each of them the test ECE that
-every method reaches. `suite.run_suite` runs many cells; `experiments.reproduce` lays them out.
+every method reaches. `suite.run_suite` runs many cells; `fedcal.experiments.reproduce` lays them
+out.
 
 A trial costs tens of microseconds a method, because nothing is computed twice: `tables` holds
 what each row gives at each temperature that a search can reach, `paths` walks all trials of a

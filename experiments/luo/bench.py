@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiments.luo.paths import HIGH, ITERATIONS, LOW, BisectionTree, bisection_tree
-from experiments.luo.tables import NLL_CLIP, Tables, losses, rows_of, tabulate
 from fedcal.datasets import Dataset
+from fedcal.experiments.luo.paths import HIGH, ITERATIONS, LOW, BisectionTree, bisection_tree
+from fedcal.experiments.luo.tables import NLL_CLIP, Tables, losses, rows_of, tabulate
 from fedcal.numerics import log_grid
 from fedcal.search import GoldenTree, golden_tree
 from fedcal.types import Floats

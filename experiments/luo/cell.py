@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.comparison.row import digest_of
-from experiments.luo.bench import GRID, Bench
-from experiments.luo.methods import (
+from fedcal.datasets import Dataset
+from fedcal.experiments.comparison.row import digest_of
+from fedcal.experiments.luo.bench import GRID, Bench
+from fedcal.experiments.luo.methods import (
     BASELINES,
     PRIVATE,
     Column,
@@ -21,10 +22,9 @@ from experiments.luo.methods import (
     column,
     drawn,
 )
-from experiments.luo.settings import Setting
-from experiments.luo.trials import Trials, divisions
-from experiments.result import versions
-from fedcal.datasets import Dataset
+from fedcal.experiments.luo.settings import Setting
+from fedcal.experiments.luo.trials import Trials, divisions
+from fedcal.experiments.result import versions
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.luo.tables import BINS, Tables
 from fedcal.calibrators.top_label import Counts, least_value, values_of
+from fedcal.experiments.luo.tables import BINS, Tables
 from fedcal.metrics.binning import bin_index
 from fedcal.types import Floats, Integers
 

@@ -22,16 +22,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.luo import histogram as binning
-from experiments.luo.noise import NOISES, draws, laplace_std, laplace_sum, noise_scale
-from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection
-from experiments.luo.settings import Setting
-from experiments.luo.tables import BINS, NLL_CLIP
-from experiments.luo.trials import Trials
 from fedcal.calibrators.top_label import Counts
+from fedcal.experiments.luo import histogram as binning
+from fedcal.experiments.luo.noise import NOISES, draws, laplace_std, laplace_sum, noise_scale
+from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection
+from fedcal.experiments.luo.settings import Setting
+from fedcal.experiments.luo.tables import BINS, NLL_CLIP
+from fedcal.experiments.luo.trials import Trials
 from fedcal.search import Law, PosteriorBisection
+from fedcal.strategies.golden_section import STEEP
 from fedcal.types import Floats, Integers
-from strategies.golden_section import STEEP
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from typing import Any
 
 import tomli_w
 
-from experiments.comparison.journal import CONFIG, ROWS, Kind, journal
-from experiments.comparison.row import digest_of, key_of
-from experiments.comparison.run import check_kept, pool_of, run_missing, told
-from experiments.files import to_json, write_folder
-from experiments.luo.cell import Row, Run, cell_row
-from experiments.luo.methods import COLUMNS
-from experiments.luo.settings import SUITES, Setting, fitting, suite_for
-from experiments.simulation import load_any
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.comparison.journal import CONFIG, ROWS, Kind, journal
+from fedcal.experiments.comparison.row import digest_of, key_of
+from fedcal.experiments.comparison.run import check_kept, pool_of, run_missing, told
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.luo.cell import Row, Run, cell_row
+from fedcal.experiments.luo.methods import COLUMNS
+from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
+from fedcal.experiments.simulation import load_any
+from fedcal.strategies.job import Progress
 from fedcal.streams import check_seed
-from strategies.job import Progress
 
 TRIALS = 500
 """As in the paper."""

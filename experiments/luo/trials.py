@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from experiments.luo.bench import Bench
-from experiments.luo.settings import Setting
-from experiments.luo.tables import Tables
+from fedcal.experiments.luo.bench import Bench
+from fedcal.experiments.luo.settings import Setting
+from fedcal.experiments.luo.tables import Tables
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.planner.candidates import Candidate, candidates
-from experiments.planner.estimate import Population, Size, Trial, trial
-from experiments.planner.facts import Facts
-from experiments.planner.worlds import World
 from fedcal.errors import FedcalError
+from fedcal.experiments.planner.candidates import Candidate, candidates
+from fedcal.experiments.planner.estimate import Population, Size, Trial, trial
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
+from fedcal.strategies.job import Progress, settings_of
 from fedcal.types import Floats
-from strategies.job import Progress, settings_of
 
 PAYS = 0.9
 """A method pays if it leaves at most so much of the model's own error, on average, ..."""

@@ -6,14 +6,14 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 
-from experiments.config import AUTO, Config, federation_of
-from experiments.planner.advice import Advice, advise
-from experiments.planner.facts import DEALT, Facts
-from experiments.planner.words import not_enough
-from experiments.planner.worlds import made_up
+from fedcal.experiments.config import AUTO, Config, federation_of
+from fedcal.experiments.planner.advice import Advice, advise
+from fedcal.experiments.planner.facts import DEALT, Facts
+from fedcal.experiments.planner.words import not_enough
+from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import parse
 from fedcal.shards import Shards
-from strategies.job import Progress
+from fedcal.strategies.job import Progress
 
 CHOSEN = (
     "Method and settings were chosen by the planner from public facts only (clients, nominal rows "

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.planner.facts import Facts
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.experiments.planner.facts import Facts
 from fedcal.privacy.plan import Plan
-from strategies import STRATEGIES
-from strategies.base import CalibrationStrategy
-from strategies.job import Job, Setting, settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.job import Job, Setting, settings_of
 
 COSTLY = ("fedvector", "fedmatrix", "fedopvector", "fedcal")
 """Seconds to minutes of local training in a simulation; tried only where they are asked for."""

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from experiments.files import check_out, to_json, write_folder
-from experiments.planner import plan as planning
-from experiments.planner.advice import Advice, Estimate
-from experiments.planner.words import command, recommended, statement
-from experiments.terminal import progress_bar
+from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.planner import plan as planning
+from fedcal.experiments.planner.advice import Advice, Estimate
+from fedcal.experiments.planner.words import command, recommended, statement
+from fedcal.experiments.terminal import progress_bar
 
 _WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
 

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clients.answers import answer
-from experiments.engines.inline import run_inline
-from experiments.planner.candidates import LOCAL, Candidate
-from experiments.planner.facts import Facts
-from experiments.planner.worlds import Errors, World
 from fedcal.calibrators import Calibrator, TemperatureScaling
+from fedcal.clients.answers import answer
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.planner.candidates import LOCAL, Candidate
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.partition import owners, parse
 from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.release import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers, Words
-from strategies.base import CalibrationStrategy
 
 MOST_ROWS = 5_000
 MOST_NUMBERS = 100_000

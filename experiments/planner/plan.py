@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.planner.advice import Advice, advise
-from experiments.planner.facts import Facts
-from experiments.planner.words import approximations, command, not_enough, statement
-from experiments.planner.worlds import World, made_up, of_public
 from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.experiments.planner.advice import Advice, advise
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.words import approximations, command, not_enough, statement
+from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
+from fedcal.strategies.job import Progress
 from fedcal.streams import check_seed
-from strategies.job import Progress
 
 
 def plan(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.planner.advice import MOST_WORSE, PAYS, Advice
-from experiments.planner.candidates import LOCAL
-from experiments.planner.estimate import LEAST_SIMULATED
+from fedcal.experiments.planner.advice import MOST_WORSE, PAYS, Advice
+from fedcal.experiments.planner.candidates import LOCAL
+from fedcal.experiments.planner.estimate import LEAST_SIMULATED
 
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."

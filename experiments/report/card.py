@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
-from experiments.figures.diagrams import diagram
-from experiments.figures.panel import Sheet
-from experiments.figures.svg import fixed
-from experiments.report import words
-from experiments.report.page import figure, render
+from fedcal.experiments.figures.diagrams import diagram
+from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.svg import fixed
+from fedcal.experiments.report import words
+from fedcal.experiments.report.page import figure, render
 from fedcal.metrics import Reliability
 
 
@@ -36,7 +36,7 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:
     """A comparison (the content of `compare.json`) as a compact table."""
-    from experiments.report.comparison import finished, table_groups
+    from fedcal.experiments.report.comparison import finished, table_groups
 
     cells = finished(comparison["cells"])
     return render("comparison_card.html.j2", groups=table_groups(cells), count=len(cells))

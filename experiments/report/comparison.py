@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.curves import bytes_sheet, differing, epsilon_sheet, facets, told
-from experiments.figures.panel import Sheet
-from experiments.figures.paper import save_sheets
-from experiments.report import words
-from experiments.report.page import check_kind, figure, read_json, reading, write_page
-from experiments.terminal import shown
+from fedcal.experiments.figures.curves import bytes_sheet, differing, epsilon_sheet, facets, told
+from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.paper import save_sheets
+from fedcal.experiments.report import words
+from fedcal.experiments.report.page import check_kind, figure, read_json, reading, write_page
+from fedcal.experiments.terminal import shown
 
 FILE = "report.html"
 COLUMNS = ("ece", "classwise_ece", "nll", "accuracy")

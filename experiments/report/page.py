@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.diagrams import bars_in
-from experiments.figures.panel import STYLES, Sheet
-from experiments.figures.svg import Palette, panel_svg, swatch_svg, variable
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.figures.diagrams import bars_in
+from fedcal.experiments.figures.panel import STYLES, Sheet
+from fedcal.experiments.figures.svg import Palette, panel_svg, swatch_svg, variable
 
 MAX_BYTES = 2**28
 

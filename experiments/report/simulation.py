@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.curves import rounds_sheet
-from experiments.figures.diagrams import (
+from fedcal.experiments.figures.curves import rounds_sheet
+from fedcal.experiments.figures.diagrams import (
     SHOWN_CLASSES,
     classes_sheet,
     diagram,
@@ -17,10 +17,10 @@ from experiments.figures.diagrams import (
     histogram,
     reliability_sheet,
 )
-from experiments.figures.panel import Sheet
-from experiments.figures.paper import save_sheets
-from experiments.report import words
-from experiments.report.page import (
+from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.paper import save_sheets
+from fedcal.experiments.report import words
+from fedcal.experiments.report.page import (
     check_kind,
     figure,
     read_json,

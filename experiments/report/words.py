@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.terminal import shown
 from fedcal.datasets import is_shipped
+from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {

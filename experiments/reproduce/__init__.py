@@ -26,7 +26,7 @@ by their file `experiments/configs/NAME.toml`:
   (the figure).
 
 To add one: write its TOML file, add its name to `registry.EXPERIMENTS`, and run
-`python -m experiments.reproduce.expected NAME`, which writes what `--check` expects; say in
+`python -m fedcal.experiments.reproduce.expected NAME`, which writes what `--check` expects; say in
 `verdicts.toml`, which is kept by hand, where its claims should hold; and give its tables a place in
 the docs by a block of `documents`. Nothing else names it; tests run over the table.
 """
@@ -37,7 +37,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from experiments.reproduce.run import reproduce
+    from fedcal.experiments.reproduce.run import reproduce
 
 __all__ = ["reproduce"]
 
@@ -45,5 +45,5 @@ __all__ = ["reproduce"]
 def __getattr__(name: str) -> Any:
     """Import on first use: the rows of one experiment need not wait for all that runs others."""
     if name == "reproduce":
-        return import_module("experiments.reproduce.run").reproduce
-    raise AttributeError(f"module 'experiments.reproduce' has no attribute {name!r}")
+        return import_module("fedcal.experiments.reproduce.run").reproduce
+    raise AttributeError(f"module 'fedcal.experiments.reproduce' has no attribute {name!r}")

@@ -20,18 +20,18 @@ from itertools import product
 from statistics import fmean, pstdev
 from typing import Any
 
-from experiments.engines.inline import run_inline
 from fedcal import datasets
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import summary
 from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies import FedBBQ, FedNewton
+from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
-from strategies import FedBBQ, FedNewton
-from strategies.job import Progress
 
 Row = dict[str, Any]
 """(parts done, parts in all)."""

@@ -29,16 +29,16 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 from flwr.common.serde import recorddict_to_proto
 
-from clients.client_app import client_app, site_of
-from experiments.config import Config, job_of
-from experiments.engines.flower import InProcessGrid
 from fedcal import datasets, partition
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
+from fedcal.experiments.config import Config, job_of
+from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.query import Query
 from fedcal.shards import Shards
-from strategies import STRATEGIES, CalibrationStrategy
-from strategies.base import ANSWER
-from strategies.job import Job, Progress, Setting
+from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies.base import ANSWER
+from fedcal.strategies.job import Job, Progress, Setting
 
 Row = dict[str, Any]
 

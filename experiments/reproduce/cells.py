@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from experiments.comparison.summary import Line
-from experiments.reproduce.spec import Column, GridExperiment, Part, Printed
+from fedcal.experiments.comparison.summary import Line
+from fedcal.experiments.reproduce.spec import Column, GridExperiment, Part, Printed
 
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from experiments.reproduce.cells import Cell, whole
+from fedcal.experiments.reproduce.cells import Cell, whole
 
 Found: TypeAlias = bool | None
 Cells: TypeAlias = Sequence[Cell]

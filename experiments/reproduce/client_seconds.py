@@ -24,22 +24,22 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from clients.answers import answer
-from clients.client_app import client_app, site_of
-from experiments.benchmarks.timing import SLOW
-from experiments.engines.flower import InProcessGrid
-from experiments.engines.inline import BLOCK_NUMBERS
-from experiments.reproduce.bytes_sent import job_for
-from experiments.reproduce.spec import printed
 from fedcal import datasets
+from fedcal.clients.answers import answer
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError
+from fedcal.experiments.benchmarks.timing import SLOW
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import BLOCK_NUMBERS
+from fedcal.experiments.reproduce.bytes_sent import job_for
+from fedcal.experiments.reproduce.spec import printed
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.query import Query
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.base import ANSWER
-from strategies.job import Progress
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import ANSWER
+from fedcal.strategies.job import Progress
 
 Row = dict[str, Any]
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.measure import Measurement
 
-from experiments.commands import Stopped
-from experiments.comparison.run import Interrupted
-from experiments.files import to_json
-from experiments.reproduce.expected import deviations, shipped
-from experiments.reproduce.layout import as_table
-from experiments.reproduce.registry import EXPERIMENTS, experiment
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.run import reproduce
-from experiments.reproduce.verdicts import enough_seeds, wrong_verdicts
-from experiments.terminal import progress_bar
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.commands import Stopped
+from fedcal.experiments.comparison.run import Interrupted
+from fedcal.experiments.files import to_json
+from fedcal.experiments.reproduce.expected import deviations, shipped
+from fedcal.experiments.reproduce.layout import as_table
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.run import reproduce
+from fedcal.experiments.reproduce.verdicts import enough_seeds, wrong_verdicts
+from fedcal.experiments.terminal import progress_bar
 
 _WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
 

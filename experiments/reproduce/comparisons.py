@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments import demo
-from experiments.comparison import compare
-from experiments.comparison.summary import Line
 from fedcal.errors import TooLittle
+from fedcal.experiments import demo
+from fedcal.experiments.comparison import compare
+from fedcal.experiments.comparison.summary import Line
 
 _ALL = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn"]
 _NETWORKS = ["resnet110-cifar10", "imdb-binary"]

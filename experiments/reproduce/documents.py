@@ -5,8 +5,8 @@ A block of a page is what stands between two lines of its own,
     <!-- generated: NAME -->
     <!-- /generated -->
 
-and is what `BLOCKS[NAME]()` gives. `python -m experiments.reproduce.documents` fills all of them
-anew, and a test compares: so no page contradicts the data. A sentence that quotes a result
+and is what `BLOCKS[NAME]()` gives. `python -m fedcal.experiments.reproduce.documents` fills all of
+them anew, and a test compares: so no page contradicts the data. A sentence that quotes a result
 belongs into a block, with the number computed there, or has no number. To add one: write its
 function, name it in `BLOCKS`, and put the two lines where it is to stand.
 """
@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.reproduce import layout, texts, texts_of_costs, texts_of_shift
-from experiments.reproduce.claims import Verdict
-from experiments.reproduce.expected import FOLDER, ROOT, read
-from experiments.reproduce.registry import EXPERIMENTS
-from experiments.reproduce.texts import results
-from experiments.reproduce.verdicts import expected_verdicts, unsure
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
+from fedcal.experiments.reproduce import layout, texts, texts_of_costs, texts_of_shift
+from fedcal.experiments.reproduce.claims import Verdict
+from fedcal.experiments.reproduce.expected import FOLDER, ROOT, read
+from fedcal.experiments.reproduce.registry import EXPERIMENTS
+from fedcal.experiments.reproduce.texts import results
+from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
 
 NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
 

@@ -8,9 +8,9 @@ The same seeds give the same numbers on one machine with one set of versions. El
 digits may differ, so each number has a tolerance far below its spread over seeds. Values are kept
 by seed: a run with fewer seeds is checked by those that it has.
 
-`python -m experiments.reproduce.expected [NAME ...]` runs experiments (all) and writes their files
-anew; then `python -m experiments.reproduce.documents` writes README and docs. Look at the
-difference before you keep it.
+`python -m fedcal.experiments.reproduce.expected [NAME ...]` runs experiments (all) and writes their
+files anew; then `python -m fedcal.experiments.reproduce.documents` writes README and docs. Look at
+the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduce.cells import Cell, cells_of, spread, whole
-from experiments.reproduce.registry import EXPERIMENTS, experiment
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.spec import Rows, RowsExperiment
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.experiments.reproduce.cells import Cell, cells_of, spread, whole
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.spec import Rows, RowsExperiment
 
 FOLDER = Path(__file__).with_name("expected")
 ROOT = Path(__file__).parents[2]
@@ -191,8 +191,8 @@ def _near(now: Any, then: Any, tolerance: float) -> bool:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run experiments and write their expected files into the package."""
-    from experiments.reproduce.comparisons import COMPARISONS, measure
-    from experiments.reproduce.run import reproduce
+    from fedcal.experiments.reproduce.comparisons import COMPARISONS, measure
+    from fedcal.experiments.reproduce.run import reproduce
 
     parser = argparse.ArgumentParser(description="Write what `fedcal reproduce --check` expects.")
     parser.add_argument(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES, scaled
-from experiments.figures.panel import (
+from fedcal.experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES, scaled
+from fedcal.experiments.figures.panel import (
     Axis,
     Level,
     Line,
@@ -20,9 +20,9 @@ from experiments.figures.panel import (
     log_axis,
     spread_of,
 )
-from experiments.figures.paper import draw, save_figure
-from experiments.reproduce.cells import Cell, spread, whole
-from experiments.reproduce.spec import GridExperiment, Plot
+from fedcal.experiments.figures.paper import draw, save_figure
+from fedcal.experiments.reproduce.cells import Cell, spread, whole
+from fedcal.experiments.reproduce.spec import GridExperiment, Plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.comparison import compare
-from experiments.comparison.grid import Grid, read_grid
-from experiments.comparison.journal import ROWS
-from experiments.comparison.resolve import resolve
-from experiments.comparison.run import Interrupted
-from experiments.report.comparison import names_of
-from experiments.reproduce.cells import Cell, cell_of
-from experiments.reproduce.spec import GridExperiment, Part
-from experiments.simulation import load_any
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError
-from strategies.job import Progress
+from fedcal.experiments.comparison import compare
+from fedcal.experiments.comparison.grid import Grid, read_grid
+from fedcal.experiments.comparison.journal import ROWS
+from fedcal.experiments.comparison.resolve import resolve
+from fedcal.experiments.comparison.run import Interrupted
+from fedcal.experiments.report.comparison import names_of
+from fedcal.experiments.reproduce.cells import Cell, cell_of
+from fedcal.experiments.reproduce.spec import GridExperiment, Part
+from fedcal.experiments.simulation import load_any
+from fedcal.strategies.job import Progress
 
 DEALT = "dirichlet:0.1"
 CLIENTS = 100

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.reproduce.cells import Cell, whole
-from experiments.reproduce.spec import GridExperiment, Printed, Rows, RowsExperiment
+from fedcal.experiments.reproduce.cells import Cell, whole
+from fedcal.experiments.reproduce.spec import GridExperiment, Printed, Rows, RowsExperiment
 
 MARK = "†"
 

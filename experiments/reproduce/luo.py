@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from experiments.config import read_toml
-from experiments.luo.methods import COLUMNS, PAPER, PRIVATE, Column
-from experiments.luo.noise import NOISES
-from experiments.luo.suite import TRIALS, Suite, run_suite
-from experiments.reproduce.spec import RowsClaim
 from fedcal import datasets
-from strategies.job import Progress
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.luo.methods import COLUMNS, PAPER, PRIVATE, Column
+from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
+from fedcal.experiments.reproduce.spec import RowsClaim
+from fedcal.strategies.job import Progress
 
 Row = dict[str, Any]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 
-from experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
-from experiments.figures.panel import (
+from fedcal.experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
+from fedcal.experiments.figures.panel import (
     Band,
     Level,
     Line,
@@ -18,11 +18,11 @@ from experiments.figures.panel import (
     Sheet,
     linear_axis,
 )
-from experiments.luo.methods import BASELINES, PAPER, Column
-from experiments.luo.settings import SWEEPS
-from experiments.reproduce import luo
-from experiments.reproduce.luo import Row
-from experiments.reproduce.spec import RowsClaim
+from fedcal.experiments.luo.methods import BASELINES, PAPER, Column
+from fedcal.experiments.luo.settings import SWEEPS
+from fedcal.experiments.reproduce import luo
+from fedcal.experiments.reproduce.luo import Row
+from fedcal.experiments.reproduce.spec import RowsClaim
 
 SEVERITY = 5
 SHOWN = ("fog", "jpeg_compression", "motion_blur")

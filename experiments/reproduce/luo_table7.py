@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.luo.methods import COLUMNS
-from experiments.reproduce import luo
-from experiments.reproduce.luo import Row
-from experiments.reproduce.spec import RowsClaim
+from fedcal.experiments.luo.methods import COLUMNS
+from fedcal.experiments.reproduce import luo
+from fedcal.experiments.reproduce.luo import Row
+from fedcal.experiments.reproduce.spec import RowsClaim
 
 SEVERITY = 1
 AHEAD = 1.3

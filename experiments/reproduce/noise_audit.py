@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
-from strategies.job import Progress
+from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
+from fedcal.strategies.job import Progress
 
 Row = dict[str, Any]
 
 
 def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]:
-    """One row for each cell of `experiments.benchmarks.audit`.
+    """One row for each cell of `fedcal.experiments.benchmarks.audit`.
 
     Parameters
     ----------

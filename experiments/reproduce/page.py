@@ -6,15 +6,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.figures.panel import STYLES
-from experiments.report import page as report
-from experiments.reproduce.layout import MARK
-from experiments.reproduce.spec import GridExperiment, RowsExperiment
-from experiments.result import versions
 from fedcal.atomic import whole_file
+from fedcal.experiments.figures.panel import STYLES
+from fedcal.experiments.report import page as report
+from fedcal.experiments.reproduce.layout import MARK
+from fedcal.experiments.reproduce.spec import GridExperiment, RowsExperiment
+from fedcal.experiments.result import versions
 
 if TYPE_CHECKING:
-    from experiments.reproduce.result import Reproduction
+    from fedcal.experiments.reproduce.result import Reproduction
 
 
 DRAWN = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.reproduce.spec import Experiment, read_experiment
 from fedcal.checks import one_of
+from fedcal.experiments.reproduce.spec import Experiment, read_experiment
 
 EXPERIMENTS = (
     "maddock-table2",

@@ -7,13 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.panel import Sheet
-from experiments.files import to_json, write_folder
-from experiments.reproduce import figures, layout
-from experiments.reproduce.cells import Cell, printed_cells
-from experiments.reproduce.claims import EVERYWHERE, Verdict, judge
-from experiments.reproduce.spec import Experiment, GridExperiment, Rows, RowsExperiment, printed
-from experiments.result import versions
+from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.reproduce import figures, layout
+from fedcal.experiments.reproduce.cells import Cell, printed_cells
+from fedcal.experiments.reproduce.claims import EVERYWHERE, Verdict, judge
+from fedcal.experiments.reproduce.spec import (
+    Experiment,
+    GridExperiment,
+    Rows,
+    RowsExperiment,
+    printed,
+)
+from fedcal.experiments.result import versions
 
 LEGEND = (
     f"Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. {layout.MARK}: "
@@ -140,7 +146,7 @@ class Reproduction:
         write_folder(Path(out), self._write, stale=stale)
 
     def _write(self, folder: Path) -> None:
-        from experiments.reproduce.page import write_page
+        from fedcal.experiments.reproduce.page import write_page
 
         name = self.experiment.name
         (folder / f"{name}.md").write_text(self.to_markdown(), "utf-8")

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.files import check_out
-from experiments.reproduce.grids import begun, run_grids
-from experiments.reproduce.registry import experiment
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.spec import RowsExperiment
 from fedcal.checks import whole
 from fedcal.errors import InputError, TooLittle
-from strategies.job import Progress
+from fedcal.experiments.files import check_out
+from fedcal.experiments.reproduce.grids import begun, run_grids
+from fedcal.experiments.reproduce.registry import experiment
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.spec import RowsExperiment
+from fedcal.strategies.job import Progress
 
 
 def reproduce(

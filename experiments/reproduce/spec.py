@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from experiments.comparison.variant import Variant
-from experiments.config import read_toml
-from experiments.figures.panel import Sheet
 from fedcal.checks import one_of
+from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.figures.panel import Sheet
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -203,7 +203,7 @@ class RowsExperiment:
 
     @property
     def _home(self) -> Any:
-        return importlib.import_module(f"experiments.reproduce.{self.module}")
+        return importlib.import_module(f"fedcal.experiments.reproduce.{self.module}")
 
 
 Experiment: TypeAlias = GridExperiment | RowsExperiment

@@ -10,15 +10,15 @@ from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
-from experiments.comparison.summary import Line
-from experiments.comparison.table import as_markdown
-from experiments.reproduce import layout
-from experiments.reproduce.binning_pays import crossover
-from experiments.reproduce.claims import Verdict, mean_ratio
-from experiments.reproduce.comparisons import command, lines_where
-from experiments.reproduce.expected import read, shipped
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.verdicts import expected_verdicts, unsure
+from fedcal.experiments.comparison.summary import Line
+from fedcal.experiments.comparison.table import as_markdown
+from fedcal.experiments.reproduce import layout
+from fedcal.experiments.reproduce.binning_pays import crossover
+from fedcal.experiments.reproduce.claims import Verdict, mean_ratio
+from fedcal.experiments.reproduce.comparisons import command, lines_where
+from fedcal.experiments.reproduce.expected import read, shipped
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
 
 PAPER = ("maddock-table2", "maddock-table3", "maddock-figure2", "maddock-figure3")
 OURS = "ours"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.reproduce.spec import Rows
-from experiments.reproduce.texts import results, table
+from fedcal.experiments.reproduce.spec import Rows
+from fedcal.experiments.reproduce.texts import results, table
 
 _PAIRS = (
     (1, 0.1),

@@ -10,13 +10,13 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
-from experiments.luo.methods import COLUMNS, PAPER
-from experiments.luo.noise import NOISES
-from experiments.reproduce import luo
-from experiments.reproduce.comparisons import command
-from experiments.reproduce.expected import read, shipped
-from experiments.reproduce.texts import table
 from fedcal import datasets
+from fedcal.experiments.luo.methods import COLUMNS, PAPER
+from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.reproduce import luo
+from fedcal.experiments.reproduce.comparisons import command
+from fedcal.experiments.reproduce.expected import read, shipped
+from fedcal.experiments.reproduce.texts import table
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 

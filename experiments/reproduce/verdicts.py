@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.config import read_toml
-from experiments.reproduce.claims import EVERYWHERE, Verdict
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.spec import GridExperiment
 from fedcal.checks import one_of
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.reproduce.claims import EVERYWHERE, Verdict
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.spec import GridExperiment
 
 FILE = Path(__file__).with_name("verdicts.toml")
 

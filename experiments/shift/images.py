@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.training.images import read_pool
 from fedcal.checks import one_of, whole
 from fedcal.corruptions import SEVERITIES, corrupt
 from fedcal.errors import InputError
+from fedcal.experiments.training.images import read_pool
 from fedcal.optional import need
 from fedcal.types import Integers
 

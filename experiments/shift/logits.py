@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shift.command import leave_with, refuse_out
-from experiments.shift.images import ShiftedImages, read_shifted
 from fedcal.atomic import whole_file
 from fedcal.checks import whole
 from fedcal.datasets import from_arrays
 from fedcal.errors import InputError
+from fedcal.experiments.shift.command import leave_with, refuse_out
+from fedcal.experiments.shift.images import ShiftedImages, read_shifted
 from fedcal.metrics import summary
 from fedcal.optional import need
 
@@ -96,7 +96,7 @@ def logits_on(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read, run the model, write `logits` and `labels`, and print accuracy and ECE."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.shift.logits", description=__doc__.splitlines()[0]
+        prog="python -m fedcal.experiments.shift.logits", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--model", type=Path, required=True, help="TorchScript, or .pt2 of export")
     parser.add_argument("--images", required=True, help="folder of CIFAR-10-C or ImageNet-C, .npz")

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shift.command import leave_with, refuse_out
-from experiments.shift.network import logits_of, trained
-from experiments.training.images import Pool, read_pool
 from fedcal.atomic import whole_file
 from fedcal.checks import whole
 from fedcal.corruptions import corrupt
 from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.errors import InputError
+from fedcal.experiments.shift.command import leave_with, refuse_out
+from fedcal.experiments.shift.network import logits_of, trained
+from fedcal.experiments.training.images import Pool, read_pool
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.streams import check_seed
@@ -77,7 +77,7 @@ def read_images(train: str, test: str, rows: int) -> tuple[Pool, Pool]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, corrupt, keep the logits, and print accuracy and ECE before and after rounding."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.shift.mnist", description=__doc__.splitlines()[0]
+        prog="python -m fedcal.experiments.shift.mnist", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--train", required=True, help=".npz with x and y, or an image folder")
     parser.add_argument("--test", required=True, help="the same of the test images")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shift.command import leave_with, refuse_out
-from experiments.training.images import read_pool
 from fedcal.atomic import whole_file
 from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.errors import InputError
+from fedcal.experiments.shift.command import leave_with, refuse_out
+from fedcal.experiments.training.images import read_pool
 from fedcal.optional import need
 
 SHOWN = 4
@@ -44,7 +44,7 @@ def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read images, corrupt a few, draw."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.shift.picture", description=__doc__.splitlines()[0]
+        prog="python -m fedcal.experiments.shift.picture", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--images", required=True, help=".npz with x and y, or an image folder")
     parser.add_argument("--out", type=Path, required=True, help="the .png to write")

@@ -6,9 +6,9 @@ what nothing protects.
 
 from __future__ import annotations
 
-from experiments.statement.exposure import TEST_ROWS
-from experiments.statement.promise import in_short, large_delta, sets_noise
-from experiments.statement.record import HELD_OUT, NOT_NATURAL, of_plan, without_privacy
+from fedcal.experiments.statement.exposure import TEST_ROWS
+from fedcal.experiments.statement.promise import in_short, large_delta, sets_noise
+from fedcal.experiments.statement.record import HELD_OUT, NOT_NATURAL, of_plan, without_privacy
 
 __all__ = [
     "HELD_OUT",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from experiments.statement.promise import contribution, sets_noise
+from fedcal.experiments.statement.promise import contribution, sets_noise
 from fedcal.privacy.plan import Plan
 
 TEST_ROWS = (

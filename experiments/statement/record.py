@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.statement import exposure
-from experiments.statement.promise import promise
+from fedcal.experiments.statement import exposure
+from fedcal.experiments.statement.promise import promise
 from fedcal.privacy.plan import Plan
 
 HELD_OUT = (

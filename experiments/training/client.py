@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from clients.client_app import site_of
+from fedcal.clients.client_app import site_of
 from fedcal.streams import Purpose, stream
 
 if TYPE_CHECKING:
-    from experiments.training.local import Bench
+    from fedcal.experiments.training.local import Bench
 
 WEIGHT = "num-examples"
 """The key that Flower's FedAvg weights replies by."""
@@ -33,7 +33,7 @@ def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        from experiments.training.local import descend
+        from fedcal.experiments.training.local import descend
 
         bench, site = bench_of(context), site_of(context)
         _load(bench, message)
@@ -59,7 +59,7 @@ def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        from experiments.training.local import judge
+        from fedcal.experiments.training.local import judge
 
         bench, site = bench_of(context), site_of(context)
         _load(bench, message)

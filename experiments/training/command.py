@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.commands import Stopped
-from experiments.config import read_toml
-from experiments.files import to_json
-from experiments.terminal import SHOWN, progress_bar, shown
+from fedcal.experiments.commands import Stopped
+from fedcal.experiments.config import read_toml
+from fedcal.experiments.files import to_json
+from fedcal.experiments.terminal import SHOWN, progress_bar, shown
 
 
 def run_train(
@@ -24,7 +24,7 @@ def run_train(
     as_json: bool,
 ) -> None:
     """`fedcal train`."""
-    from experiments.training.run import Interrupted, Training, train
+    from fedcal.experiments.training.run import Interrupted, Training, train
 
     given = {} if config_file is None else read_toml(config_file)
     given |= {k: v for k, v in options.items() if v is not None}

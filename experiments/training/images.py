@@ -58,7 +58,7 @@ def read_pool(paths: str) -> Pool:
     InputError
         One line that begins with the path.
     """
-    from experiments.training.leaf import is_leaf, read_leaf
+    from fedcal.experiments.training.leaf import is_leaf, read_leaf
 
     sources = [part.strip() for part in paths.split(",")]
     if not all(sources):

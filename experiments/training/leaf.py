@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.training.images import MOST_CLASSES, Pool
-from experiments.training.text import CHARACTERS, CONTEXT, encode
 from fedcal.errors import InputError
+from fedcal.experiments.training.images import MOST_CLASSES, Pool
+from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode
 
 
 def is_leaf(folder: Path) -> bool:

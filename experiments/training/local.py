@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from experiments.training.models import as_input, build
-from experiments.training.splits import Federation
+from fedcal.experiments.training.models import as_input, build
+from fedcal.experiments.training.splits import Federation
 
 _BLOCK = 256  # rows predicted at once
 

@@ -16,24 +16,24 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from experiments.engines.flower import InProcessGrid
-from experiments.files import check_out, to_json, write_folder
-from experiments.result import versions
-from experiments.training import checkpoint
-from experiments.training.checkpoint import State
-from experiments.training.client import training_app
-from experiments.training.config import TrainConfig, merged
-from experiments.training.splits import PARTS, Federation, load
-from experiments.training.strategy import SeededFedAvg, check_nodes
 from fedcal.errors import InputError, RoundFailed
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.result import versions
+from fedcal.experiments.training import checkpoint
+from fedcal.experiments.training.checkpoint import State
+from fedcal.experiments.training.client import training_app
+from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.splits import PARTS, Federation, load
+from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
+from fedcal.strategies.base import ask_who
 from fedcal.types import Floats
-from strategies.base import ask_who
 
 if TYPE_CHECKING:
-    from experiments.training.local import Bench
+    from fedcal.experiments.training.local import Bench
 
 Progress = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, the round's record."""
@@ -146,7 +146,7 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     need("torch", "train", "training a model")
-    from experiments.training.local import Bench
+    from fedcal.experiments.training.local import Bench
 
     folder = None if out is None else Path(out)
     begun: State | None = None

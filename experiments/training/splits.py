@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.training.config import KINDS, TrainConfig
-from experiments.training.images import Pool, read_pool
-from experiments.training.text import CHARACTERS, CONTEXT, Text, is_text, read_text
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.training.config import KINDS, TrainConfig
+from fedcal.experiments.training.images import Pool, read_pool
+from fedcal.experiments.training.text import CHARACTERS, CONTEXT, Text, is_text, read_text
 from fedcal.partition import deal
 from fedcal.partition.dealing import CLIENTS
 from fedcal.streams import Purpose, stream

@@ -10,12 +10,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM
 
-from experiments.training.client import WEIGHT
-from experiments.training.config import TrainConfig
 from fedcal.errors import FedcalError, RoundFailed
+from fedcal.experiments.training.client import WEIGHT
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.strategies.base import reason
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
-from strategies.base import reason
 
 
 class SeededFedAvg(FedAvgM):

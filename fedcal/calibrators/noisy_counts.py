@@ -10,7 +10,7 @@ Noise makes counts of few rows negative. Three ways, all post-processing of a re
   Estimation with Consistency").
 
 Measured: `fedcal reproduce binning-pays`, its column "negative counts"; the figures are in the
-docstring of `strategies.FedBBQ`.
+docstring of `fedcal.strategies.FedBBQ`.
 """
 
 from __future__ import annotations

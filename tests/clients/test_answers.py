@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients import answers
-from clients.answers import STATISTICS, answer, contribute
+from fedcal.clients import answers
+from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.errors import InputError
 from fedcal.privacy import Bound, Federation, Plan, make_plan
 from fedcal.privacy.bounding import encode_bounded

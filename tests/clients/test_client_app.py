@@ -10,9 +10,9 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from clients.answers import answer, contribute
-from clients.client_app import client_app, site_of
-from experiments.engines.flower import InProcessGrid
+from fedcal.clients.answers import answer, contribute
+from fedcal.clients.client_app import client_app, site_of
+from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.privacy import Bound, Federation, make_plan
 from fedcal.query import Ask, Query
 from fedcal.release import Curator

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from clients.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.shards import Shards
 
 CLIENTS = 6

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients import mlp_training
-from clients.mlp_training import mlp_update
 from fedcal.calibrators import OrderPreservingMLP
 from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
+from fedcal.clients import mlp_training
+from fedcal.clients.mlp_training import mlp_update
 from fedcal.numerics import label_entries, softmax
 from fedcal.shards import Shards
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from clients.objectives import temperature_newton, temperature_scores
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.numerics import log_grid
 from fedcal.shards import Shards
 

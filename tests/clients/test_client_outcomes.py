@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clients.outcomes import bin_outcomes, outcome_cell
+from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.metrics.scores import check_scored, scan, top_tables
 from fedcal.numerics import softmax
 from fedcal.shards import Shards

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.parametric import scaling_newton, scaling_update
 from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
 from fedcal.calibrators.local_fit import local_fits
 from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 from fedcal.shards import Shards

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.scalers import local_log_a, temperature_update
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.scalers import local_log_a, temperature_update
 from fedcal.numerics import LOG_A_LIMIT
 from fedcal.shards import Shards
 

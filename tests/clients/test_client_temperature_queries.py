@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.metrics import accuracy, ece, nll
 from fedcal.shards import Shards
 from fedcal.types import Floats

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from clients.answers import answer
-from clients.client_app import app
-from clients.site import DEALT, dealt_to, site_rows, write_dealt
-from experiments.engines.flower import InProcessGrid
 from fedcal import datasets
+from fedcal.clients.answers import answer
+from fedcal.clients.client_app import app
+from fedcal.clients.site import DEALT, dealt_to, site_rows, write_dealt
 from fedcal.errors import InputError
+from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.partition import deal
 from fedcal.privacy.bounding import Bound
 from fedcal.query import Query

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import contribute
-from experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
-from experiments.engines.inline import run_inline
+from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
+from fedcal.experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Bound, Federation, make_plan, mechanisms
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
 from fedcal.privacy.bounding import bounded
 from fedcal.shards import Shards
+from fedcal.strategies.query_binning import DPHistogram
 from fedcal.streams import Purpose, stream
-from strategies.query_binning import DPHistogram
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST, SLOW = 60_000, 400_000
@@ -364,7 +364,7 @@ def test_the_command_prints_a_row_for_each_cell(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = [Cell("laplace", "central", "user"), Cell("unary", "local", "user", numbers=4)]
-    monkeypatch.setattr("experiments.benchmarks.audit.cells", lambda: few)
+    monkeypatch.setattr("fedcal.experiments.benchmarks.audit.cells", lambda: few)
     assert main(["--trials", "8000"]) == 0
     _, head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.strip("┃").split("┃")[2].strip() == "unit"

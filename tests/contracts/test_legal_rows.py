@@ -10,13 +10,13 @@ import itertools
 import numpy as np
 import pytest
 
-from clients.answers import answer
-from experiments.engines.inline import run_inline
+from fedcal.clients.answers import answer
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import LARGEST_LOGIT
 from fedcal.privacy import Federation
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.job import settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import settings_of
 
 EXTREME = (LARGEST_LOGIT, 3e77, 0.0, -LARGEST_LOGIT)
 SMALL = {"epochs": 1, "steps": 5, "rows_per_client": 10}

@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clients.answers import answer
-from experiments.engines.flower import run_in_process
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import Calibrator, Identity
+from fedcal.clients.answers import answer
 from fedcal.errors import RoundFailed
+from fedcal.experiments.engines.flower import run_in_process
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Bound, Federation, Ledger, make_plan, mechanisms
 from fedcal.privacy.bounding import encode_bounded
 from fedcal.query import Ask
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards
+from fedcal.strategies import CalibrationStrategy
 from fedcal.streams import Purpose, stream
-from strategies import CalibrationStrategy
 
 TRIALS = 200_000
 FAILURE = 1e-3  # probability that one of the confidence bounds is wrong
@@ -283,9 +283,9 @@ def test_an_undersized_round_stops_before_its_sum_is_unmasked(
 ) -> None:
     """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
     told: list[Any] = []
-    monkeypatch.setattr("strategies.base.unmask", lambda *a: told.append(a))
-    monkeypatch.setattr("experiments.engines.inline.unmask", lambda *a: told.append(a))
-    monkeypatch.setattr("clients.client_app.reveal", lambda *a: told.append(a))
+    monkeypatch.setattr("fedcal.strategies.base.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr("fedcal.experiments.engines.inline.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr("fedcal.clients.client_app.reveal", lambda *a: told.append(a))
     with Ledger(None, 1.0) as ledger:
         federation = Federation(
             clients=CLIENTS,

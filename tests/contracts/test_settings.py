@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.config import UNUSED_ROWS, job_of, merge
-from experiments.engines.inline import run_inline
 from fedcal.errors import InputError, NoEffect
+from fedcal.experiments import simulate
+from fedcal.experiments.config import UNUSED_ROWS, job_of, merge
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.job import Job, settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Job, settings_of
 
 CLIENTS = 12
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import STATISTICS, answer
 from fedcal.calibrators import (
     EntropyTemperature,
     MatrixScaling,
@@ -21,6 +20,7 @@ from fedcal.calibrators import (
     VectorScaling,
 )
 from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.clients.answers import STATISTICS, answer
 from fedcal.errors import InputError
 from fedcal.privacy.bounding import Bound, Rule
 from fedcal.query import Query

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import clients.answers
-from experiments.cli import _run
+import fedcal.clients.answers
+from fedcal.experiments.cli import _run
 from fedcal.privacy.ledger import Ledger
 
 Disk = dict[str, bytes | None]
@@ -615,7 +615,7 @@ def test_a_later_run_replaces_an_earlier_one(folder: Path, earlier: Disk) -> Non
 class Interrupting:
     """A client statistic that is interrupted when it is asked for the `last` time."""
 
-    def __init__(self, statistic: clients.answers.Statistic, last: int) -> None:
+    def __init__(self, statistic: fedcal.clients.answers.Statistic, last: int) -> None:
         self.statistic, self.last, self.calls = statistic, last, 0
 
     def __call__(self, *arguments: Any) -> Any:
@@ -636,8 +636,8 @@ def test_an_interrupt_leaves_nothing(
     fresh: bool,
 ) -> None:
     name = "temperature_newton"
-    statistic = Interrupting(clients.answers.STATISTICS[name], last)
-    monkeypatch.setitem(clients.answers.STATISTICS, name, statistic)
+    statistic = Interrupting(fedcal.clients.answers.STATISTICS[name], last)
+    monkeypatch.setitem(fedcal.clients.answers.STATISTICS, name, statistic)
     out_folder = "deep/new" if fresh else "run"
     arguments = ["simulate", "--data", "data.npz", "--out", out_folder]
     assert _run([*arguments, "--ledger", "l.db", "--cap", "1", "--epsilon", "1"]) == 130
@@ -717,5 +717,5 @@ def test_too_little_memory_is_said_in_one_line(
     def hungry(*_: Any) -> Any:
         raise MemoryError((10**15,))
 
-    monkeypatch.setitem(clients.answers.STATISTICS, "temperature_newton", hungry)
+    monkeypatch.setitem(fedcal.clients.answers.STATISTICS, "temperature_newton", hungry)
     assert "memory" in refused("simulate", "--data", "data.npz", "--out", "deep/run", code=1)

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from clients.answers import contribute
-from clients.client_app import client_app, site_of
-from experiments.engines.flower import InProcessGrid, run_in_process
-from experiments.engines.inline import Unavailable, run_inline
 from fedcal import datasets, partition
 from fedcal.calibrators import Calibrator
+from fedcal.clients.answers import contribute
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import RoundFailed
+from fedcal.experiments.engines.flower import InProcessGrid, run_in_process
+from fedcal.experiments.engines.inline import Unavailable, run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.shards import Shards
-from strategies import (
+from fedcal.strategies import (
     ECET,
     NLLT,
     STRATEGIES,
@@ -44,8 +44,8 @@ from strategies import (
     FedTemp,
     FedVector,
 )
-from strategies.base import ANSWER
-from strategies.job import dropouts
+from fedcal.strategies.base import ANSWER
+from fedcal.strategies.job import dropouts
 
 METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
     "fedtemp": FedTemp,

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.report import comparison_card, write_comparison_report
-from experiments.report.words import METRICS
-from experiments.terminal import shown
+from fedcal.experiments import simulate
+from fedcal.experiments.report import comparison_card, write_comparison_report
+from fedcal.experiments.report.words import METRICS
+from fedcal.experiments.terminal import shown
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -17,11 +17,11 @@ import pytest
 import typer.main
 
 import fedcal
-from experiments.cli import LATER, _run, app
-from experiments.config import METHODS, POOLED
 from fedcal import calibrators, datasets
+from fedcal.experiments.cli import LATER, _run, app
+from fedcal.experiments.config import METHODS, POOLED
 from fedcal.metrics import summary
-from strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES
 
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import compare
-from experiments.cli import _run
-from experiments.comparison.row import arrays_of, digest_of
 from fedcal import datasets
+from fedcal.experiments import compare
+from fedcal.experiments.cli import _run
+from fedcal.experiments.comparison.row import arrays_of, digest_of
 from fedcal.partition import deal
-from strategies import CalibrationStrategy
+from fedcal.strategies import CalibrationStrategy
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 FILES = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import simulate
+from fedcal.experiments import simulate
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 import typer.main
 
-from clients import answers
-from experiments import cli
+from fedcal.clients import answers
+from fedcal.experiments import cli
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -283,7 +283,7 @@ def test_a_wrong_output_is_seen() -> None:
         "$ flwr run . --streem",
         "$ A=1 flwr run . --streem",
         "$ make tests",
-        "$ python -m experiments.nothing",
+        "$ python -m fedcal.experiments.nothing",
         "$ ruff check",
     ],
 )

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.engines.inline import run_inline
-from experiments.result import SimulationResult
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
 from fedcal.datasets import Dataset, catalogue
 from fedcal.errors import TooLittle
+from fedcal.experiments import simulate
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.result import SimulationResult
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBBQ, FedBin, FedNewton
 from fedcal.types import Floats, Integers
-from strategies import STRATEGIES, CalibrationStrategy, FedBBQ, FedBin, FedNewton
 
 CLASSES = 10
 KEEP_PREDICTIONS = (

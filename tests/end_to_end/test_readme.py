@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import compare, demo
-from experiments.comparison.table import Cells
 from fedcal import datasets
-from strategies import STRATEGIES
-from strategies.job import settings_of
+from fedcal.experiments import compare, demo
+from fedcal.experiments.comparison.table import Cells
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import settings_of
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 

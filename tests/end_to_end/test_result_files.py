@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import tomli_w
 
-from clients.answers import STATISTICS
-from experiments import simulate
-from experiments.cli import _run
-from experiments.config import POOLED
 from fedcal import calibrators, datasets
+from fedcal.clients.answers import STATISTICS
+from fedcal.experiments import simulate
+from fedcal.experiments.cli import _run
+from fedcal.experiments.config import POOLED
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.release import Asked
 from fedcal.shards import Shards
-from strategies import STRATEGIES, CalibrationStrategy
-from strategies.job import settings_of
+from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies.job import settings_of
 
 FEDERATED = tuple(STRATEGIES)
 SEARCHES = ("acct", "nllt", "ecet")

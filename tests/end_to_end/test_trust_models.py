@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.cli import _run
-from experiments.config import job_of, load_config, merge
-from experiments.result import SimulationResult
 from fedcal import datasets
 from fedcal.errors import RoundFailed
+from fedcal.experiments import simulate
+from fedcal.experiments.cli import _run
+from fedcal.experiments.config import job_of, load_config, merge
+from fedcal.experiments.result import SimulationResult
 from fedcal.partition import deal
 from fedcal.privacy.mechanisms import DIVISIBLE
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.job import settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import settings_of
 
 CLIENTS, CLASSES, ROWS = 10, 3, 120
 TRUSTS = ("central", "distributed", "local")

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import pytest
 
-import experiments.engines.ray as engine
 import fedcal
-from experiments import simulate
-from experiments.engines.processes import ProcessTree
+import fedcal.experiments.engines.ray as engine
+from fedcal.experiments import simulate
+from fedcal.experiments.engines.processes import ProcessTree
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-PACKAGES = ("fedcal", "clients", "strategies", "experiments")
-BESIDE = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
+ROOMS = ("clients", "strategies", "experiments")
+PACKAGES = ("fedcal", *ROOMS)
+BESIDE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +56,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source / name)
     for package in (*PACKAGES, "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, source / package, ignore=ignored)
+        shutil.copytree(ROOT / package, source / package, ignore=ignored, symlinks=True)
+    stale = source / "build" / "lib" / "strategies"  # of a build when the rooms were packages
+    stale.mkdir(parents=True)
+    (stale / "__init__.py").touch()
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source, cwd=out)
     (built,) = out.glob("*.whl")
@@ -69,27 +73,30 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     info = f"fedcal-{fedcal.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {*PACKAGES, info}
+    assert {name.partition("/")[0] for name in names} == {"fedcal", info}
     assert [name for name in names if "test" in Path(name).stem.split("_")] == []
 
-    modules = {str(p.relative_to(ROOT)) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
+    def stored(path: Path) -> str:
+        name = str(path.relative_to(ROOT))
+        return f"fedcal/{name}" if name.partition("/")[0] in ROOMS else name
+
+    modules = {stored(p) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
     data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
     assert len(data) == 7
     # what code reads at run time: templates, experiments and their expected results
     read = {
-        str(p.relative_to(ROOT))
+        stored(p)
         for suffix in ("j2", "toml", "json")
         for p in (ROOT / "experiments").rglob(f"*.{suffix}")
     }
     for kind in ("configs/", "report/templates/", "reproduce/expected/", "reproduce/templates/"):
-        assert [n for n in read if n.startswith(f"experiments/{kind}")] != []
+        assert [n for n in read if n.startswith(f"fedcal/experiments/{kind}")] != []
     assert read <= set(names)
-    for package in PACKAGES:
-        assert f"{package}/py.typed" in names
+    assert "fedcal/py.typed" in names
     assert {n for n in names if n.endswith(".py")} == modules
     assert {n for n in names if n.endswith(".npz")} == data
     assert "fedcal/datasets/README.md" in names  # attribution travels with the data
@@ -108,21 +115,25 @@ def test_the_wheel_s_metadata(wheel: Path) -> None:
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0] for line in required}
     assert {"flwr", "numpy", "scipy", "dp-accounting"} <= names
     assert names & {"torch", "ray", "opacus", "pyarrow", "scikit-learn", "torchmetrics"} == set()
-    assert "fedcal = experiments.cli:main" in entry_points
+    assert "fedcal = fedcal.experiments.cli:main" in entry_points
 
 
 def fedcal_command(installed: Path, empty: Path, *arguments: str) -> str:
     code = (
-        "import fedcal, clients, strategies, experiments, sys\n"
-        "print(*(m.__file__ for m in (fedcal, clients, strategies, experiments)), sep='\\n')\n"
-        "from experiments.cli import main\n"
+        "import fedcal.clients, fedcal.strategies\n"
+        "print(fedcal.__file__, fedcal.clients.__file__, fedcal.strategies.__file__, sep='\\n')\n"
+        "from fedcal.experiments.cli import main\n"
         f"main({list(arguments)!r})"
     )
     # -P: not even the current folder is searched, only the wheel and its dependencies
     done = run(sys.executable, "-P", "-c", code, cwd=empty, PYTHONPATH=str(installed))
     assert (done.returncode, done.stderr) == (0, "")
-    *files, said = done.stdout.split("\n", 4)
-    assert [Path(file) for file in files] == [installed / k / "__init__.py" for k in PACKAGES]
+    *files, said = done.stdout.split("\n", 3)
+    assert [str(Path(file).relative_to(installed)) for file in files] == [
+        "fedcal/__init__.py",
+        "fedcal/clients/__init__.py",
+        "fedcal/strategies/__init__.py",
+    ]
     return said
 
 
@@ -228,7 +239,7 @@ def test_flower_s_own_command_as_readme_has_it(fresh: Path, empty: Path) -> None
 
 @pytest.mark.slow
 def test_without_ray_the_wheel_says_what_to_install(fresh: Path, empty: Path) -> None:
-    hide = "import sys; sys.modules['ray'] = None; from experiments.cli import main; main()"
+    hide = "import sys; sys.modules['ray'] = None; from fedcal.experiments.cli import main; main()"
     command = (fresh / "python", "-P", "-c", hide, "simulate", "--engine", "ray", "--clients", "2")
     done = run(*command, cwd=empty, PYTHONPATH="")
     told = "fedcal: error: engine 'ray' needs Ray: pip install 'fedcal[simulation]'\n"

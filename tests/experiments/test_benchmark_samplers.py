@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.benchmarks import samplers
+from fedcal.experiments.benchmarks import samplers
 
 
 def test_every_law_is_timed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.benchmarks import apart, federated, peer_worker, timing
-from experiments.benchmarks.__main__ import main, time_one
-from experiments.benchmarks.apart import Apart
-from experiments.benchmarks.timing import (
+from fedcal.errors import FedcalError
+from fedcal.experiments.benchmarks import apart, federated, peer_worker, timing
+from fedcal.experiments.benchmarks.__main__ import main, time_one
+from fedcal.experiments.benchmarks.apart import Apart
+from fedcal.experiments.benchmarks.timing import (
     Contestant,
     Inside,
     PeerMissing,
@@ -27,11 +28,10 @@ from experiments.benchmarks.timing import (
     Timing,
     compare,
 )
-from experiments.benchmarks.work import WORKS
-from experiments.engines import run_in_process
-from fedcal.errors import FedcalError
+from fedcal.experiments.benchmarks.work import WORKS
+from fedcal.experiments.engines import run_in_process
 from fedcal.shards import Shards
-from strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job, Outcome, Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those run the command line in fresh processes; one of them has a test of its own.
@@ -352,7 +352,7 @@ def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: P
 
 def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
-    monkeypatch.setattr("experiments.engines.ray.run_ray", fake_ray)
+    monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
     work = WORKS["engine-round-100"](True)
     ours, _, ray = (c.prepare()() for c in (work.ours, *work.peers))
     assert work.ours.values(ours.result)["releases"] == 3
@@ -363,7 +363,7 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
-    monkeypatch.setattr("experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
+    monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
         WORKS["engine-round-100"](True).peers[1].prepare()()
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.reproduce import binning_pays
-from experiments.reproduce.binning_pays import BINNING, CLIENTS, DATA, EPSILONS, NEGATIVES
-from experiments.reproduce.expected import shipped
 from fedcal import datasets
+from fedcal.experiments.reproduce import binning_pays
+from fedcal.experiments.reproduce.binning_pays import BINNING, CLIENTS, DATA, EPSILONS, NEGATIVES
+from fedcal.experiments.reproduce.expected import shipped
 
 POOLED, PER_CLASS, PAPER = BINNING
 

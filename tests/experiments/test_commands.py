@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import experiments.report
+import fedcal.experiments.report
 import fedcal.export
-from experiments.commands import run_apply, run_export, run_report, run_simulate
-from experiments.config import Config
-from experiments.terminal import SHOWN, progress_bar, shown
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
+from fedcal.experiments.commands import run_apply, run_export, run_report, run_simulate
+from fedcal.experiments.config import Config
+from fedcal.experiments.terminal import SHOWN, progress_bar, shown
 from fedcal.metrics import summary
 
 
@@ -171,7 +171,7 @@ def test_a_report_of_either_kind_of_folder(
     file: str,
     writer: str,
 ) -> None:
-    monkeypatch.setattr(experiments.report, writer, lambda folder: folder / "r.html")
+    monkeypatch.setattr(fedcal.experiments.report, writer, lambda folder: folder / "r.html")
     (tmp_path / file).touch()
     run_report(tmp_path, quiet=False, as_json=False)
     assert capsys.readouterr().out == f"written to {tmp_path / 'r.html'}\n"

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import experiments.report
-from experiments import Comparison, compare, simulate
-from experiments.comparison import pools, run
-from experiments.comparison.row import Row, key_of
-from experiments.comparison.run import Interrupted
+import fedcal.experiments.report
 from fedcal import datasets
 from fedcal.errors import FedcalError, InputError, TooLittle
+from fedcal.experiments import Comparison, compare, simulate
+from fedcal.experiments.comparison import pools, run
+from fedcal.experiments.comparison.row import Row, key_of
+from fedcal.experiments.comparison.run import Interrupted
 
 
 def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         read = json.loads((folder / "compare.json").read_text())
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
-    monkeypatch.setattr(experiments.report, "write_comparison_report", write)
+    monkeypatch.setattr(fedcal.experiments.report, "write_comparison_report", write)
 
 
 def bare(rows: list[Row]) -> list[Row]:

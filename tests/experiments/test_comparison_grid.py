@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
-from experiments.comparison.variant import Variant
-from experiments.config import METHODS, POOLED
 from fedcal.errors import InputError
+from fedcal.experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
+from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.config import METHODS, POOLED
 
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}
 

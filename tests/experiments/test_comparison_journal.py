@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from experiments.comparison import journal as module
-from experiments.comparison.grid import Grid, read_grid
-from experiments.comparison.journal import (
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison import journal as module
+from fedcal.experiments.comparison.grid import Grid, read_grid
+from fedcal.experiments.comparison.journal import (
     CONFIG,
     DONE,
     FINAL,
@@ -21,8 +22,7 @@ from experiments.comparison.journal import (
     Journal,
     grid_in,
 )
-from experiments.comparison.row import Row, key_of
-from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison.row import Row, key_of
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 INPUTS_OF = {"d": "0123"}

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.comparison import pools
-from experiments.comparison.grid import read_grid
-from experiments.comparison.pools import here, in_processes, on_ray
-from experiments.comparison.resolve import resolve
-from experiments.comparison.row import Run, arrays_of, digest_of, key_of, runs_of
-from experiments.comparison.shared_data import read_data, write_data
-from experiments.engines.processes import usable_cores
 from fedcal import datasets
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.comparison import pools
+from fedcal.experiments.comparison.grid import read_grid
+from fedcal.experiments.comparison.pools import here, in_processes, on_ray
+from fedcal.experiments.comparison.resolve import resolve
+from fedcal.experiments.comparison.row import Run, arrays_of, digest_of, key_of, runs_of
+from fedcal.experiments.comparison.shared_data import read_data, write_data
+from fedcal.experiments.engines.processes import usable_cores
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:

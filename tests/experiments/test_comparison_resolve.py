@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.comparison import compare
-from experiments.comparison.grid import read_grid
-from experiments.comparison.resolve import Resolved, resolve
 from fedcal import datasets
 from fedcal.errors import InputError, TooLittle
+from fedcal.experiments.comparison import compare
+from fedcal.experiments.comparison.grid import read_grid
+from fedcal.experiments.comparison.resolve import Resolved, resolve
 
 
 def arrays() -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.comparison.grid import Cell
-from experiments.comparison.statement import Spent, spent, statement
-from experiments.comparison.variant import Variant
-from experiments.config import Config, job_of
+from fedcal.experiments.comparison.grid import Cell
+from fedcal.experiments.comparison.statement import Spent, spent, statement
+from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.config import Config, job_of
 from fedcal.shards import Shards
 
 SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)

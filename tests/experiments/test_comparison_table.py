@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.comparison.summary import spread
-from experiments.comparison.table import Cells, as_csv, as_markdown, as_table
+from fedcal.experiments.comparison.summary import spread
+from fedcal.experiments.comparison.table import Cells, as_csv, as_markdown, as_table
 
 
 def over(mean: float, std: float = 0.0) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.config import (
+from fedcal.errors import InputError
+from fedcal.experiments.config import (
     AUTO,
     METHODS,
     POOLED,
@@ -21,12 +22,11 @@ from experiments.config import (
     merge,
     parse_setting,
 )
-from fedcal.errors import InputError
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.base import CLIP
-from strategies.job import settings_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import CLIP
+from fedcal.strategies.job import settings_of
 
 BINNING = {
     *("bins_exponent", "weighting", "tables", "negatives"),

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.site import site_rows
-from experiments.comparison import compare
-from experiments.config import Config, job_of
-from experiments.engines.flower import run_in_process
-from experiments.engines.inline import run_inline
-from experiments.simulation import simulate
 from fedcal import calibrators, datasets
+from fedcal.clients.site import site_rows
 from fedcal.errors import InputError
+from fedcal.experiments.comparison import compare
+from fedcal.experiments.config import Config, job_of
+from fedcal.experiments.engines.flower import run_in_process
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.simulation import simulate
 from fedcal.numerics import softmax
 from fedcal.partition import deal
 from fedcal.scores import Kind
-from strategies.job import Outcome
+from fedcal.strategies.job import Outcome
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 600)
@@ -33,7 +33,7 @@ LOOKS = "declare them as probs"
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["logits", "probs"])
 def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
-    from experiments.commands import run_apply
+    from fedcal.experiments.commands import run_apply
 
     scores = SCORES[kind]
     result = simulate(

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import demo, simulate
-from experiments.comparison.table import Cells
+from fedcal.experiments import demo, simulate
+from fedcal.experiments.comparison.table import Cells
 
 METHODS = ("fedtemp", "fednewton", "fedoneshot", "fedbbq[weighting=none]", "fedbbq[weighting=all]")
 LABELS = ("FedTemp", "FedNewton", "FedOneShot", "FedBBQ (weighting=none)", "FedBBQ (weighting=all)")

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import experiments.engines.flower as flower_engine
-import experiments.engines.inline as inline_engine
-from clients.answers import STATISTICS
-from experiments.engines.flower import run_in_process
-from experiments.engines.inline import run_inline
+import fedcal.experiments.engines.flower as flower_engine
+import fedcal.experiments.engines.inline as inline_engine
+from fedcal.clients.answers import STATISTICS
 from fedcal.errors import (
     BudgetExceeded,
     ContributionRefused,
@@ -26,11 +24,13 @@ from fedcal.errors import (
     PrivacyError,
     RoundFailed,
 )
+from fedcal.experiments.engines.flower import run_in_process
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
-from strategies import CalibrationStrategy, FedNewton, FedTemp
+from fedcal.strategies import CalibrationStrategy, FedNewton, FedTemp
 
 CLIENTS, CLASSES = 12, 3
 Run = Callable[..., object]

@@ -29,17 +29,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from experiments.engines import run_inline
-from experiments.estimator import CalibratedModel, FederatedCalibrator, scores_of
 from fedcal.calibrators import BBQ, Identity, TemperatureScaling
 from fedcal.datasets import from_arrays
 from fedcal.errors import InputError
+from fedcal.experiments.engines import run_inline
+from fedcal.experiments.estimator import CalibratedModel, FederatedCalibrator, scores_of
 from fedcal.metrics import nll
 from fedcal.numerics import logits_from_probs, softmax
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
 from fedcal.scores import Kind
-from strategies import FedNewton
+from fedcal.strategies import FedNewton
 
 
 def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -238,16 +238,16 @@ def test_a_grid_search_over_methods() -> None:
 
 
 def test_the_module_is_imported_only_when_used() -> None:
-    code = "import experiments.cli, sys; print('sklearn' in sys.modules)"
+    code = "import fedcal.experiments.cli, sys; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
 
 def test_without_scikit_learn_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "experiments.estimator")
+    monkeypatch.delitem(sys.modules, "fedcal.experiments.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(InputError, match=r"needs scikit-learn.*fedcal\[sklearn\]"):
-        __import__("experiments.estimator")
+        __import__("fedcal.experiments.estimator")
 
 
 # --- scores of a classifier ---------------------------------------------------------------------

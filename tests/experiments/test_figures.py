@@ -15,8 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from scipy import stats
 
-from experiments.figures import draw, reliability_figure, save_figure, save_sheets
-from experiments.figures.curves import (
+from fedcal.experiments.figures import draw, reliability_figure, save_figure, save_sheets
+from fedcal.experiments.figures.curves import (
     bytes_sheet,
     epsilon_axis,
     epsilon_sheet,
@@ -24,7 +24,7 @@ from experiments.figures.curves import (
     rounds_sheet,
     series_of,
 )
-from experiments.figures.diagrams import (
+from fedcal.experiments.figures.diagrams import (
     class_gaps,
     classes_sheet,
     diagram,
@@ -34,7 +34,7 @@ from experiments.figures.diagrams import (
     wilson,
     worst_classes,
 )
-from experiments.figures.panel import (
+from fedcal.experiments.figures.panel import (
     STYLES,
     Axis,
     Bars,
@@ -47,7 +47,7 @@ from experiments.figures.panel import (
     log_axis,
     unit_axis,
 )
-from experiments.figures.svg import fixed, panel_svg, swatch_svg
+from fedcal.experiments.figures.svg import fixed, panel_svg, swatch_svg
 from fedcal.metrics import Reliability
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import SimulationResult, simulate
-from experiments.files import check_out, to_json, write_folder
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments.files import check_out, to_json, write_folder
 
 NAMES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),

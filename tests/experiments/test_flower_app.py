@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-import experiments.engines.ray as engine
 import fedcal
-from clients.site import site_rows
-from experiments import simulate
-from experiments.config import Config
-from experiments.engines.processes import ProcessTree
-from experiments.flower_app import FILE, app_toml, run_config, write_app
+import fedcal.experiments.engines.ray as engine
+from fedcal.clients.site import site_rows
 from fedcal.errors import InputError
-from strategies.job import Job
+from fedcal.experiments import simulate
+from fedcal.experiments.config import Config
+from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.flower_app import FILE, app_toml, run_config, write_app
+from fedcal.strategies.job import Job
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide" / "engines.md"
@@ -141,8 +141,9 @@ def shell(line: str, cwd: Path) -> str:
 def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "clone"
     for name in ("fedcal", "clients", "strategies", "experiments"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (FILE, "README.md", "LICENSE"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
+    for name in (FILE, "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
 

@@ -12,19 +12,19 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from clients.answers import answer
-from clients.client_app import client_app, site_of
-from experiments.engines.flower import InProcessGrid
-from experiments.engines.inline import run_inline
+from fedcal.clients.answers import answer
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query
 from fedcal.shards import Shards
+from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
+from fedcal.strategies.base import ANSWER, REVEAL, WHO
 from fedcal.types import Words
-from strategies import CalibrationStrategy, FedBin, FedNewton
-from strategies.base import ANSWER, REVEAL, WHO
 
 CLIENTS, CLASSES = 16, 4
 IDS = [1000 + 7 * k for k in range(CLIENTS)]

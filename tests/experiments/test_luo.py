@@ -15,13 +15,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import simulate
-from experiments.benchmarks import luo as benchmark
-from experiments.comparison.run import Interrupted
-from experiments.luo import cell, histogram
-from experiments.luo.bench import GRID, Bench
-from experiments.luo.cell import run_setting
-from experiments.luo.methods import (
+from fedcal import datasets
+from fedcal.calibrators import TopLabelBinning
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.experiments import simulate
+from fedcal.experiments.benchmarks import luo as benchmark
+from fedcal.experiments.comparison.run import Interrupted
+from fedcal.experiments.luo import cell, histogram
+from fedcal.experiments.luo.bench import GRID, Bench
+from fedcal.experiments.luo.cell import run_setting
+from fedcal.experiments.luo.methods import (
     BASELINES,
     COLUMNS,
     EXPONENTIAL,
@@ -33,16 +37,12 @@ from experiments.luo.methods import (
     column,
     drawn,
 )
-from experiments.luo.noise import laplace_std, laplace_sum, noise_scale
-from experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
-from experiments.luo.settings import SUITES, Setting, fitting, suite_for
-from experiments.luo.suite import KIND, Suite, check_cell, run_suite
-from experiments.luo.tables import BINS, rows_of, tabulate
-from experiments.luo.trials import Trials, divisions
-from fedcal import datasets
-from fedcal.calibrators import TopLabelBinning
-from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.experiments.luo.noise import laplace_std, laplace_sum, noise_scale
+from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
+from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
+from fedcal.experiments.luo.suite import KIND, Suite, check_cell, run_suite
+from fedcal.experiments.luo.tables import BINS, rows_of, tabulate
+from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.metrics import ece, nll
 from fedcal.numerics import softmax
 from fedcal.search import Bisection, GoldenSection, golden_tree
@@ -378,7 +378,7 @@ def test_ray_tasks_give_the_same_rows(files: tuple[str, ...]) -> None:
     pytest.importorskip("ray")
     suite = Suite(files, KEYS, trials=5, every=10)
     script = (
-        "import json, sys; from experiments.luo.suite import read_suite, run_suite; "
+        "import json, sys; from fedcal.experiments.luo.suite import read_suite, run_suite; "
         "rows = run_suite(read_suite(json.loads(sys.argv[1])), ray_address='local', jobs=2); "
         "print(json.dumps(rows))"
     )

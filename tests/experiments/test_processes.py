@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.processes import ProcessTree
 
 PATIENCE = 30.0
 
@@ -43,7 +43,7 @@ time.sleep(600)
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.processes import ProcessTree
 folder = Path(sys.argv[1])
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,
                    env={**os.environ, "GREETING": "x"}, log=folder.parent / "log")

@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import experiments.engines.ray as engine
 import fedcal
-from experiments import SimulationResult, simulate
-from experiments.engines.processes import ProcessTree
-from experiments.engines.ray import MARK, Source, run_ray
+import fedcal.experiments.engines.ray as engine
 from fedcal import datasets
 from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.ray import MARK, Source, run_ray
 from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from strategies.job import Job
+from fedcal.strategies.job import Job
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 PATIENCE = 60.0
@@ -322,7 +322,7 @@ def command(out: Path, *options: str) -> list[str]:
     code = (
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # `make &` ignores it
-        "from experiments.cli import main\n"
+        "from fedcal.experiments.cli import main\n"
         "main(sys.argv[1:])"
     )
     run = ["simulate", "--engine", "ray", "--clients", "3", "--rounds", "500", "--quiet"]
@@ -527,6 +527,6 @@ def test_what_flower_bundles_holds_no_code(tmp_path: Path) -> None:
     assert file.name == "pyproject.toml"
     assert app["config"] == fields
     assert app["components"] == {
-        "serverapp": "strategies.server_app:app",
-        "clientapp": "clients.client_app:app",
+        "serverapp": "fedcal.strategies.server_app:app",
+        "clientapp": "fedcal.clients.client_app:app",
     }

@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.cli import _run
-from experiments.report import comparison_card, result_card, write_comparison_report, write_report
-from experiments.report.simulation import command
-from experiments.report.words import metric_rows, noise_sentence, signed, verdict
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments import simulate
+from fedcal.experiments.cli import _run
+from fedcal.experiments.report import (
+    comparison_card,
+    result_card,
+    write_comparison_report,
+    write_report,
+)
+from fedcal.experiments.report.simulation import command
+from fedcal.experiments.report.words import metric_rows, noise_sentence, signed, verdict
 from fedcal.metrics import Reliability
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import simulate
-from experiments.figures import COMPARISON_NAMES, NAMES
-from experiments.figures.curves import facets
-from experiments.report import comparison_card, write_comparison_report, write_report
-from experiments.report.comparison import table_groups, verdict
-from experiments.report.words import TRUST
 from fedcal.errors import InputError
+from fedcal.experiments import simulate
+from fedcal.experiments.figures import COMPARISON_NAMES, NAMES
+from fedcal.experiments.figures.curves import facets
+from fedcal.experiments.report import comparison_card, write_comparison_report, write_report
+from fedcal.experiments.report.comparison import table_groups, verdict
+from fedcal.experiments.report.words import TRUST
 from fedcal.metrics.bootstrap import FEWEST
 
 

@@ -1,4 +1,4 @@
-"""`from experiments import simulate`: one run in Python."""
+"""`from fedcal.experiments import simulate`: one run in Python."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import SimulationResult, simulate
-from experiments.config import POOLED, Config
 from fedcal import calibrators, datasets
 from fedcal.errors import BudgetExceeded, InputError, NotBuiltYet, RoundFailed, TooLittle
+from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
-from strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES
 
 PRIVATE: dict[str, Any] = {"method": "fednewton", "epsilon": 1.0, "clients": 40, "seed": 3}
 

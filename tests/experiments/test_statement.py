@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiments.statement import of_plan
-from experiments.statement.promise import amplified, in_short
+from fedcal.experiments.statement import of_plan
+from fedcal.experiments.statement.promise import amplified, in_short
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fedcal.datasets as datasets
-from experiments import simulate
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import catalogue, is_shipped, load, shifted
 from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
 from fedcal.errors import InputError
+from fedcal.experiments import simulate
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import softmax
 

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 try:
-    from fedcal.strategies import STRATEGIES  # type: ignore[import-not-found]
-
     from fedcal import simulate  # type: ignore[attr-defined]
+    from fedcal.strategies import STRATEGIES  # type: ignore[import-not-found]
 except ImportError:
-    from experiments import simulate
-    from strategies import STRATEGIES
+    from fedcal.experiments import simulate
+    from fedcal.strategies import STRATEGIES
 from fedcal.errors import FedcalError
 
 CLIENTS, ROWS, CLASSES = 12, 180, 4

@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from clients.answers import contribute
+from fedcal.clients.answers import contribute
 from fedcal.privacy import Bound, Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Curator

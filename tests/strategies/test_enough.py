@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import compare, simulate
-from experiments.cli import _run
-from experiments.config import POOLED, job_of, merge
-from experiments.planner.advice import Estimate, _more, _Populations
-from experiments.planner.candidates import Candidate
-from experiments.planner.facts import Facts
-from experiments.planner.worlds import made_up
 from fedcal import datasets
 from fedcal.errors import TooLittle
+from fedcal.experiments import compare, simulate
+from fedcal.experiments.cli import _run
+from fedcal.experiments.config import POOLED, job_of, merge
+from fedcal.experiments.planner.advice import Estimate, _more, _Populations
+from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
-from strategies import STRATEGIES
-from strategies.enough import noise_ratio, too_little
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.enough import noise_ratio, too_little
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 
@@ -208,7 +208,7 @@ def test_a_comparison_says_it_once_and_names_each_line() -> None:
 
 def test_the_estimator_says_it() -> None:
     pytest.importorskip("sklearn")
-    from experiments.estimator import FederatedCalibrator
+    from fedcal.experiments.estimator import FederatedCalibrator
 
     data = rows(500)
     with pytest.warns(TooLittle, match="with 5 clients at epsilon 1"):

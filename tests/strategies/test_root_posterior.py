@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strategies.root_posterior import root_posterior
+from fedcal.strategies.root_posterior import root_posterior
 
 ROOTS = np.linspace(-1.4, 2.1, 141)
 ASKED = np.linspace(-1.4, 2.1, 8)

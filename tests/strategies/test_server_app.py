@@ -14,18 +14,18 @@ import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-import strategies.server_app as server
-from clients.client_app import app as site_app
-from clients.client_app import client_app, site_of
-from experiments import simulate
-from experiments.engines.flower import InProcessGrid
-from experiments.engines.inline import run_inline
+import fedcal.strategies.server_app as server
+from fedcal.clients.client_app import app as site_app
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.experiments import simulate
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from strategies.base import ANSWER, WHO
-from strategies.job import Job, Outcome
+from fedcal.strategies.base import ANSWER, WHO
+from fedcal.strategies.job import Job, Outcome
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
+from fedcal.strategies import CalibrationStrategy, FedBBQ, FedBin
 from fedcal.types import Floats
-from strategies import CalibrationStrategy, FedBBQ, FedBin
 
 CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])

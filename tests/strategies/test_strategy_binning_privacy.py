@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import STATISTICS, answer
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import WeightedBinning
+from fedcal.clients.answers import STATISTICS, answer
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.bounding import bounded
 from fedcal.privacy.plan import Federation
 from fedcal.privacy.zcdp import zcdp_rho
 from fedcal.query import Query
 from fedcal.shards import Shards
+from fedcal.strategies import FedBBQ, FedBin
 from fedcal.types import Floats
-from strategies import FedBBQ, FedBin
 
 CLIENTS, CLASSES, BINS = 30, 3, 16
 SHAPES: dict[str, dict[str, Any]] = {

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clients.answers import answer
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.answers import answer
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import log_grid, shifted, softmax
 from fedcal.privacy.plan import Federation, Plan
 from fedcal.query import Query
 from fedcal.release import Release
 from fedcal.shards import Shards
+from fedcal.strategies import ECET, NLLT, STRATEGIES, AccT, CalibrationStrategy
 from fedcal.types import Floats, Integers
-from strategies import ECET, NLLT, STRATEGIES, AccT, CalibrationStrategy
 
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}

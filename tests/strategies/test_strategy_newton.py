@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import STATISTICS
-from clients.client_app import client_app, site_of
-from experiments.engines.flower import InProcessGrid
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import EntropyTemperature, TemperatureScaling
+from fedcal.clients.answers import STATISTICS
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.bounding import encode_bounded
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
-from strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
-from strategies.newton_steps import symmetric
+from fedcal.strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
+from fedcal.strategies.newton_steps import symmetric
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import answer
-from experiments.engines.inline import run_inline
+from fedcal.clients.answers import answer
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.accounting import exponential_epsilon, gaussian_multiplier
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query
 from fedcal.release import Release
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.types import Floats, Integers
-from strategies import STRATEGIES, CalibrationStrategy
 
 CLIENTS, CLASSES = 6, 3
 METHODS: dict[str, dict[str, Any]] = {

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.answers import answer
-from experiments.engines.inline import run_inline
 from fedcal.calibrators import Identity, TopLabelBinning
+from fedcal.clients.answers import answer
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import softmax
 from fedcal.privacy.mechanisms import unary_flip
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES, DPHistogram
 from fedcal.types import Floats
-from strategies import STRATEGIES, DPHistogram
 
 CLIENTS, CLASSES = 12, 4
 COUNTS: tuple[Any, ...] = ("correct_wrong", "correct_total")

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.client_app import client_app, site_of
-from experiments.engines.flower import InProcessGrid
-from experiments.engines.inline import run_inline
+from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.bounding import encode_bounded
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
-from strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedVector, FedMatrix, FedOPVector, FedCal)
@@ -94,7 +94,7 @@ def test_no_parameter_leaves_its_box(method: Any) -> None:
 @every_method
 def test_neighbours_differ_by_no_more_than_the_bound(method: Any, shards: Shards) -> None:
     """One client's shard against the empty one, after clipping and encoding."""
-    from clients.answers import STATISTICS
+    from fedcal.clients.answers import STATISTICS
 
     strategy = method(federation(epsilon=1.0), clip=0.5)
     ask, plan = strategy.query(1), strategy.plan

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import STATISTICS
-from experiments.engines.inline import run_inline
+from fedcal.clients.answers import STATISTICS
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards
-from strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
+from fedcal.strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
 
 
 def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from experiments.files import to_json
-from experiments.planner import plan as planning
-from experiments.planner.advice import PAYS, STAGES, Estimate, _chosen, _order
-from experiments.planner.candidates import Candidate
-from experiments.planner.estimate import Population, Size, Trial
-from experiments.planner.facts import Facts
-from experiments.planner.words import recommended
-from experiments.planner.worlds import Errors, made_up
 from fedcal.errors import InputError
+from fedcal.experiments.files import to_json
+from fedcal.experiments.planner import plan as planning
+from fedcal.experiments.planner.advice import PAYS, STAGES, Estimate, _chosen, _order
+from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.estimate import Population, Size, Trial
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.words import recommended
+from fedcal.experiments.planner.worlds import Errors, made_up
 from fedcal.privacy.federation import Federation
 
 WORLDS = made_up(2)

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.engines.inline import run_inline
-from experiments.planner.candidates import Candidate, candidates
-from experiments.planner.estimate import Population, Size, drive, scaled, trial
-from experiments.planner.facts import Facts
-from experiments.planner.worlds import made_up
 from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.planner.candidates import Candidate, candidates
+from fedcal.experiments.planner.estimate import Population, Size, drive, scaled, trial
+from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import owners
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
-from strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES
 
 WORLD = made_up(3)[0]
 

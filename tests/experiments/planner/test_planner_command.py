@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli import _run
-from experiments.config import Config, job_of, load_config
-from experiments.planner import advice, auto
-from experiments.planner.plan import plan
-from experiments.simulation import simulate
 from fedcal import datasets
 from fedcal.errors import InputError
+from fedcal.experiments.cli import _run
+from fedcal.experiments.config import Config, job_of, load_config
+from fedcal.experiments.planner import advice, auto
+from fedcal.experiments.planner.plan import plan
+from fedcal.experiments.simulation import simulate
 from fedcal.partition import deal
 from fedcal.shards import Shards
-from strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES
 
 FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsilon", "1"]
 
@@ -28,7 +28,7 @@ FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsi
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two methods and few runs: the command, not the advice, is what is tested here."""
-    from experiments.planner import candidates
+    from fedcal.experiments.planner import candidates
 
     few = {name: STRATEGIES[name] for name in ("fednewton", "acct")}
     monkeypatch.setattr(candidates, "STRATEGIES", few)
@@ -158,7 +158,7 @@ def test_auto_is_for_single_runs() -> None:
 @pytest.mark.slow
 def test_the_estimator_takes_auto_too() -> None:
     pytest.importorskip("sklearn")
-    from experiments.estimator import FederatedCalibrator
+    from fedcal.experiments.estimator import FederatedCalibrator
 
     data = datasets.load("imdb-binary").split(0)
     fitted = FederatedCalibrator("auto", epsilon=1.0).fit(data.logits, data.labels)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.planner.worlds import KINDS, errors, made_up, of_public
 from fedcal import datasets, metrics
 from fedcal.calibrators import TemperatureScaling
+from fedcal.experiments.planner.worlds import KINDS, errors, made_up, of_public
 from fedcal.numerics import softmax
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.reproduce import registry, spec
+from fedcal.experiments.reproduce import registry, spec
 
 SMALL = """
 title = "Small"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from experiments.reproduce import amplification
 from fedcal.errors import InputError
+from fedcal.experiments.reproduce import amplification
 from fedcal.privacy.accounting import gaussian_delta, gaussian_multiplier
 from fedcal.privacy.zcdp import (
     rdp_epsilon,

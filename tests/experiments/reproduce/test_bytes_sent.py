@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from experiments import simulate
-from experiments.reproduce import bytes_sent
-from experiments.reproduce.expected import shipped
-from strategies import STRATEGIES
+from fedcal.experiments import simulate
+from fedcal.experiments.reproduce import bytes_sent
+from fedcal.experiments.reproduce.expected import shipped
+from fedcal.strategies import STRATEGIES
 
 PAPERS = "fedbbq[tables=per_class,weighting="
 

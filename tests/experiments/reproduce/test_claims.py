@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.reproduce.cells import Cell, printed_cells, spread
-from experiments.reproduce.claims import judge, mean_ratio
-from experiments.reproduce.spec import printed
+from fedcal.experiments.reproduce.cells import Cell, printed_cells, spread
+from fedcal.experiments.reproduce.claims import judge, mean_ratio
+from fedcal.experiments.reproduce.spec import printed
 
 CELL = Cell(
     network="net",

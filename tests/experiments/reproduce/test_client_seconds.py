@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.answers import answer
-from clients.scalers import local_log_a
-from experiments.reproduce import client_seconds
-from experiments.reproduce.bytes_sent import job_for
-from experiments.reproduce.expected import deviations, shipped
+from fedcal.clients.answers import answer
+from fedcal.clients.scalers import local_log_a
 from fedcal.errors import FedcalError
+from fedcal.experiments.reproduce import client_seconds
+from fedcal.experiments.reproduce.bytes_sent import job_for
+from fedcal.experiments.reproduce.expected import deviations, shipped
 from fedcal.shards import Shards
-from strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cli
-from experiments.reproduce import expected, verdicts
-from experiments.reproduce.expected import content, write
-from experiments.reproduce.registry import EXPERIMENTS
-from experiments.reproduce.run import reproduce
+from fedcal.experiments import cli
+from fedcal.experiments.reproduce import expected, verdicts
+from fedcal.experiments.reproduce.expected import content, write
+from fedcal.experiments.reproduce.registry import EXPERIMENTS
+from fedcal.experiments.reproduce.run import reproduce
 
 Captured = pytest.CaptureFixture[str]
 

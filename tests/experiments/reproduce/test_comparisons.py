@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from experiments import cli, compare
-from experiments.reproduce import comparisons, expected
-from experiments.reproduce.comparisons import COMPARISONS, command, measure
-from experiments.reproduce.registry import EXPERIMENTS
+from fedcal.experiments import cli, compare
+from fedcal.experiments.reproduce import comparisons, expected
+from fedcal.experiments.reproduce.comparisons import COMPARISONS, command, measure
+from fedcal.experiments.reproduce.registry import EXPERIMENTS
 
 
 def test_no_name_is_taken_twice() -> None:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.reproduce import documents
-from experiments.reproduce.claims import EVERYWHERE, Verdict
-from experiments.reproduce.documents import filled, pages
-from experiments.reproduce.verdicts import SEEDS, unsure
 from fedcal.errors import InputError
+from fedcal.experiments.reproduce import documents
+from fedcal.experiments.reproduce.claims import EVERYWHERE, Verdict
+from fedcal.experiments.reproduce.documents import filled, pages
+from fedcal.experiments.reproduce.verdicts import SEEDS, unsure
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
 def test_a_page_is_what_its_results_make_of_it(page: Path) -> None:
     text = page.read_text("utf-8")
-    assert filled(text) == text, "run `python -m experiments.reproduce.documents`"
+    assert filled(text) == text, "run `python -m fedcal.experiments.reproduce.documents`"
 
 
 def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.reproduce import expected
-from experiments.reproduce.comparisons import COMPARISONS
-from experiments.reproduce.expected import content, deviations, read, shipped, write
-from experiments.reproduce.registry import EXPERIMENTS
-from experiments.reproduce.result import Reproduction
-from experiments.reproduce.run import reproduce
-from experiments.reproduce.spec import Field, RowsExperiment, RowsTable
-from experiments.reproduce.verdicts import wrong_verdicts
 from fedcal.errors import InputError
+from fedcal.experiments.reproduce import expected
+from fedcal.experiments.reproduce.comparisons import COMPARISONS
+from fedcal.experiments.reproduce.expected import content, deviations, read, shipped, write
+from fedcal.experiments.reproduce.registry import EXPERIMENTS
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.run import reproduce
+from fedcal.experiments.reproduce.spec import Field, RowsExperiment, RowsTable
+from fedcal.experiments.reproduce.verdicts import wrong_verdicts
 
 
 @pytest.fixture

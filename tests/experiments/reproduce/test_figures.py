@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from experiments.figures.panel import Level, Line
-from experiments.reproduce.cells import Cell
-from experiments.reproduce.figures import save, sheet_of
-from experiments.reproduce.spec import Column, GridExperiment, Part, Plot
+from fedcal.experiments.figures.panel import Level, Line
+from fedcal.experiments.reproduce.cells import Cell
+from fedcal.experiments.reproduce.figures import save, sheet_of
+from fedcal.experiments.reproduce.spec import Column, GridExperiment, Part, Plot
 
 COLUMNS = (Column("fedtemp", "FedTemp"), Column("fedbbq", "FedBBQ"), Column("none", "Base"))
 CELL = Cell(

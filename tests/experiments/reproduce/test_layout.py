@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.reproduce.cells import Cell
-from experiments.reproduce.layout import (
+from fedcal.experiments.reproduce.cells import Cell
+from fedcal.experiments.reproduce.layout import (
     Block,
     Entry,
     as_markdown,
@@ -19,7 +19,7 @@ from experiments.reproduce.layout import (
     printed_block,
     rows_csv,
 )
-from experiments.reproduce.spec import (
+from fedcal.experiments.reproduce.spec import (
     Column,
     Field,
     GridExperiment,

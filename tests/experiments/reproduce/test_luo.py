@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.comparison.run import Interrupted
-from experiments.figures.panel import Band, Level, Line
-from experiments.luo.methods import COLUMNS, PAPER
-from experiments.luo.noise import NOISES
-from experiments.reproduce import luo, luo_figures, luo_table1, luo_table7
-from experiments.reproduce.registry import experiment
-from experiments.reproduce.run import reproduce
-from experiments.reproduce.spec import RowsExperiment
 from fedcal.errors import InputError
+from fedcal.experiments.comparison.run import Interrupted
+from fedcal.experiments.figures.panel import Band, Level, Line
+from fedcal.experiments.luo.methods import COLUMNS, PAPER
+from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.reproduce import luo, luo_figures, luo_table1, luo_table7
+from fedcal.experiments.reproduce.registry import experiment
+from fedcal.experiments.reproduce.run import reproduce
+from fedcal.experiments.reproduce.spec import RowsExperiment
 
 Row = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks.audit import Cell, cells
-from experiments.reproduce import noise_audit
-from experiments.reproduce.expected import shipped
+from fedcal.experiments.benchmarks.audit import Cell, cells
+from fedcal.experiments.reproduce import noise_audit
+from fedcal.experiments.reproduce.expected import shipped
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import METHODS
-from experiments.reproduce.cells import BASE
-from experiments.reproduce.claims import CLAIMS
-from experiments.reproduce.registry import EXPERIMENTS, experiment
-from experiments.reproduce.spec import (
+from fedcal.datasets import catalogue
+from fedcal.errors import InputError
+from fedcal.experiments.config import METHODS
+from fedcal.experiments.reproduce.cells import BASE
+from fedcal.experiments.reproduce.claims import CLAIMS
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
+from fedcal.experiments.reproduce.spec import (
     CONFIGS,
     GridExperiment,
     RowsExperiment,
     printed,
     read_experiment,
 )
-from fedcal.datasets import catalogue
-from fedcal.errors import InputError
 
 GRIDS = [name for name in EXPERIMENTS if isinstance(read_experiment(name), GridExperiment)]
 FUNCTIONS = [name for name in EXPERIMENTS if name not in GRIDS]
@@ -104,6 +104,6 @@ def test_a_setting_that_compare_lacks_is_refused(
 ) -> None:
     text = 'title="t"\nabout="a"\nseeds=1\n[[parts]]\nname="p"\nround=3\nmethods=[]\n'
     (tmp_path / "x.toml").write_text(text)
-    monkeypatch.setattr("experiments.reproduce.spec.CONFIGS", tmp_path)
+    monkeypatch.setattr("fedcal.experiments.reproduce.spec.CONFIGS", tmp_path)
     with pytest.raises(InputError, match="'round'"):
         read_experiment("x")

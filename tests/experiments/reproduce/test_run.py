@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import experiments.report
-from experiments import compare
-from experiments.comparison.run import Interrupted
-from experiments.reproduce import figures, grids
-from experiments.reproduce.run import reproduce
+import fedcal.experiments.report
 from fedcal.errors import InputError
+from fedcal.experiments import compare
+from fedcal.experiments.comparison.run import Interrupted
+from fedcal.experiments.reproduce import figures, grids
+from fedcal.experiments.reproduce.run import reproduce
 
 Write = Callable[..., str]
 
@@ -22,7 +22,7 @@ Write = Callable[..., str]
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matplotlib takes its time; figures have tests of their own."""
-    monkeypatch.setattr(experiments.report, "write_comparison_report", lambda folder: None)
+    monkeypatch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
 
     def save(sheet: Any, folder: Path, name: str) -> None:
         (folder / f"{name}.pdf").write_bytes(b"%PDF-")
@@ -194,7 +194,7 @@ class MadeUp:
 
 @pytest.fixture
 def function(small: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    from experiments.reproduce import registry, spec
+    from fedcal.experiments.reproduce import registry, spec
 
     (spec.CONFIGS / "function.toml").write_text(FUNCTION)
     monkeypatch.setattr(registry, "EXPERIMENTS", ("function",))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.training.models import as_input, build
-from experiments.training.run import train
+from fedcal.experiments.training.models import as_input, build
+from fedcal.experiments.training.run import train
 
 
 @pytest.mark.parametrize(

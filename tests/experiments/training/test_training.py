@@ -12,12 +12,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from experiments import cli, simulate
-from experiments.training import checkpoint
-from experiments.training.config import TrainConfig, merged
-from experiments.training.run import Interrupted, Training, train
 from fedcal.datasets import load
 from fedcal.errors import InputError, RoundFailed
+from fedcal.experiments import cli, simulate
+from fedcal.experiments.training import checkpoint
+from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.run import Interrupted, Training, train
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -112,7 +112,7 @@ def test_the_configuration_written_gives_the_same_model(images: Path, tmp_path: 
 
 
 def test_the_model_file_holds_weights_only(images: Path, tmp_path: Path) -> None:
-    from experiments.training.models import as_input, build
+    from fedcal.experiments.training.models import as_input, build
 
     training = train(small(images), out=tmp_path / "out")
     model = build("cnn", (8, 8), 3, seed=99)
@@ -297,7 +297,7 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from experiments.training import local
+    from fedcal.experiments.training import local
 
     descend, seen = local.descend, []
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.training.config import TrainConfig
-from experiments.training.images import read_pool
-from experiments.training.splits import PARTS, Federation, load
-from experiments.training.text import CHARACTERS, CONTEXT, encode, read_text
 from fedcal.errors import InputError
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.splits import PARTS, Federation, load
+from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode, read_text
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
@@ -191,7 +191,7 @@ def test_other_files_and_pairs(tmp_path: Path) -> None:
 
 
 def test_images_can_be_too_small(tmp_path: Path) -> None:
-    from experiments.training.models import build
+    from fedcal.experiments.training.models import build
 
     with pytest.raises(InputError, match="6 x 6 are too small for the model resnet18"):
         build("resnet18", (6, 6), 4, 0)
