@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.bounding import encode_bounded
 from fedcal.checks import one_of
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.mlp_training import mlp_update
@@ -15,9 +16,7 @@ from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.privacy import mechanisms, samplers
-from fedcal.privacy.bounding import encode_bounded
-from fedcal.privacy.mechanisms import Noise
+from fedcal.mechanisms import Noise, Source, samplers
 from fedcal.query import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.shards import Shards
@@ -111,9 +110,7 @@ def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool
 
 def _noised(words: Words, query: Query, noise: Noise, what: str, simulated: bool) -> Words:
     source = _source(query, Purpose.SHARE, what, simulated)
-    if noise.mechanism == "unary":
-        return mechanisms.unary(words, query.ring, noise.scales[0], source)
-    return query.ring.add(words, noise.draw(source))
+    return noise.law.client(words, query.ring, noise, source)
 
 
 def _heads(query: Query, site: int, simulated: bool) -> bool:
@@ -124,7 +121,7 @@ def _heads(query: Query, site: int, simulated: bool) -> bool:
     return bool(samplers.bernoulli(query.rate, 1, samplers.system_words)[0])
 
 
-def _source(query: Query, purpose: Purpose, what: str, simulated: bool) -> mechanisms.Source:
+def _source(query: Query, purpose: Purpose, what: str, simulated: bool) -> Source:
     if simulated and query.seed is not None:
         return stream(query.seed, purpose, query.round, what)
     return None

@@ -13,14 +13,16 @@ import numpy as np
 import tomli_w
 
 from fedcal import partition
+from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.checks import one_of, positive
 from fedcal.errors import InputError, NotBuiltYet
-from fedcal.privacy.accounting import check_epsilon, check_rate
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job, Setting, check_settings, lacks_rows, settings_of
 from fedcal.streams import check_seed
+from fedcal.trust import TRUSTS
+from fedcal.units import User
 
 POOLED = ("none", "one-source", "pooled-temperature", "pooled-bbq")
 """What is fitted without a federation: on nothing, on one client's rows, on all of them."""
@@ -41,7 +43,7 @@ class Config:
     sampling_rate: float = 1.0
     epsilon: float = math.inf
     delta: float = 1e-5
-    unit: str = "user"
+    unit: str = User.name
     trust: str | None = None
     engine: str = "inline"
     secure_aggregation: str | None = None
@@ -278,7 +280,9 @@ def job_of(config: Config, shards: Shards) -> Job:
         raise InputError("method 'auto' takes another's place: only a single run can resolve it")
     federation = federation_of(config, shards)
     # A share alone protects nobody: only their secure sum does.
-    masks = config.secure_aggregation or ("masks" if federation.trust == "distributed" else "none")
+    masks = config.secure_aggregation or (
+        "masks" if TRUSTS[str(federation.trust)].shared else "none"
+    )
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         settings["rows_per_client"] = len(shards.labels) / shards.clients

@@ -41,6 +41,7 @@ from fedcal.shards import Shards
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
+from fedcal.trust import SecAgg
 
 ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 
@@ -145,7 +146,7 @@ def load_any(data: Any) -> Dataset:
 
 _TOGETHER = ("pooled", "All rows were pooled in one place: no federation and no privacy.")
 _ALONE = {
-    "none": ("secagg", "Nothing was learned from anybody."),
+    "none": (SecAgg.name, "Nothing was learned from anybody."),
     "one-source": (
         "one-source",
         "One client fitted a temperature to its own rows, for itself: no federation, and nothing "
@@ -183,7 +184,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
     known = replace(
         config,
         clients=shards.clients,
-        trust="secagg",
+        trust=SecAgg.name,
         rounds=None,
         secure_aggregation=config.secure_aggregation or "none",
     )

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fedcal import accounting
+from fedcal.bounding import Bound
+from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.privacy import accounting
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.mechanisms import Noise
+from fedcal.mechanisms import MECHANISMS, Noise
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import check_seed, key_of
 from fedcal.types import Floats
@@ -169,7 +170,7 @@ def _noise(fields: Mapping[str, Any]) -> Noise | None:
     if "noise" not in fields:
         return None
     return Noise(
-        fields["noise"],
+        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
         tuple(int(n) for n in fields["noise-lengths"]),
         tuple(float(s) for s in fields["noise-scales"]),
         int(fields["noise-shares"]),

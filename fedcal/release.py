@@ -33,12 +33,13 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from fedcal.bounding import Bound
 from fedcal.errors import PrivacyError, RoundFailed
-from fedcal.privacy import mechanisms
-from fedcal.privacy.bounding import Bound
+from fedcal.mechanisms import Source
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.query import Ask, Query
@@ -125,12 +126,12 @@ class Curator:
         """The question; under trust `distributed` and `local` with the noise that clients add."""
         plan = self.plan
         query = Query(ask.kind, dict(ask.params), bound, plan.ring, round_number)
-        if plan.trust not in ("distributed", "local"):
+        if plan.model.noise_by != "client":
             return query
         return replace(
             query,
             noise=plan.noise,
-            rate=plan.sampling_rate if plan.trust == "distributed" else 1.0,
+            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
             seed=plan.client_seed if plan.noise_source == "seeded" else None,
         )
 
@@ -188,7 +189,7 @@ class Curator:
         question spends it: what a client answers is out.
         """
         self._open = self._charged = None
-        if self.plan.trust == "local" or (self.plan.trust == "distributed" and not self._masked):
+        if self.plan.model.spent_when_asked(self._masked):
             return
         if self._reserved and self._ledger is not None:
             self._ledger.cancel(self._run)  # refuses once a round is charged
@@ -196,27 +197,14 @@ class Curator:
 
     def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
         query, plan = asked.query, self.plan
-        if plan.mechanism == "exponential":
-            index = mechanisms.exponential(
-                scores_of(query.ring.decode(total), query.bound),
-                plan.epsilon_per_release,
-                max(query.bound.norms) * plan.diameter,
-                self._source(asked),
-            )
-            return Release(asked.round, query.kind, np.array([float(index)]), np.zeros(0))
-        noise = plan.noise
-        if noise is None:
-            return Release(asked.round, query.kind, query.ring.decode(total), np.zeros(len(total)))
-        if noise.mechanism == "unary":
-            counts = query.ring.decode(total)
-            return Release(
-                asked.round, query.kind, *mechanisms.unary_counts(counts, repliers, noise.scales[0])
-            )
-        if plan.trust == "central":
-            total = query.ring.add(total, noise.draw(self._source(asked)))
-        return Release(asked.round, query.kind, query.ring.decode(total), plan.std_of_sum(repliers))
+        source = partial(self._source, asked)
+        if plan.model.noise_by == "server" and plan.noise is not None:
+            total = query.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(query.bound, repliers)
+        values, std = plan.law.release(query.ring.decode(total), of, source)
+        return Release(asked.round, query.kind, values, std)
 
-    def _source(self, asked: Asked) -> mechanisms.Source:
+    def _source(self, asked: Asked) -> Source:
         """The server's own randomness in a round."""
         if self.plan.noise_source == "system":
             return None
@@ -241,14 +229,3 @@ class Curator:
             event=self.plan.event,
         )
         self._reserved = True
-
-
-def scores_of(sums: Floats, bound: Bound) -> Floats:
-    """The candidates' scores for the exponential mechanism: sums of absolute values.
-
-    Each number is a candidate of its own (rule "per_value"), or each block is (rule "per_block",
-    order 1).
-    """
-    if bound.rule == "per_value":
-        return np.abs(sums)
-    return np.asarray(np.add.reduceat(np.abs(sums), bound.firsts))

@@ -22,18 +22,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 import numpy as np
 
-from fedcal.checks import one_of, positive, whole
+from fedcal.checks import positive, whole
 from fedcal.errors import InputError
 from fedcal.types import Floats, Integers
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
-
-Law = Literal["laplace", "gaussian"]
 
 
 class Search(Protocol):
@@ -143,7 +141,7 @@ class PosteriorBisection:
     low, high : interval of the search, 0 < low < high
     evaluations : how often the objective is evaluated
     slope : least and largest change of the objective per unit of log t, > 0; public
-    law : of the noise
+    tailed : whether the noise has the tails of Laplace noise; False = normal, or nearly so
     """
 
     def __init__(
@@ -152,12 +150,12 @@ class PosteriorBisection:
         high: float,
         evaluations: int,
         slope: tuple[float, float],
-        law: Law = "laplace",
+        tailed: bool = True,
     ) -> None:
         self._low, self._high = interval(low, high)
         self.left = whole("evaluations", evaluations, 1)
         first, last = interval(*slope, what="slope")
-        self._laplace = one_of("law", law, get_args(Law)) == "laplace"
+        self._tailed = tailed
         self._roots = np.linspace(self._low, self._high, _ROOTS)
         self._slopes = np.geomspace(first, last, _SLOPES)
         self._log = np.zeros((_ROOTS, _SLOPES))
@@ -179,7 +177,7 @@ class PosteriorBisection:
         step = self._slopes * (self._roots[1] - self._roots[0]) / (2.0 * self._roots[:, None])
         scale = np.sqrt(std**2 + (_TOLERANCE * mean) ** 2 + step**2)
         far = np.minimum(np.abs(value - mean) / scale, 1e100)  # whose square is finite
-        self._log -= math.sqrt(2.0) * far if self._laplace else far**2 / 2.0
+        self._log -= math.sqrt(2.0) * far if self._tailed else far**2 / 2.0
         self._log -= np.log(scale)
         weight = np.exp(self._log - self._log.max()).sum(axis=1)
         self._belief = weight / weight.sum()

@@ -30,6 +30,7 @@ from fedcal.query import Ask, Param
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.types import Integers, Words
+from fedcal.units import UNITS
 
 WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
 """Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
@@ -105,7 +106,8 @@ class CalibrationStrategy(Strategy):
         tells of rows is asked for only where it must be. Where it is not needed it may stand all
         the same, and does nothing: it is a fact about the federation, not a knob.
         """
-        return federation.private and federation.unit == "user" and settings.get("clip") is None
+        whole = UNITS[federation.unit].whole_client
+        return federation.private and whole and settings.get("clip") is None
 
     # -- the three hooks ------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class CalibrationStrategy(Strategy):
         if ask is None:
             return None
         asked = self._curator.open(round_number, ask)
-        everybody = ask.everyone or self.plan.trust == "distributed"
+        everybody = ask.everyone or self.plan.model.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate
         self.bytes_up += share * 8 * asked.query.bound.length
         self.bytes_down += share * asked.query.payload_bytes

@@ -6,17 +6,18 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from fedcal.bounding import Bound, Rule
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram
 from fedcal.calibrators.histogram import Estimate
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.checks import one_of, positive, unused, whole
-from fedcal.privacy.bounding import Bound, Rule
 from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
 Clipping = Literal["per_class", "joint"]
@@ -110,8 +111,10 @@ class _Binning(CalibrationStrategy):
         elif self.pooled and federation.classes == 2:
             unused("of two classes, pooled, only P is sent", clip_negative=clip_negative)
         rule: Rule = "joint"
-        if federation.unit == "example":
-            unused("unit 'example' knows how much a row counts", clipping=clipping, **clips)
+        if not UNITS[federation.unit].whole_client:
+            unused(
+                f"unit '{federation.unit}' knows how much a row counts", clipping=clipping, **clips
+            )
             clip_p = clip_n = self._row_norm(order_of(federation))
         else:
             if clipping in (None, "per_class"):
@@ -268,7 +271,7 @@ class FedBBQ(_Binning):
         if tables is None:
             tables = "pooled" if federation.private else "per_class"
         pooled = tables == "pooled"
-        if federation.private and federation.unit == "user":
+        if federation.private and UNITS[federation.unit].whole_client:
             clipping = clipping or "joint"
             if clip_positive is None:
                 clip_positive = 2.0 if not pooled else 0.5 if binary else 1.0

@@ -26,6 +26,7 @@ from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job, Setting, settings_of
+from fedcal.units import Example
 
 DRAWN = 0.5
 """`most_noise` of a draw by the exponential mechanism, whatever the method."""
@@ -78,19 +79,19 @@ def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
     if bound is None:
         return None
     most = plan.sampling_rate * plan.clients
-    if bound.per == "row":
+    if bound.per != "client":
         if rows_per_client is None:
             return None
         most *= ROW_SHARE * rows_per_client
-    if plan.mechanism == "exponential":  # as much as Laplace noise of the same budget
+    if plan.law.answers == "index":  # as much as Laplace noise of the same budget
         return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
-    if plan.mechanism == "unary" or plan.noise_std is None:
+    if not plan.noisy_sums or plan.noise_std is None:
         return None
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
 
 
 def _allowed(method: str, plan: Plan) -> float:
-    return DRAWN if plan.mechanism == "exponential" else STRATEGIES[method].most_noise
+    return DRAWN if plan.law.answers == "index" else STRATEGIES[method].most_noise
 
 
 def _one_class(shards: Shards) -> str:
@@ -137,7 +138,7 @@ def _noisy(job: Job, each: float | None) -> str:
     if ratio is None or ratio <= allowed:
         return ""
     times = SURE * ratio / allowed
-    if plan.trust == "local":  # there the noise, too, grows with the number of clients
+    if plan.many_draws:  # there the noise, too, grows with the number of clients
         times **= 2
     would = [f"from about {_round_up(plan.clients * times):,} clients on", *_others(job, each)]
     return (
@@ -157,10 +158,10 @@ def _others(job: Job, each: float | None) -> list[str]:
         if name != job.method and _helps(name, replace(job.federation, rounds=None), each):
             found.append(f"by {name}")
             break
-    if job.plan.unit == "user" and each is not None:
-        rows = replace(job.federation, unit="example")
+    if job.plan.protected.whole_client and each is not None:
+        rows = replace(job.federation, unit=Example.name)
         if _helps(job.method, replace(rows, rounds=None), each):
-            found.append("with unit example, which protects a row, not a client")
+            found.append(f"with unit {Example.name}, which protects a row, not a client")
     return found
 
 

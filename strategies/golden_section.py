@@ -7,20 +7,22 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from fedcal.bounding import Bound
 from fedcal.calibrators import TemperatureScaling
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
+from fedcal.mechanisms import Exponential, Laplace
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.numerics import log_grid
-from fedcal.privacy.bounding import Bound
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.temperature import draws_index
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 Kind = Literal["golden", "bisection", "posterior", "exponential"]
 Choice = Literal["auto", "golden", "bisection", "posterior", "exponential"]
@@ -113,7 +115,7 @@ class _TemperatureSearch(CalibrationStrategy):
             federation,
             rounds=rounds,
             bound=Bound(lengths, (norm,) * len(lengths), rule, 1),
-            mechanism="exponential" if scored else "laplace",
+            prefers=(Exponential,) if scored else (Laplace,),
             row_sums=True,
         )
         self._lengths = lengths
@@ -121,8 +123,7 @@ class _TemperatureSearch(CalibrationStrategy):
         self._heard = False
         self._search: Search | None = None
         if not scored:
-            noisy_sum = plan.mechanism in LAPLACIAN and plan.trust != "local"
-            self._search = self._searcher(rounds, federation, rows_per_client, noisy_sum)
+            self._search = self._searcher(rounds, federation, rows_per_client, plan.tailed)
         super().__init__(plan, **base)
 
     @classmethod
@@ -138,7 +139,7 @@ class _TemperatureSearch(CalibrationStrategy):
         """The search that measured best under the run's trust model and mechanism."""
         if self.signed and federation.private:
             return "posterior"
-        drawn = federation.trust == "central" and federation.mechanism in ("auto", "exponential")
+        drawn = federation.private and draws_index(federation)
         return "exponential" if drawn else "golden"
 
     def _norm(
@@ -147,8 +148,8 @@ class _TemperatureSearch(CalibrationStrategy):
         """What one client, or one row, adds to an evaluation at most."""
         if not federation.private:
             unused("without privacy nothing is clipped", clip=clip)
-        if federation.unit == "example":
-            unused("unit 'example' knows what a row adds", clip=clip)
+        if not UNITS[federation.unit].whole_client:
+            unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
             return self.row_bound
         if clip is not None:
             return positive("clip", clip)
@@ -163,7 +164,7 @@ class _TemperatureSearch(CalibrationStrategy):
         return 1.0  # not used
 
     def _searcher(
-        self, evaluations: int, federation: Federation, rows: float | None, laplace: bool
+        self, evaluations: int, federation: Federation, rows: float | None, tailed: bool
     ) -> Search:
         if self.search == "golden":
             return GoldenSection(self._low, self._high, evaluations - 1)
@@ -175,8 +176,7 @@ class _TemperatureSearch(CalibrationStrategy):
             )
         n = positive("rows_per_client", rows) * federation.clients * federation.sampling_rate
         slope = (STEEP[0] * n, STEEP[1] * n)
-        law: Literal["laplace", "gaussian"] = "laplace" if laplace else "gaussian"
-        return PosteriorBisection(self._low, self._high, evaluations, slope, law)
+        return PosteriorBisection(self._low, self._high, evaluations, slope, tailed)
 
     def params(self) -> dict[str, Param]:
         """Further parameters of the statistic."""
@@ -193,7 +193,7 @@ class _TemperatureSearch(CalibrationStrategy):
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""
-        if self.plan.trust == "local" and not release.std.any():
+        if self.plan.noisy_sums and not release.std.any():
             return  # nobody was asked: the next round asks this again
         # without rows and without noise all is exactly 0, and nothing was learned
         self._heard = self._heard or bool(release.values.any()) or self.plan.private

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.bounding import Bound
 from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.linear import VectorScaling
 from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
@@ -20,6 +20,7 @@ from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
 from fedcal.strategies.temperature import curvature_clip, gradient_clip
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 
 class _Newton(CalibrationStrategy):
@@ -137,7 +138,7 @@ class _ByForm(_Newton):
     def bound(self, federation: Federation, clip: float) -> Bound:
         """G and H, slopes and offsets of each, together; of a client in multiples of `clip`."""
         norms = tuple(clip * n for n in self.norms)
-        if federation.unit == "example":
+        if not UNITS[federation.unit].whole_client:
             norms = self.row_norms
         return Bound((self.classes,) * 4, norms)
 
@@ -194,7 +195,7 @@ def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float
     All that it depends on is public.
     """
     clip = gradient_clip(name, federation, rows_per_client)
-    if rows_per_client is None or not federation.private or federation.unit == "example":
+    if rows_per_client is None or not federation.private or not UNITS[federation.unit].whole_client:
         return clip
     one = make_plan(federation, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
     noise = one.noise_std[0] if one.noise_std else 0.0  # of a sum of numbers up to 1

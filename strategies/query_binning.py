@@ -10,15 +10,18 @@ from typing import Any, get_args
 
 import numpy as np
 
+from fedcal.bounding import Bound, Rule
 from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
-from fedcal.privacy.bounding import Bound, Rule
+from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.units import UNITS
 
 
 class DPHistogram(CalibrationStrategy):
@@ -67,7 +70,7 @@ class DPHistogram(CalibrationStrategy):
         self.bins = whole("bins", bins, 1, 2**16)
         one_of("counts", counts, get_args(Counts))
         self.counts: Counts = counts
-        self.unary = federation.private and federation.mechanism == "unary"
+        self.unary = federation.private and _encodes(federation)
         if self.unary and counts != "correct_wrong":
             raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
         bound = self._bound(federation, clip, rows_per_client)
@@ -75,7 +78,7 @@ class DPHistogram(CalibrationStrategy):
             federation,
             rounds=1,
             bound=bound,
-            mechanism="unary" if self.unary else "laplace",
+            prefers=(Unary,) if self.unary else (Laplace,),
             row_sums=not self.unary,
         )
         self._lengths = bound.lengths
@@ -92,8 +95,8 @@ class DPHistogram(CalibrationStrategy):
         if self.unary:
             unused("unary encoding sends one cell of each client", clip=clip)
             return Bound(everything, (2.0,))  # room for the 1, which a norm of 1 would cut
-        if federation.unit == "example":
-            unused("unit 'example' knows what a row adds", clip=clip)
+        if not UNITS[federation.unit].whole_client:
+            unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
             if self.counts == "correct_wrong":
                 return Bound(everything, (1.0,), "joint", 1)
             rule: Rule = "per_block"  # a correct row adds 1 to each half: L1 norm 2, L2 sqrt(2)
@@ -113,7 +116,7 @@ class DPHistogram(CalibrationStrategy):
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """For the clip of unit `user`; what unary encoding hides needs none."""
-        return federation.mechanism != "unary" and super().needs_rows(federation, settings)
+        return not _encodes(federation) and super().needs_rows(federation, settings)
 
     def query(self, round_number: int) -> Ask:
         """The counts, or one cell of each client."""
@@ -133,3 +136,9 @@ class DPHistogram(CalibrationStrategy):
             return Identity(self.classes)
         first, second = np.split(self._values, 2)
         return TopLabelBinning.from_counts(first, second, self.classes, self.counts)
+
+
+def _encodes(federation: Federation) -> bool:
+    """Whether each client's answer is encoded: only where the user says so."""
+    asked = federation.mechanism
+    return asked != AUTO and MECHANISMS[asked].answers == "onehot"

@@ -14,7 +14,7 @@ _HEIGHTS = 16
 _TOLERANCE = 0.2  # of the value: what the shape may get wrong
 
 
-def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, laplace: bool) -> Floats:
+def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, tailed: bool) -> Floats:
     """Probability of each candidate root, (roots,); uniform before anything is known.
 
     The curve is taken for A tanh(v) (1 + b tanh(v)), v = (root - u) / w: it saturates on both
@@ -30,7 +30,7 @@ def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, laplace
     values : (points,) it was released with noise
     std : of the noise in each value, > 0
     roots : (roots,) candidates
-    laplace : the noise is Laplace's; False = normal, or nearly so
+    tailed : the noise is Laplace's; False = normal, or nearly so
     """
     v = np.tanh((roots[:, None] - u)[:, None, :] / np.array(_WIDTHS)[:, None])
     shape = v[:, :, None, :] * (1.0 + np.array(_BENDS)[:, None] * v[:, :, None, :])
@@ -39,7 +39,7 @@ def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, laplace
     for height in np.geomspace(0.3 * std, most, _HEIGHTS):
         scale = np.sqrt(std**2 + (_TOLERANCE * height * shape) ** 2)
         far = np.abs(values - height * shape) / scale
-        log = -(math.sqrt(2.0) * far if laplace else far**2 / 2.0) - np.log(scale)
+        log = -(math.sqrt(2.0) * far if tailed else far**2 / 2.0) - np.log(scale)
         each = log.sum(axis=-1).reshape(len(roots), -1)
         total = np.logaddexp(total, np.logaddexp.reduce(each, axis=1))
     weight = np.exp(total - total.max())

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.bounding import Bound
 from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingMLP,
@@ -17,7 +18,6 @@ from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.checks import positive, whole
-from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release

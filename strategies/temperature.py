@@ -7,19 +7,21 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedcal.bounding import Bound
 from fedcal.calibrators import TemperatureScaling
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
+from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
 from fedcal.numerics import LOG_A_LIMIT, log_grid
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.choice import Preferred
-from fedcal.privacy.mechanisms import LAPLACIAN
+from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param, Scalar
 from fedcal.release import Release
 from fedcal.strategies.base import CLIP, CalibrationStrategy
 from fedcal.strategies.root_posterior import root_posterior
+from fedcal.trust import TRUSTS
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
 
@@ -220,10 +222,10 @@ class FedOneShot(_Temperature):
             raise InputError(f"low must be below high, got {low!r} and {high!r}")
         self._log_t = log_grid(low, high, points)
         clip = gradient_clip(self.name, federation, rows_per_client)
-        asked, mechanism = _one_shot_release(federation, points)
+        asked, prefers = _one_shot_release(federation, points)
         self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": asked}
         bound = Bound((asked,), (clip,), "per_value")
-        plan = make_plan(federation, rounds=1, bound=bound, mechanism=mechanism, row_sums=True)
+        plan = make_plan(federation, rounds=1, bound=bound, prefers=prefers, row_sums=True)
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> Ask:
@@ -234,7 +236,7 @@ class FedOneShot(_Temperature):
     def update(self, release: Release) -> None:
         """The drawn temperature, the posterior's mean, or the interpolated root."""
         score = release.values
-        if self.plan.mechanism == "exponential":
+        if self.plan.law.answers == "index":
             self.log_a = -float(self._log_t[int(score[0])])
         elif self.plan.private:
             self._learn(score, float(release.std[0]))
@@ -247,20 +249,26 @@ class FedOneShot(_Temperature):
         if not std:
             return  # trust `local`, and nobody was asked
         asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
-        # many clients' Laplace noise adds up to nearly normal noise
-        laplace = self.plan.mechanism in LAPLACIAN and self.plan.trust != "local"
-        belief = root_posterior(asked, score, std, self._log_t, laplace)
+        belief = root_posterior(asked, score, std, self._log_t, self.plan.tailed)
         self.log_a = -float((belief * self._log_t).sum())
 
 
-def _one_shot_release(federation: Federation, points: int) -> tuple[int, Preferred]:
+def _one_shot_release(
+    federation: Federation, points: int
+) -> tuple[int, tuple[type[Mechanism], ...]]:
     """How many temperatures FedOneShot asks about, and what becomes of their scores."""
     if not federation.private:
-        return points, "least"
-    drawn = federation.mechanism == "auto" and federation.trust == "central"
-    if drawn or federation.mechanism == "exponential":
-        return points, "exponential"
-    return ASKED, "least"
+        return points, (Laplace, Gaussian)
+    if draws_index(federation):
+        return points, (Exponential,)
+    return ASKED, (Laplace, Gaussian)
+
+
+def draws_index(federation: Federation) -> bool:
+    """Whether one of several candidates is drawn: where trust allows it, or the user names it."""
+    if federation.mechanism == AUTO:
+        return TRUSTS[str(federation.trust)].takes(Exponential)
+    return MECHANISMS[federation.mechanism].answers == "index"
 
 
 def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
@@ -274,13 +282,13 @@ def gradient_clip(name: str, federation: Federation, rows_per_client: float | No
     """
     if rows_per_client is not None:
         clip = max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
-    elif federation.private and federation.unit == "user":
+    elif federation.private and UNITS[federation.unit].whole_client:
         raise InputError(
             f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
         )
     else:
         clip = 1.0  # not used
-    return ROW_GRADIENT if federation.unit == "example" else clip
+    return clip if UNITS[federation.unit].whole_client else ROW_GRADIENT
 
 
 def curvature_clip(federation: Federation, gradient: float) -> float:
@@ -289,6 +297,6 @@ def curvature_clip(federation: Federation, gradient: float) -> float:
     Of one row 2 + log(c)^2 / 2, twice what bounds the variance of log-probabilities of c classes
     (Reeb & Wolf 2015): the clip is left to gradients.
     """
-    if federation.unit == "example":
+    if not UNITS[federation.unit].whole_client:
         return 2.0 + math.log(federation.classes) ** 2 / 2.0
     return 3.0 * gradient

@@ -11,15 +11,26 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from rich.console import Console
 from rich.table import Table
 
+from fedcal.bounding import Bound
+from fedcal.mechanisms import (
+    MECHANISMS,
+    PRIVATE,
+    DiscreteLaplace,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Unary,
+)
 from fedcal.privacy.audit import Finding, audit
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.choice import Preferred
-from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.trust import NOISY, Central, Distributed, Local
+from fedcal.units import UNITS, Example, User
 
 HEADINGS = (
     *("mechanism", "trust", "unit", "neighbours", "", "claimed"),
@@ -28,10 +39,9 @@ HEADINGS = (
 EPSILON, DELTA = 1.0, 1e-5
 ERROR = 1e-3
 TRIALS = 400_000
-UNITS = ("user", "example")
 CLIENTS = 10
 CANDIDATES = 40
-_SLOWER = {"exponential": 4, "unary": 4}  # one call a trial: so many times fewer of them
+_SLOWER = 4  # where each trial is a call of its own: so many times fewer of them
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class Cell:
             notes.append(f"sampling rate {self.sampling_rate:g}")
         if not self.row_sums:
             notes.append("no sum over rows")
-        if self.numbers > 1 and self.mechanism not in ("exponential", "unary"):
+        if self.numbers > 1 and self.law.answers == "sum":
             notes.append(f"{self.numbers} numbers")
         if self.noise_source == "system":
             notes.append("OS noise")
@@ -71,12 +81,7 @@ class Cell:
 
     def plan(self) -> Plan:
         """The plan that is attacked."""
-        own = self.mechanism in ("exponential", "unary")
-        preferred: Preferred = "gaussian"
-        if self.mechanism == "exponential":
-            preferred = "exponential"
-        elif self.mechanism == "unary":
-            preferred = "unary"
+        own = self.law.answers != "sum"
         federation = Federation(
             clients=CLIENTS,
             classes=2,
@@ -84,7 +89,7 @@ class Cell:
             delta=DELTA,
             trust=self.trust,
             unit=self.unit,
-            mechanism="auto" if own else self.mechanism,
+            mechanism=self.mechanism,
             sampling_rate=self.sampling_rate,
             noise_source=self.noise_source,
         )
@@ -92,47 +97,53 @@ class Cell:
             federation,
             rounds=self.rounds,
             bound=Bound((self.numbers,), (2.5,), "per_value" if own else "joint"),
-            mechanism=preferred,
+            prefers=(self.law,),
             row_sums=self.row_sums,
         )
 
     def trials(self, trials: int) -> int:
         """So many trials, or fewer where each is a call of its own."""
-        return trials // _SLOWER.get(self.mechanism, 1)
+        return trials if self.law.answers == "sum" else trials // _SLOWER
+
+    @property
+    def law(self) -> type[Mechanism]:
+        """The mechanism."""
+        return MECHANISMS[self.mechanism]
 
     @property
     def pure(self) -> bool:
         """Whether it has no delta by itself, so that an attack can come close to the claim."""
-        return self.mechanism in (*LAPLACIAN, "exponential", "unary")
+        return self.law.pure
+
+
+_NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
+"""What a mechanism makes of answers -> numbers in one."""
 
 
 def cells() -> list[Cell]:
     """All that go together, then some with more rounds, sampling and other neighbours."""
-    found = []
-    for mechanism, trusts in (
-        ("laplace", ("central", "local")),
-        ("gaussian", ("central", "local")),
-        ("discrete-laplace", ("central", "distributed", "local")),
-        ("discrete-gaussian", ("central", "distributed", "local")),
-    ):
-        found += [Cell(mechanism, t, unit) for t in trusts for unit in UNITS]
-    found += [Cell("exponential", "central", unit, numbers=CANDIDATES) for unit in UNITS]
-    found.append(Cell("unary", "local", "user", numbers=4))
+    found = [
+        Cell(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
+        for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
+        if trust.takes(law) and law.part in (None, unit.per)
+    ]
+    central, shared, local = Central.name, Distributed.name, Local.name
+    user, row = User.name, Example.name
     return [
         *found,
-        Cell("laplace", "central", "user", sampling_rate=0.3),
-        Cell("gaussian", "central", "user", sampling_rate=0.3),
-        Cell("discrete-laplace", "distributed", "user", sampling_rate=0.3),
-        Cell("exponential", "central", "user", sampling_rate=0.3, numbers=CANDIDATES),
-        Cell("laplace", "central", "user", rounds=4, numbers=2),
-        Cell("gaussian", "central", "user", rounds=4, numbers=2),
-        Cell("laplace", "central", "example", row_sums=False),
-        Cell("laplace", "local", "example", row_sums=False),
-        Cell("exponential", "central", "example", row_sums=False, numbers=CANDIDATES),
-        Cell("laplace", "central", "user", noise_source="system"),
-        Cell("gaussian", "central", "user", noise_source="system"),
-        Cell("discrete-laplace", "distributed", "user", noise_source="system"),
-        Cell("unary", "local", "user", numbers=4, noise_source="system"),
+        Cell(Laplace.name, central, user, sampling_rate=0.3),
+        Cell(Gaussian.name, central, user, sampling_rate=0.3),
+        Cell(DiscreteLaplace.name, shared, user, sampling_rate=0.3),
+        Cell(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
+        Cell(Laplace.name, central, user, rounds=4, numbers=2),
+        Cell(Gaussian.name, central, user, rounds=4, numbers=2),
+        Cell(Laplace.name, central, row, row_sums=False),
+        Cell(Laplace.name, local, row, row_sums=False),
+        Cell(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
+        Cell(Laplace.name, central, user, noise_source="system"),
+        Cell(Gaussian.name, central, user, noise_source="system"),
+        Cell(DiscreteLaplace.name, shared, user, noise_source="system"),
+        Cell(Unary.name, local, user, numbers=4, noise_source="system"),
     ]
 
 

@@ -35,6 +35,7 @@ from fedcal.experiments.luo.tables import BINS, NLL_CLIP
 from fedcal.metrics import bin_index, ece
 from fedcal.numerics import softmax
 from fedcal.search import GoldenSection
+from fedcal.trust import Local
 from fedcal.types import Floats, Integers
 
 DATA = "resnet110-cifar10"
@@ -43,7 +44,7 @@ TARGET, CORES = 20 * 60.0, 2
 """Seconds that the whole suite should stay below, on so many cores."""
 
 METHODS = tuple(m for m in PAPER if m != "none")
-COLUMNS = tuple(Column(m, "" if m in BASELINES else "local") for m in METHODS)
+COLUMNS = tuple(Column(m, "" if m in BASELINES else Local.name) for m in METHODS)
 
 
 def rows() -> Dataset:

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcal.experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
-from fedcal.privacy.samplers import (
+from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
     categorical,

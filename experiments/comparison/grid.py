@@ -19,6 +19,7 @@ from fedcal.privacy.federation import check_quorum
 from fedcal.privacy.plan import Federation, Plan
 from fedcal.strategies.job import Setting, settings_of
 from fedcal.streams import check_seed
+from fedcal.trust import NOISY, TRUSTS, SecAgg
 
 AXES = (
     *("data", "method", "partition", "clients", "rounds", "sampling_rate"),
@@ -101,10 +102,12 @@ class Grid:
         check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:
             if trust is not None:  # unknown ones, also where epsilon leaves no use for them
-                Federation(1, 2, epsilon=math.inf if trust == "secagg" else 1.0, trust=trust)
-            if trust not in (None, "secagg") and min(self.epsilon) == math.inf:
-                raise InputError(f"trust '{trust}' adds noise; give a finite epsilon or use secagg")
-        if "distributed" not in self.trust:
+                Federation(1, 2, epsilon=1.0 if trust in NOISY else math.inf, trust=trust)
+            if trust in NOISY and min(self.epsilon) == math.inf:
+                raise InputError(
+                    f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
+                )
+        if not any(_shared(trust) for trust in self.trust):
             check_quorum(self.quorum, None)
         for unit, mechanism in product(self.unit, self.mechanism):
             Federation(
@@ -167,11 +170,11 @@ class Grid:
         grid, trust secagg is meant for that.
         """
         if math.isinf(epsilon):
-            trust = "secagg" if "secagg" in self.trust else None
+            trust = SecAgg.name if SecAgg.name in self.trust else None
             exact = {"epsilon": epsilon, "delta": self.delta[0], "unit": self.unit[0]}
             yield exact | {"trust": trust, "mechanism": Config.mechanism}
             return
-        noisy = tuple(t for t in self.trust if t != "secagg")
+        noisy = tuple(t for t in self.trust if t != SecAgg.name)
         trusts = noisy if noisy and math.inf in self.epsilon else self.trust
         names = ("epsilon", "delta", "unit", "trust", "mechanism")
         for values in product((epsilon,), self.delta, self.unit, trusts, self.mechanism):
@@ -197,7 +200,7 @@ class Grid:
             rounds=rounds,
             sampling_rate=sampling_rate,
             **privacy,
-            quorum=self.quorum if privacy["trust"] == "distributed" else Config.quorum,
+            quorum=self.quorum if _shared(privacy["trust"]) else Config.quorum,
             noise_source=self.noise_source,
             secure_aggregation=self.secure_aggregation,
             dropout=self.dropout,
@@ -336,3 +339,8 @@ def split_list(name: str, text: str) -> list[str]:
     if not all(listed):
         raise InputError(f"{name}: an entry of the list {text!r} is empty")
     return listed
+
+
+def _shared(trust: str | None) -> bool:
+    """Whether noise comes in shares, and a quorum of clients must answer."""
+    return trust in TRUSTS and TRUSTS[trust].shared

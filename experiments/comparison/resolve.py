@@ -73,7 +73,13 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 c, job = _with_effect(cell, shards)
                 plan = job.plan
             except InputError as e:
-                plain = replace(c, unit="user", trust=None, mechanism="auto", quorum=Config.quorum)
+                plain = replace(
+                    c,
+                    unit=Config.unit,
+                    trust=None,
+                    mechanism=Config.mechanism,
+                    quorum=Config.quorum,
+                )
                 if not isinstance(e, NoEffect) and not _goes(plain, shards):
                     raise InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))

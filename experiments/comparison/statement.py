@@ -11,6 +11,8 @@ from fedcal.experiments.comparison.resolve import LeftOut
 from fedcal.experiments.statement import TEST_ROWS, in_short, sets_noise
 from fedcal.privacy.federation import QUORUM
 from fedcal.strategies.job import settings_of
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
 
 CHOOSING = (
     "Choosing among methods, settings or budgets by what they did on private rows is itself a "
@@ -65,7 +67,7 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
         if c.data != data or c.unit != unit or math.isinf(c.epsilon) or cell.variant.baseline:
             continue
         for seed in cell.seeds:
-            dealt = unit == "user" and c.partition != "natural"
+            dealt = UNITS[unit].whole_client and c.partition != "natural"
             key = (c.partition, c.clients, seed) if dealt else ()
             before = groups.get(key, Spent(0, 0.0, 0.0))
             delta = before.delta + cell.delta
@@ -101,7 +103,9 @@ def statement(
     if exact:
         lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
-    if len(fitted) > len(private) and {c.config.trust for c in private} - {"central"}:
+    if len(fitted) > len(private) and any(
+        TRUSTS[str(c.config.trust)].noise_by != "server" for c in private
+    ):
         said.append(EXACT_ONCE)
     said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     return said + _not_there(left_out)
@@ -116,7 +120,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
             masks = c.secure_aggregation == "masks"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    quorum = next((c.config.quorum for c in private if c.config.trust == "distributed"), QUORUM)
+    quorum = next((c.config.quorum for c in private if TRUSTS[str(c.config.trust)].shared), QUORUM)
     return [
         f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()
@@ -151,7 +155,7 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
             most = max(groups, key=lambda g: (g.epsilon, g.delta))
             runs = sum(g.runs for g in groups)
             sums = f"epsilon = {most.epsilon:.4g}, delta = {min(1.0, most.delta):.3g}"
-            who = "each row" if unit == "example" else "each user"
+            who = f"each {UNITS[unit].plural.removesuffix('s')}"
             if len(groups) == 1:
                 yield f"Published together, all private runs on {data} spend {sums} for {who}."
             else:

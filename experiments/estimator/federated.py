@@ -30,6 +30,7 @@ from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.job import Outcome, Setting
+from fedcal.trust import SecAgg
 from fedcal.types import Floats
 
 
@@ -72,7 +73,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sampling_rate: float = 1.0,
         epsilon: float = math.inf,
         delta: float = 1e-5,
-        unit: str = "user",
+        unit: str = Config.unit,
         trust: str | None = None,
         mechanism: str = "auto",
         quorum: float = Config.quorum,
@@ -180,7 +181,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
             alone = Identity().fit(shards.logits, shards.labels)
             alone.input = shards.input
             said = "Nothing was learned from anybody."
-            record = without_privacy("secagg", config.unit, said, tested=False)
+            record = without_privacy(SecAgg.name, config.unit, said, tested=False)
             record["statement"] += chosen
             return Outcome(alone, [], [], 0, 0, 0.0, []), record
     job = job_of(config, shards)

@@ -24,13 +24,15 @@ import numpy as np
 
 from fedcal.calibrators.top_label import Counts
 from fedcal.experiments.luo import histogram as binning
-from fedcal.experiments.luo.noise import NOISES, draws, laplace_std, laplace_sum, noise_scale
+from fedcal.experiments.luo.noise import NOISES, draws, laplace_std, noise_scale
 from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection
 from fedcal.experiments.luo.settings import Setting
 from fedcal.experiments.luo.tables import BINS, NLL_CLIP
 from fedcal.experiments.luo.trials import Trials
-from fedcal.search import Law, PosteriorBisection
+from fedcal.mechanisms.laplace import laplace_sum
+from fedcal.search import PosteriorBisection
 from fedcal.strategies.golden_section import STEEP
+from fedcal.trust import Central
 from fedcal.types import Floats, Integers
 
 
@@ -149,10 +151,11 @@ def acc_t_posterior(trials: Trials, released: Released) -> Floats:
     logs = np.log(trials.bench.grid.temperatures)
     rows = trials.setting.fit_rows
     slope = (STEEP[0] * rows, STEEP[1] * rows)
-    law: Law = "gaussian" if released.gaussian else "laplace"
     answers = np.empty(len(trials))
     for b, sums in enumerate(trials.grid_gaps):
-        search = PosteriorBisection(LOW, HIGH, released.noise.shape[1], slope, law)
+        search = PosteriorBisection(
+            LOW, HIGH, released.noise.shape[1], slope, not released.gaussian
+        )
         for noise in released.noise[b, :, 0].tolist():
             t = search.next()
             if t is None:
@@ -209,7 +212,7 @@ PAPER = (*BASELINES, "histogram", "ece-t", "nll-t", "acc-t")
 COLUMNS = (
     *(Column(name) for name in BASELINES),
     *(Column(name, noise) for noise in NOISES for name in PRIVATE),
-    Column(EXPONENTIAL, "central"),
+    Column(EXPONENTIAL, Central.name),
 )
 """Everything there is."""
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.types import Floats
+from fedcal.trust import TRUSTS, Central, Local
 
-NOISES = ("local", "central")
+NOISES = (Local.name, Central.name)
 
 
 def draws(noise: str, sources: int) -> int:
     """How many Laplace draws a released sum holds."""
-    return sources if noise == "local" else 1
+    return round(TRUSTS[noise].noises(sources, 1))
 
 
 def noise_scale(sensitivity: float, epsilon: float, evaluations: int) -> float:
@@ -34,18 +34,6 @@ def noise_scale(sensitivity: float, epsilon: float, evaluations: int) -> float:
     evaluations : how many answers share it
     """
     return evaluations * sensitivity / epsilon
-
-
-def laplace_sum(
-    rng: np.random.Generator, scale: float, draws: int, shape: tuple[int, ...]
-) -> Floats:
-    """The sum of independent Laplace draws, sampled exactly.
-
-    A Laplace draw is the difference of two exponential ones, so the sum of d of them is scale
-    times the difference of two Gamma(d).
-    """
-    plus, minus = rng.standard_gamma(draws, (2, *shape))
-    return np.asarray(scale * (plus - minus))
 
 
 def laplace_std(scale: float, draws: int) -> float:

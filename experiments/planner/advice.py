@@ -19,6 +19,7 @@ from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.strategies.job import Progress, settings_of
+from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 
 PAYS = 0.9
@@ -188,7 +189,7 @@ class Advice:
         }
         if f.private:
             options |= {"epsilon": f.epsilon, "delta": f.delta, "mechanism": f.mechanism}
-        if f.trust == "distributed":
+        if TRUSTS[str(f.trust)].shared:
             options["quorum"] = f.quorum
         return options | ({"set": settings} if settings else {})
 

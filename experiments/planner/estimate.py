@@ -9,7 +9,6 @@ themselves scatter when there are more.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,6 @@ from fedcal.experiments.planner.candidates import LOCAL, Candidate
 from fedcal.experiments.planner.facts import Facts
 from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.partition import owners, parse
-from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.release import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
@@ -146,7 +144,7 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
     seed : of what this simulation draws beyond the plan
     """
     plan = strategy.plan
-    if shards.clients == plan.clients and weight == 1.0 and plan.trust in ("central", "secagg"):
+    if shards.clients == plan.clients and weight == 1.0 and plan.model.noise_by != "client":
         return run_inline(strategy, shards)
     rng = stream(seed, Purpose.SHARE, what="planner")
     for number in range(1, plan.rounds + 1):
@@ -154,12 +152,13 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
         if asked is None:
             break
         taking_part, repliers = len(asked.clients), len(asked.clients)
-        if plan.trust == "distributed" and plan.sampling_rate < 1:
+        if plan.model.asks_everyone and plan.sampling_rate < 1:
             taking_part = int(rng.binomial(plan.clients, plan.sampling_rate))
         strategy.charge_round(asked, repliers)
         total = _sum(asked, shards, taking_part, weight, rng)
-        if plan.trust in ("distributed", "local"):
-            total = _noised(strategy, asked, total, repliers, rng)
+        if plan.model.noise_by == "client":
+            of = plan.sum_of(asked.query.bound, repliers)
+            total = plan.law.draw_sum(total, of, rng)
         strategy.close_round(asked, total)
     return strategy.result()
 
@@ -180,28 +179,6 @@ def _sum(
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
     factor = weight * taking_part / max(1, shards.clients)
     return np.asarray(np.rint(total * factor).astype(np.int64).view(np.uint64))
-
-
-def _noised(
-    strategy: CalibrationStrategy,
-    asked: Asked,
-    total: Words,
-    repliers: int,
-    rng: np.random.Generator,
-) -> Words:
-    """What all repliers' own noise adds up to, in one draw of the same variance."""
-    plan = strategy.plan
-    if plan.noise is not None and plan.noise.mechanism == "unary":
-        ones = np.clip(total.view(np.int64), 0, repliers)
-        flip = plan.noise.scales[0]
-        sent = rng.binomial(ones, 0.5) + rng.binomial(repliers - ones, flip)
-        return sent.astype(np.int64).view(np.uint64)
-    std = plan.std_of_sum(repliers) / asked.query.ring.grid
-    if plan.mechanism in LAPLACIAN and plan.trust == "distributed":
-        drawn = rng.laplace(0.0, std / math.sqrt(2.0))
-    else:
-        drawn = std * rng.standard_normal(len(std))
-    return asked.query.ring.add(total, np.rint(drawn).astype(np.int64))
 
 
 def _dealer(partition: str) -> Callable[[Integers, int, np.random.Generator], Integers]:

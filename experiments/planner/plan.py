@@ -16,6 +16,7 @@ from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.strategies.job import Progress
 from fedcal.streams import check_seed
+from fedcal.units import User
 
 
 def plan(
@@ -25,7 +26,7 @@ def plan(
     classes: int | None = None,
     epsilon: float = math.inf,
     delta: float = 1e-5,
-    unit: str = "user",
+    unit: str = User.name,
     trust: str | None = None,
     sampling_rate: float = 1.0,
     rounds: int | None = None,

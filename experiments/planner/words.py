@@ -7,6 +7,7 @@ from typing import Any
 from fedcal.experiments.planner.advice import MOST_WORSE, PAYS, Advice
 from fedcal.experiments.planner.candidates import LOCAL
 from fedcal.experiments.planner.estimate import LEAST_SIMULATED
+from fedcal.trust import TRUSTS
 
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
@@ -103,7 +104,7 @@ def approximations(advice: Advice) -> list[str]:
         lines.append(
             f"Clients were simulated with {size.rows:.4g} rows, not {facts.rows_per_client:g}."
         )
-    if f.trust in ("distributed", "local"):
+    if TRUSTS[str(f.trust)].noise_by == "client":
         lines.append("The noise of all clients was drawn at once, as one draw of their variance.")
     local = [e.candidate.method for e in advice.estimates if e.candidate.method in LOCAL]
     if local and size.clients > LEAST_SIMULATED:

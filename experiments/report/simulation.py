@@ -153,7 +153,7 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
         newer.append(("secure aggregation", how))
     return [
         ("unit", meaning(words.UNITS, "unit")),
-        ("adjacency", meaning(words.ADJACENCY, "adjacency")),
+        ("adjacency", words.adjacency(privacy)),
         ("trust model", meaning(words.TRUST, "trust")),
         *newer,
         ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal import mechanisms, units
 from fedcal.datasets import is_shipped
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
+from fedcal.trust import TRUSTS
 
 METRICS = {
     "ece": (
@@ -46,26 +48,8 @@ METRICS = {
 
 HIGHER_IS_BETTER = ("accuracy",)
 
-UNITS = {
-    "user": "user: all rows of one client together",
-    "example": "example: one row of one client; a client of m rows has m times the epsilon",
-}
-ADJACENCY = {
-    "zero-out": "zero-out: two worlds that differ in one client's rows being there or not; the "
-    "number of clients is public",
-    "add-remove": "add-remove: two worlds that differ in one row being there or not; the number of "
-    "clients is public",
-    "replace": "replace: two worlds that differ in all rows of one client being others",
-}
-TRUST = {
-    "secagg": "secagg: nobody adds noise; the server learns exact sums, and each client's "
-    "contribution, too, where there are no masks",
-    "central": "central: the server is trusted to add noise to exact sums and to forget them, and "
-    "each client's contribution, too, where there are no masks",
-    "distributed": "distributed: each client adds a share of the noise; with masks the server "
-    "learns noisy sums only, without them each client's contribution with its share",
-    "local": "local: each client adds all the noise that it needs before it answers; nobody else "
-    "must be trusted",
+UNITS = {name: unit.meaning for name, unit in units.UNITS.items()}
+TRUST = {name: model.meaning for name, model in TRUSTS.items()} | {
     "pooled": "pooled: everything lies in one place; there is nobody to distrust",
     "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
 }
@@ -73,20 +57,18 @@ SECURE_AGGREGATION = {
     "none": "none: the server sees what each client sends",
     "masks": "masks, simulated: the server sees the sum of what clients send",
 }
-MECHANISMS = {
-    "none": "none",
-    "laplace": "Laplace noise",
-    "gaussian": "Gaussian noise",
-    "discrete-laplace": "discrete Laplace noise",
-    "discrete-gaussian": "discrete Gaussian noise",
-    "exponential": "exponential mechanism: one of several candidates is drawn",
-    "unary": "optimal unary encoding: each bit of an answer is randomised",
-}
+MECHANISMS = {name: law.meaning for name, law in mechanisms.MECHANISMS.items()}
 NOISE_SOURCES = {
     "seeded": "seeded generator: a simulation, no protection against who knows the seed",
     "system": "the operating system's generator",
     "none": "none",
 }
+
+
+def adjacency(privacy: Mapping[str, Any]) -> str:
+    """Which inputs are neighbours, for the record's unit."""
+    unit, name = units.UNITS.get(privacy["unit"]), str(privacy["adjacency"])
+    return name if unit is None else unit.worlds.get(name, name)
 
 
 def percent(fraction: float) -> str:

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from fedcal.accounting.gaussian import check_rounds, gaussian_multiplier
+from fedcal.accounting.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zcdp_rho_simple
 from fedcal.experiments.config import Config
 from fedcal.experiments.simulation import simulate
-from fedcal.privacy.accounting import check_rounds, gaussian_multiplier
-from fedcal.privacy.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zcdp_rho_simple
 from fedcal.strategies.job import Progress, Setting
 
 Row = dict[str, Any]

@@ -14,6 +14,8 @@ from fedcal.errors import TooLittle
 from fedcal.experiments import demo
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.summary import Line
+from fedcal.trust import NOISY
+from fedcal.units import Example, User
 
 _ALL = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn"]
 _NETWORKS = ["resnet110-cifar10", "imdb-binary"]
@@ -43,8 +45,8 @@ COMPARISONS: Mapping[str, Mapping[str, Any]] = {
             *("fednewton", "fednewton-entropy", "fedoneshot", _SEARCHED),
         ],
         "epsilon": [1.0],
-        "trust": ["central", "distributed", "local"],
-        "unit": ["user", "example"],
+        "trust": [*NOISY],
+        "unit": [User.name, Example.name],
     },
     "trust-models": {
         "data": "resnet110-cifar10",
@@ -53,8 +55,8 @@ COMPARISONS: Mapping[str, Mapping[str, Any]] = {
             *("fednewton", "fedoneshot", "fedtemp", "acct", "dp-histogram", "nllt", "ecet"),
         ],
         "epsilon": [1.0],
-        "trust": ["central", "distributed", "local"],
-        "unit": ["user", "example"],
+        "trust": [*NOISY],
+        "unit": [User.name, Example.name],
     },
 }
 """Name of the file -> options of `compare`."""

@@ -20,6 +20,7 @@ from fedcal.experiments.luo.noise import NOISES
 from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
 from fedcal.experiments.reproduce.spec import RowsClaim
 from fedcal.strategies.job import Progress
+from fedcal.trust import Local
 
 Row = dict[str, Any]
 
@@ -163,7 +164,7 @@ def methods(found: Sequence[Row], beside: Printed) -> list[Row]:
             "behind": median(values) / ahead,
         }
         for name, table in beside.items():
-            there = table.get(c.method) if noise == "local" else None
+            there = table.get(c.method) if noise == Local.name else None
             for k, what in enumerate(("median", "mean")):
                 row[f"{name} {what}"] = None if there is None else there[k]
         rows.append(row)
@@ -244,7 +245,7 @@ Lines = Mapping[str, Sequence[float]]
 def lines_of(rows: Sequence[Row]) -> Lines:
     """The paper's methods under the paper's noise."""
     mine = [r for r in rows if r["what"] == "method" and r["whose"] == "paper"]
-    return {_method(r): (r["median"], r["mean"]) for r in mine if r["noise"] == "local"}
+    return {_method(r): (r["median"], r["mean"]) for r in mine if r["noise"] == Local.name}
 
 
 def _method(row: Row) -> str:

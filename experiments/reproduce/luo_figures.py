@@ -23,14 +23,15 @@ from fedcal.experiments.luo.settings import SWEEPS
 from fedcal.experiments.reproduce import luo
 from fedcal.experiments.reproduce.luo import Row
 from fedcal.experiments.reproduce.spec import RowsClaim
+from fedcal.trust import Central, Local
 
 SEVERITY = 5
 SHOWN = ("fog", "jpeg_compression", "motion_blur")
 """Perturbations of Figures 1, 2 and 3; where they are missing, the first three there are."""
 
 COLUMNS = (
-    *(Column(m, "" if m in BASELINES else "local") for m in PAPER),
-    Column("acc-t", "central"),
+    *(Column(m, "" if m in BASELINES else Local.name) for m in PAPER),
+    Column("acc-t", Central.name),
 )
 ALL = "mean over all"
 BANDED = "acc-t"
@@ -102,7 +103,7 @@ def sheet(found: Sequence[Row]) -> Sheet | None:
 
 def _name(c: Column) -> str:
     title = luo.TITLES[c.method]
-    return f"{title}, central noise" if c.noise == "central" else title
+    return f"{title}, central noise" if c.noise == Central.name else title
 
 
 def _panel(rows: Sequence[Row], sweep: str, looks: dict[Column, str]) -> Panel:
@@ -143,7 +144,7 @@ def _constant(row: Row, sweep: str) -> str:
 
 # -- what section 5.2 says of the figures ---------------------------------------------------------
 
-_PAPER = tuple(c for c in COLUMNS if c.noise != "central")
+_PAPER = tuple(c for c in COLUMNS if c.noise != Central.name)
 _BEST = "acc-t/local"
 
 

@@ -19,6 +19,8 @@ from fedcal.experiments.reproduce.comparisons import command, lines_where
 from fedcal.experiments.reproduce.expected import read, shipped
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
+from fedcal.trust import NOISY
+from fedcal.units import Example, User
 
 PAPER = ("maddock-table2", "maddock-table3", "maddock-figure2", "maddock-figure3")
 OURS = "ours"
@@ -287,8 +289,8 @@ def by_trust() -> str:
 def _worth(lines: Sequence[Line]) -> str:
     """Which methods are better than the model itself on all data, by trust and unit."""
     told = []
-    for unit in ("user", "example"):
-        for trust in ("central", "distributed", "local"):
+    for unit in (User.name, Example.name):
+        for trust in NOISY:
             better = [
                 method
                 for method in _TRUSTED

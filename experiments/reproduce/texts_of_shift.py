@@ -19,6 +19,8 @@ from fedcal.experiments.reproduce.expected import read, shipped
 from fedcal.experiments.reproduce.texts import table
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
+from fedcal.trust import NOISY, Central, Local
+from fedcal.units import Example, User
 
 Row = Mapping[str, Any]
 
@@ -70,7 +72,7 @@ def _methods(severity: int, noise: str) -> dict[str, Row]:
 
 def luo_order(severity: int) -> str:
     """The paper's table and ours beside it."""
-    ours, beside = _methods(severity, "local"), luo.printed(PRINTED[severity])
+    ours, beside = _methods(severity, Local.name), luo.printed(PRINTED[severity])
     head = ["method", f"ours, severity {severity}", *beside]
     lines = [
         [
@@ -85,7 +87,7 @@ def luo_order(severity: int) -> str:
 
 def luo_read(severity: int) -> str:
     """How far others are behind Acc-T in the median, and which private method is the last one."""
-    ours = {m: r["median"] for m, r in _methods(severity, "local").items()}
+    ours = {m: r["median"] for m, r in _methods(severity, Local.name).items()}
     beside = luo.printed(PRINTED[severity])
     medians = {f"ours, severity {severity}": ours}
     medians |= {name: {m: v for m, (v, _) in lines.items()} for name, lines in beside.items()}
@@ -181,11 +183,11 @@ def luo_searches(severity: int) -> str:
 
 def luo_short() -> str:
     """What README says of it."""
-    local, central = _methods(5, "local"), _methods(5, "central")
+    local, central = _methods(5, Local.name), _methods(5, Central.name)
     next_best = min(
         (m for m in luo.PAPER_PRIVATE if m != "acc-t"), key=lambda m: float(local[m]["median"])
     )
-    calm = _methods(1, "local")
+    calm = _methods(1, Local.name)
     worse = [m for m in luo.PAPER_PRIVATE if calm[m]["median"] > calm["none"]["median"]]
 
     def percent(row: Row) -> str:
@@ -206,7 +208,7 @@ def luo_short() -> str:
 # -- trust models --------------------------------------------------------------------------------
 
 TRUST = "trust-models"
-_COLUMNS = tuple(product(("user", "example"), ("central", "distributed", "local")))
+_COLUMNS = tuple(product((User.name, Example.name), NOISY))
 
 
 def trust_models() -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from fedcal.experiments.statement.promise import contribution, sets_noise
+from fedcal.experiments.statement.promise import facts, sets_noise
 from fedcal.privacy.plan import Plan
 
 TEST_ROWS = (
@@ -21,13 +20,6 @@ _TESTS = (
     "exact."
 )
 _QUESTIONS = "The server's questions, which tell the earlier releases; no row of anybody else."
-NOISES = {
-    "laplace": "Laplace noise",
-    "gaussian": "Gaussian noise",
-    "discrete-laplace": "discrete Laplace noise",
-    "discrete-gaussian": "discrete Gaussian noise",
-}
-"""Additive mechanism -> what it is called in a sentence."""
 
 
 def of_tests(tested: bool, sentence: str) -> list[str]:
@@ -87,8 +79,7 @@ def sees(plan: Plan, masks: bool, tested: bool) -> list[dict[str, str]]:
     client = _QUESTIONS
     if masks:
         client += " The names of the clients that it shares masks with."
-    if plan.trust == "distributed":
-        client += " Its own share of the noise, which is in every sum that it took part in."
+    client += plan.model.client_sees()
     results = "The noisy releases and the calibrator: what epsilon and delta bound."
     if tested:
         results = (
@@ -98,40 +89,13 @@ def sees(plan: Plan, masks: bool, tested: bool) -> list[dict[str, str]]:
         )
     rows = [
         ("another client", client),
-        ("the server", _server(plan, masks)),
+        ("the server", plan.model.server_sees(facts(plan, masks))),
         ("who reads the results", results),
         _analyst(tested),
     ]
-    if plan.unit == "example":
-        rows.insert(0, ("a row's own client", "All its rows, exactly: it is trusted with them."))
+    if (own := plan.protected.own_client()) is not None:
+        rows.insert(0, own)
     return _table(*rows)
-
-
-def _server(plan: Plan, masks: bool) -> str:
-    if plan.trust == "local":
-        if masks:
-            return "The noisy sum of each round, over masked contributions, and who answered."
-        return (
-            "Each client's contribution with all of its noise, which epsilon and delta bound; and "
-            "who answered."
-        )
-    if plan.trust == "distributed":
-        if masks:
-            return "The noisy sum of each round, over masked contributions, and who answered."
-        return (
-            "Each client's contribution with its share of the noise, since this run used no masks, "
-            "and so the noisy sums; and who answered. No epsilon bounds what a single share hides."
-        )
-    if masks:
-        return (
-            "The exact sum of each round, over masked contributions, and who answered. It is "
-            "trusted to add the noise and to forget the sum."
-        )
-    what = contribution(plan)
-    return (
-        f"{what[:1].upper()}{what[1:]}, since this run used no masks, and so the exact "
-        "sums. It is trusted to add the noise and to forget them."
-    )
 
 
 def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> list[str]:
@@ -146,21 +110,8 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> li
             f"{tell} it exactly."
         )
     more = " and more delta" if plan.delta else ""
-    if plan.unit == "example":
-        covered = (
-            "An example is one row: a client, or somebody, with k rows has k times the epsilon"
-            f"{more}, and what a client is like as a whole may show."
-        )
-    else:
-        covered = (
-            f"A user is one client: somebody with rows at k clients has k times the epsilon{more}."
-        )
-    answering = "Who takes part, who fails to answer and when: the server and the network see it."
-    if plan.trust == "distributed" and plan.sampling_rate < 1:
-        answering = (
-            "Who fails to answer and when: the server and the network see it (not whose rows a "
-            "secret coin left out)."
-        )
+    covered = plan.protected.covered(more)
+    answering = plan.model.who_fails(plan.sampling_rate < 1)
     if plan.noise_source == "seeded":
         source = (
             "The seed: whoever has it can subtract the noise, and it stands wherever the "
@@ -198,28 +149,4 @@ def noise(plan: Plan) -> str:
 
 
 def _added(plan: Plan) -> str:
-    if plan.mechanism == "exponential":
-        return "The released value is drawn at random (exponential mechanism) by the server"
-    if plan.mechanism == "unary":
-        flip = 0.0 if plan.noise is None else plan.noise.scales[0]
-        return (
-            "Each client sends its answer, a single 1 among zeros, bit by bit (optimal unary "
-            "encoding): a 1 stays with probability 1/2, a 0 becomes 1 with probability "
-            f"{flip:.4g}. noise_std is that of a count that nobody is in"
-        )
-    name = NOISES[plan.mechanism]
-    if plan.trust == "distributed":
-        times = math.sqrt(plan.noises(plan.clients))
-        return (
-            f"Each client adds a share of {name} to its answer. {plan.quorum} shares make all of "
-            f"it; those of all {plan.clients} clients have {times:.4g} times its std (noise_std)"
-        )
-    if plan.trust == "local":
-        return (
-            f"{name[:1].upper()}{name[1:]} is added by each client to its own answer, all that its "
-            "protection needs; noise_std is that of the sum of the answers that are expected"
-        )
-    return (
-        f"{name[:1].upper()}{name[1:]} is added to each sum by the server, once, after the "
-        "secure sum"
-    )
+    return plan.law.sentence() or plan.model.adds(plan.law.noise, facts(plan, masks=False))

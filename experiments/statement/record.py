@@ -7,6 +7,7 @@ from typing import Any
 from fedcal.experiments.statement import exposure
 from fedcal.experiments.statement.promise import promise
 from fedcal.privacy.plan import Plan
+from fedcal.units import UNITS
 
 HELD_OUT = (
     "The test rows were held out of the same clients' rows, and what tells how good the calibrator "
@@ -41,7 +42,7 @@ def without_privacy(
     """
     return {
         "unit": unit,
-        "adjacency": "add-remove" if unit == "example" else "zero-out",
+        "adjacency": UNITS[unit].adjacency(replaces=False),
         "trust": trust,
         "epsilon": None,
         "delta": None,
@@ -95,7 +96,7 @@ def of_plan(
         "noise_source": plan.noise_source,
         "releases": releases,
         "secure_aggregation": secure_aggregation,
-        "quorum": plan.quorum if plan.trust == "distributed" else None,
+        "quorum": plan.quorum if plan.model.shared else None,
         "diameter": plan.diameter,
         "noise_multiplier": plan.multiplier or None,
         "zcdp_noise_multiplier": plan.zcdp_multiplier,

@@ -9,9 +9,9 @@ from typing import Any
 import tomli_w
 
 from fedcal import partition
+from fedcal.accounting.gaussian import check_rate
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
-from fedcal.privacy.accounting import check_rate
 from fedcal.privacy.federation import check_size
 from fedcal.streams import check_seed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcal.privacy.bounding import Bound
+from fedcal.bounding import Bound
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation, Plan, make_plan
 

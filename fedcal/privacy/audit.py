@@ -35,15 +35,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from fedcal.bounding import Bound, encode_bounded
 from fedcal.checks import whole
 from fedcal.errors import InputError
-from fedcal.privacy import mechanisms, samplers
-from fedcal.privacy.bounding import Bound, encode_bounded
-from fedcal.privacy.mechanisms import LAPLACIAN, Source
+from fedcal.mechanisms import View
 from fedcal.privacy.plan import Plan
-from fedcal.release import scores_of
 from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers, Words
+from fedcal.types import Floats
 
 __all__ = ["Finding", "attack", "audit", "epsilon_lower_bound", "worst_pair"]
 
@@ -181,32 +179,10 @@ def _bound(hits: int, n: int, alarms: int, m: int, delta: float, error: float) -
 def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     """The unit's contributions in the two worlds, (length,) each, that tell most.
 
-    All that each group of numbers may hold is in its first number: so are both its L1 and its L2
-    norm used up. The other world's is the opposite where a neighbour may be any other contribution
-    (`Plan.diameter` 2, unary encoding), else zero.
+    The other world's is the opposite where a neighbour may be any other contribution
+    (`Plan.diameter` 2, unary encoding), else zero; see `Mechanism.worst_pair`.
     """
-    bound = _bound_of(plan)
-    change = np.zeros(bound.length)
-    if plan.mechanism == "unary":
-        if bound.length < 2:
-            raise InputError("unary encoding of one number has no pair of one-hot answers")
-        return np.eye(bound.length)[0], np.eye(bound.length)[1]
-    if plan.mechanism == "exponential":
-        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
-        change[: _favoured(bound)[1]] *= -1.0
-    elif bound.rule == "joint":
-        change[0] = 1.0
-    else:
-        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
-    change *= bound.scale
-    return change, -change if plan.diameter == 2 else np.zeros_like(change)
-
-
-def _favoured(bound: Bound) -> tuple[int, int]:
-    """Of the exponential mechanism's candidates a seventh gets better: (candidates, numbers)."""
-    candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
-    few = max(1, candidates // 7)
-    return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
+    return plan.law.worst_pair(_bound_of(plan), plan.diameter == 2)
 
 
 def _bound_of(plan: Plan) -> Bound:
@@ -240,86 +216,20 @@ def attack(
     """
     bound = _bound_of(plan)
     whole("trials", trials, _LEAST_TRIALS)
-    there, gone = pair or worst_pair(plan)
-    ring = plan.ring
-    words = encode_bounded(np.stack([there, gone]), bound, ring)
     source = None
     if plan.noise_source == "seeded":
         source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
-    if plan.mechanism == "exponential":
-        return _drawn(plan, bound, words, present, trials, source)
-    if plan.mechanism == "unary":
-        mine = words[0 if present else 1]
-        flip = mechanisms.unary_flip(plan.epsilon_per_release)
-        sent = np.stack([mechanisms.unary(mine, ring, flip, source) for _ in range(trials)])
-        bits = ring.decode(sent)
-        return np.asarray((bits * (there - gone)).sum(axis=1))
-    return _summed(plan, bound, words, present, trials, source)
-
-
-def _rate(plan: Plan) -> float:
-    """How likely the unit takes part in a round, for all the attacker knows."""
-    return 1.0 if plan.unit == "example" or plan.trust == "local" else plan.sampling_rate
-
-
-def _coins(plan: Plan, trials: int, source: Source) -> NDArray[np.bool_]:
-    """Whether the unit takes part in each run, (trials, 1)."""
-    coins = samplers.bernoulli(_rate(plan), trials, mechanisms.words_of(source))
-    return np.asarray(coins)[:, None]
-
-
-def _summed(
-    plan: Plan, bound: Bound, words: Words, present: bool, trials: int, source: Source
-) -> Floats:
-    """Noise on a sum: log-likelihood ratio of the view of each run."""
-    noise, ring = plan.noise, plan.ring
-    if noise is None:
-        raise InputError(f"'{plan.mechanism}' adds no noise")
-    a, b = ring.decode(words)
-    scales = np.repeat(noise.scales, noise.lengths) * ring.grid
-    rate = _rate(plan)
-    seen = np.zeros(trials)
-    for _ in range(plan.rounds):
-        mine = np.where(_coins(plan, trials, source), words[0 if present else 1], np.uint64(0))
-        for _ in range(plan.shares):
-            mine = ring.add(mine, _wide(noise, trials, source))
-        x = ring.decode(mine)
-        if plan.rounds == 1 and bound.length == 1:
-            return np.asarray(x[:, 0])
-        if plan.mechanism in LAPLACIAN:
-            told = ((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1)
-        else:
-            told = ((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1)
-        seen += told if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + told)
-    # what is equal but for rounding must not become an event
-    return np.round(seen, 9)
-
-
-def _wide(noise: mechanisms.Noise, trials: int, source: Source) -> Integers:
-    """`trials` independent draws of one noise, (trials, length): one draw of longer blocks."""
-    long = mechanisms.Noise(
-        noise.mechanism, tuple(n * trials for n in noise.lengths), noise.scales, noise.shares
+    view = View(
+        bound=bound,
+        diameter=plan.diameter,
+        ring=plan.ring,
+        rounds=plan.rounds,
+        shares=plan.shares,
+        noise=plan.noise,
+        words=encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring),
+        present=present,
+        rate=plan.sampling_rate if plan.amplified else 1.0,
+        trials=trials,
+        source=source,
     )
-    blocks = np.split(long.draw(source), np.cumsum(long.lengths)[:-1])
-    return np.concatenate([block.reshape(trials, -1) for block in blocks], axis=1)
-
-
-def _drawn(
-    plan: Plan, bound: Bound, words: Words, present: bool, trials: int, source: Source
-) -> Floats:
-    """The exponential mechanism: whether a candidate was drawn that the unit made better."""
-    few, numbers = _favoured(bound)
-    # The others' sums: the favoured are best with the unit, the rest without it.
-    change, instead = words.view(np.int64)
-    base = -instead.copy()
-    base[:numbers] = -change[:numbers]
-    worlds = [base + change, base + instead]
-    ring, norm = plan.ring, max(bound.norms) * plan.diameter
-    coins = _coins(plan, trials, source)[:, 0]
-    sums = [scores_of(ring.decode(w.view(np.uint64)), bound) for w in (*worlds, base)]
-    mine, without = sums[0 if present else 1], sums[2]
-    drawn = [
-        mechanisms.exponential(mine if coin else without, plan.epsilon_per_release, norm, source)
-        for coin in coins
-    ]
-    return (np.array(drawn) < few).astype(np.float64)
+    return plan.law.attack(view)

@@ -1,98 +1,99 @@
-"""Which mechanism a run takes, and what each of its releases may spend.
-
-`Preferred` is what a method asks for; the user's `mechanism` and the trust model decide.
-"""
+"""Which mechanism a run takes: what the method prefers, what the user names, what trust allows."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.privacy import accounting
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.mechanisms import DIVISIBLE, LAPLACIAN, Mechanism
-
-Preferred = Literal["gaussian", "laplace", "least", "exponential", "unary"]
-"""What a method's release is made for: noise on a sum ("least" = Laplace or Gaussian, whichever has
-the smaller std), the draw of an index, or the counts of one-hot answers."""
-
-_SHARED: dict[Mechanism, Mechanism] = {
-    "gaussian": "discrete-gaussian",
-    "laplace": "discrete-laplace",
-}
+from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.trust import NOISY, TRUSTS
+from fedcal.units import UNITS
 
 
-def choose(federation: Federation, preferred: Preferred, bound: Bound, rounds: int) -> Mechanism:
+def choose(
+    federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
+) -> type[Mechanism]:
     """The mechanism of a private run.
+
+    Parameters
+    ----------
+    prefers : what the method's release is made for; of several that add noise, the one with the
+        least noise std is taken (those that need no delta where there is none)
 
     Raises
     ------
     InputError
         If the user's mechanism does not fit the method's release or the trust model.
     """
-    asked, trust = federation.mechanism, federation.trust
-    kind = preferred if preferred in ("exponential", "unary") else "sum"
-    mechanism: Mechanism
-    if kind != "sum":
-        mechanism = "exponential" if kind == "exponential" else "unary"
-        home = {"exponential": "central", "unary": "local"}[mechanism]
-        if trust != home:
-            raise InputError(f"mechanism '{mechanism}' needs trust '{home}', got '{trust}'")
-        if asked not in ("auto", mechanism):
-            raise InputError(f"this method's release is made for '{mechanism}', not for '{asked}'")
-        if mechanism == "unary" and federation.unit != "user":
-            raise InputError("mechanism 'unary' protects one client's answer: it needs unit 'user'")
-        return mechanism
-    if asked in ("exponential", "unary"):
+    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
+    if prefers[0].answers != "sum":
+        return _only(federation, prefers[0])
+    if asked == AUTO:
+        law = prefers[0]
+        if len(prefers) > 1:
+            law = _least(federation, prefers, bound, rounds)
+        return (law.in_shares() or law) if trust.shared else law
+    law = MECHANISMS[asked]
+    if law.answers != "sum":
+        sums = ", ".join(name for name, other in PRIVATE.items() if other.answers == "sum")
         raise InputError(
-            f"mechanism '{asked}' does not fit a release that is a sum; allowed: auto, laplace, "
-            "gaussian, discrete-laplace, discrete-gaussian"
+            f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
         )
-    if asked == "auto":
-        mechanism = _least(federation, bound, rounds) if preferred == "least" else _plain(preferred)
-        return _SHARED[mechanism] if trust == "distributed" else mechanism
-    if trust == "distributed" and asked not in DIVISIBLE:
+    if not trust.takes(law):
+        takes = " or ".join(name for name, other in PRIVATE.items() if trust.takes(other))
         raise InputError(
-            f"mechanism '{asked}' cannot be drawn in shares; trust 'distributed' takes "
-            f"{' or '.join(DIVISIBLE)}"
+            f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {takes}"
         )
-    return asked  # type: ignore[return-value]  # Federation allows mechanisms only
+    return law
+
+
+def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
+    """A mechanism that the method's release is made for, and that nothing can replace."""
+    trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
+    if not trust.takes(law):
+        home = " or ".join(f"'{name}'" for name, other in NOISY.items() if other.takes(law))
+        raise InputError(f"mechanism '{law.name}' needs trust {home}, got '{trust.name}'")
+    if federation.mechanism not in (AUTO, law.name):
+        raise InputError(
+            f"this method's release is made for '{law.name}', not for '{federation.mechanism}'"
+        )
+    if law.part not in (None, unit.per):
+        home = " or ".join(f"'{name}'" for name, other in UNITS.items() if other.per == law.part)
+        raise InputError(
+            f"mechanism '{law.name}' protects one client's answer: it needs unit {home}"
+        )
+    return law
 
 
 def order_of(federation: Federation) -> Literal[1, 2]:
     """Which norm a run bounds whose method prefers Gaussian noise: L1 if the user wants Laplace."""
-    return 1 if federation.mechanism in LAPLACIAN else 2
+    return 2 if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
 
 
-def _plain(preferred: Preferred) -> Mechanism:
-    return "laplace" if preferred == "laplace" else "gaussian"
+def _least(
+    federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
+) -> type[Mechanism]:
+    """The one with the least noise std; those that need no delta if delta = 0.
 
-
-def _least(federation: Federation, bound: Bound, rounds: int) -> Mechanism:
-    """Laplace or Gaussian, whichever has the smaller noise std; Laplace if delta = 0.
-
-    A Laplace release clips in L1, so one member's L1 norm is compared with one's L2 norm.
+    A release with Laplace noise clips in L1, so one member's L1 norm is compared with one's L2
+    norm.
     """
-    if federation.delta == 0:
-        return "laplace"
-    multiplier = accounting.gaussian_multiplier(
-        federation.epsilon, federation.delta, rounds, amplifying_rate(federation)
-    )
-    l1 = replace(bound, order=1).l1_sensitivity
-    laplace = math.sqrt(2.0) * l1 / releases_epsilon(federation, rounds)
-    return "laplace" if laplace <= multiplier * bound.sensitivity else "gaussian"
+    target = Target(federation.epsilon, federation.delta, rounds, amplifying_rate(federation))
+    possible = [law for law in prefers if law.pure or federation.delta > 0]
+
+    def std(law: type[Mechanism]) -> float:
+        own = replace(bound, order=law.order, norms=(1.0,) * len(bound.lengths))
+        made = law.calibrate(target)
+        return float(made.std(made.scale(own, 1), 1.0, own).max())
+
+    return min(possible, key=std)
 
 
 def amplifying_rate(federation: Federation) -> float:
     """The sampling rate where it amplifies privacy, else 1; see `plan.make_plan`."""
-    if federation.unit == "user" and federation.trust in ("central", "distributed"):
-        return federation.sampling_rate
-    return 1.0
-
-
-def releases_epsilon(federation: Federation, rounds: int) -> float:
-    """Budget of each of `rounds` releases of a pure-DP mechanism: basic composition, amplified."""
-    return accounting.exponential_epsilon(federation.epsilon / rounds, amplifying_rate(federation))
+    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].whole_client
+    return federation.sampling_rate if amplifies else 1.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import get_args
 
+from fedcal import accounting
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
-from fedcal.privacy import accounting
-from fedcal.privacy.mechanisms import Mechanism
+from fedcal.mechanisms import PRIVATE
 from fedcal.streams import check_seed
+from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
+from fedcal.units import UNITS
 
 QUORUM = 0.9
 """Share of the clients that must answer a round under trust `distributed`."""
@@ -19,8 +20,9 @@ MOST_CLIENTS = 10_000_000
 MOST_ROUNDS = 100_000
 """More is a slip of the pen: a run of that size would take days, or all memory there is."""
 
-UNITS = ("user", "example")
-TRUSTS = ("secagg", "central", "distributed", "local")
+AUTO = "auto"
+"""The mechanism that a method prefers."""
+
 NOISE_SOURCES = ("seeded", "system")
 
 
@@ -31,12 +33,14 @@ def check_size(clients: int | None, rounds: int | None) -> None:
             whole(name, value, 1, most)
 
 
-def check_quorum(quorum: float, trust: str | None = "distributed") -> None:
+def check_quorum(quorum: float, trust: str | None) -> None:
     """InputError for a share that is none, and for one under a trust that asks for no quorum."""
     if not 0 < quorum <= 1:
         raise InputError(f"quorum must be in (0, 1], got {quorum!r}")
-    if trust != "distributed" and quorum != QUORUM:
-        raise InputError(f"quorum = {quorum:g} has no effect here: it is for trust 'distributed'")
+    shared = [name for name, model in TRUSTS.items() if model.shared]
+    if trust not in shared and quorum != QUORUM:
+        home = " or ".join(f"'{name}'" for name in shared)
+        raise InputError(f"quorum = {quorum:g} has no effect here: it is for trust {home}")
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,13 @@ class Federation:
     sampling_rate : each client takes part in a round with this probability (Poisson)
     epsilon : budget of the whole run for each unit; inf = no differential privacy
     delta : its failure probability; must be > 0 for Gaussian noise
-    unit : what is protected: "user", all rows of one client, or "example", one row
+    unit : what is protected: "user", all rows of one client, "subject", all rows of one subject
+        at one client, or "example", one row
     trust : who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
         "distributed" (each client a share, the sum has all of it) or "local" (each client all of
         it); None = the one of the first two that fits epsilon
     seed : of sampling and noise. Seeded noise protects nobody who knows the seed
-    mechanism : one of `mechanisms.Mechanism`, or "auto", what the method prefers
+    mechanism : one of `fedcal.mechanisms`, or "auto", what the method prefers
     quorum : under trust "distributed", the share of the clients that must answer a round: noise
         shares are sized so that these alone make all of it
     noise_source : "seeded" (simulation, repeatable) or "system" (the operating system's generator)
@@ -71,7 +76,7 @@ class Federation:
     unit: str = "user"
     trust: str | None = None
     seed: int = 0
-    mechanism: str = "auto"
+    mechanism: str = AUTO
     quorum: float = QUORUM
     noise_source: str = "seeded"
 
@@ -84,16 +89,22 @@ class Federation:
         if not 0 <= self.delta < 1:
             raise InputError(f"delta must be in [0, 1), got {self.delta!r}")
         one_of("unit", self.unit, UNITS)
-        one_of("mechanism", self.mechanism, ("auto", *get_args(Mechanism)[1:]))
+        one_of("mechanism", self.mechanism, (AUTO, *PRIVATE))
         one_of("noise source", self.noise_source, NOISE_SOURCES)
-        check_quorum(self.quorum)
-        trust = one_of("trust", self.trust or ("central" if self.private else "secagg"), TRUSTS)
-        if self.private and trust == "secagg":
+        if not 0 < self.quorum <= 1:
+            raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")
+        default = Central if self.private else SecAgg
+        trust = one_of("trust", self.trust or default.name, TRUSTS)
+        noisy = trust in NOISY
+        if self.private and not noisy:
             raise InputError(
-                "trust 'secagg' adds no noise, so epsilon cannot be finite; use --trust central"
+                f"trust '{trust}' adds no noise, so epsilon cannot be finite; use --trust "
+                f"{Central.name}"
             )
-        if not self.private and trust != "secagg":
-            raise InputError(f"trust '{trust}' adds noise; give a finite epsilon or use secagg")
+        if not self.private and noisy:
+            raise InputError(
+                f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
+            )
         object.__setattr__(self, "trust", trust)
 
     @property

@@ -14,8 +14,8 @@ from fedcal.clients import answers
 from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.errors import InputError
 from fedcal.privacy import Bound, Federation, Plan, make_plan
-from fedcal.privacy.bounding import encode_bounded
-from fedcal.privacy.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN
+from fedcal.bounding import encode_bounded
+from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN
 from fedcal.query import Ask, Query
 from fedcal.release import Curator
 from fedcal.shards import Shards

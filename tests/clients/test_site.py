@@ -16,7 +16,7 @@ from fedcal.clients.site import DEALT, dealt_to, site_rows, write_dealt
 from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.partition import deal
-from fedcal.privacy.bounding import Bound
+from fedcal.bounding import Bound
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards

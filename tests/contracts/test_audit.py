@@ -19,10 +19,11 @@ from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.privacy import Bound, Federation, make_plan, mechanisms
+from fedcal import mechanisms
+from fedcal.privacy import Bound, Federation, make_plan
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
-from fedcal.privacy.bounding import bounded
+from fedcal.bounding import bounded
 from fedcal.shards import Shards
 from fedcal.strategies.query_binning import DPHistogram
 from fedcal.streams import Purpose, stream

@@ -22,8 +22,9 @@ from fedcal.clients.answers import answer
 from fedcal.errors import RoundFailed
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.privacy import Bound, Federation, Ledger, make_plan, mechanisms
-from fedcal.privacy.bounding import encode_bounded
+from fedcal import mechanisms
+from fedcal.privacy import Bound, Federation, Ledger, make_plan
+from fedcal.bounding import encode_bounded
 from fedcal.query import Ask
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards

@@ -22,7 +22,7 @@ from fedcal.calibrators import (
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.clients.answers import STATISTICS, answer
 from fedcal.errors import InputError
-from fedcal.privacy.bounding import Bound, Rule
+from fedcal.bounding import Bound, Rule
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards

@@ -17,7 +17,7 @@ from fedcal.experiments.cli import _run
 from fedcal.experiments.config import job_of, load_config, merge
 from fedcal.experiments.result import SimulationResult
 from fedcal.partition import deal
-from fedcal.privacy.mechanisms import DIVISIBLE
+from fedcal.mechanisms import DIVISIBLE
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of

@@ -17,7 +17,7 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.privacy.bounding import Bound
+from fedcal.bounding import Bound
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query

@@ -10,7 +10,7 @@ import pytest
 
 from fedcal.experiments.statement import of_plan
 from fedcal.experiments.statement.promise import amplified, in_short
-from fedcal.privacy.bounding import Bound
+from fedcal.bounding import Bound
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
 

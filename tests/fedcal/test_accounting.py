@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from fedcal.errors import InputError
-from fedcal.privacy import accounting as module
-from fedcal.privacy import plan_cache, zcdp
-from fedcal.privacy.accounting import (
+from fedcal.accounting import gaussian as module
+from fedcal.accounting import plan_cache, zcdp
+from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
     check_rate,
@@ -31,7 +31,7 @@ from fedcal.privacy.accounting import (
     gaussian_multiplier,
     poisson_gaussian_epsilon,
 )
-from fedcal.privacy.zcdp import zcdp_multiplier, zcdp_rho
+from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)

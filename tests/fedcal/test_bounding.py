@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal.errors import ContributionRefused, InputError
-from fedcal.privacy.bounding import (
+from fedcal.bounding import (
     SLACK,
     Bound,
     Rule,
@@ -292,7 +292,7 @@ def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit() -> None:
 
 
 def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedcal.privacy.bounding.bounded", lambda x, bound: x)
+    monkeypatch.setattr("fedcal.bounding.bounded", lambda x, bound: x)
     with pytest.raises(ContributionRefused, match="exceeds the query's bound"):
         encode_bounded(np.full((1, 8), 2.0), Bound(LENGTHS, NORMS), FINE)
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from fedcal.errors import InputError
-from fedcal.privacy import accounting, mechanisms
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, SMOOTHING, Noise
+from fedcal import accounting, mechanisms
+from fedcal.bounding import Bound
+from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, SMOOTHING, Noise
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, stream
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.privacy import Bound, Federation, Plan, accounting, make_plan
-from fedcal.privacy.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, TAIL
-from fedcal.privacy.samplers import TOTAL_VARIATION
+from fedcal import accounting
+from fedcal.privacy import Bound, Federation, Plan, make_plan
+from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, TAIL
+from fedcal.mechanisms.samplers import TOTAL_VARIATION
 from fedcal.streams import Purpose, stream
 
 PAIR = Bound((1, 1), (10.0, 30.0))

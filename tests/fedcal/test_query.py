@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.privacy.bounding import Bound
-from fedcal.privacy.mechanisms import Noise
+from fedcal.bounding import Bound
+from fedcal.mechanisms import Noise
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 

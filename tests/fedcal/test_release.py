@@ -12,7 +12,7 @@ import pytest
 
 from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
-from fedcal.privacy.mechanisms import Noise
+from fedcal.mechanisms import Noise
 from fedcal.query import Ask
 from fedcal.release import Asked, Curator, Release, scores_of
 from fedcal.streams import Purpose, stream

@@ -15,8 +15,8 @@ import pytest
 from scipy import stats
 
 from fedcal.errors import InputError
-from fedcal.privacy import samplers
-from fedcal.privacy.samplers import (
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.samplers import (
     TOTAL_VARIATION,
     Words,
     bernoulli,
@@ -33,7 +33,7 @@ from fedcal.privacy.samplers import (
     system_words,
     tables,
 )
-from fedcal.privacy.samplers.tables import Table
+from fedcal.mechanisms.samplers.tables import Table
 
 LEVEL = 1e-4  # of a test; seeds are fixed, so a test that passes goes on passing
 DRAWS = 60_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcal.privacy import Bound, Federation, Plan, make_plan
-from fedcal.privacy.mechanisms import Noise
+from fedcal.mechanisms import Noise
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of

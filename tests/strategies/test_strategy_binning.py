@@ -11,7 +11,7 @@ import pytest
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.privacy.bounding import Bound
+from fedcal.bounding import Bound
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards

@@ -15,7 +15,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
-from fedcal.privacy.bounding import encode_bounded
+from fedcal.bounding import encode_bounded
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards

@@ -13,7 +13,7 @@ from fedcal.clients.answers import answer
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
-from fedcal.privacy.accounting import exponential_epsilon, gaussian_multiplier
+from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query
 from fedcal.release import Release

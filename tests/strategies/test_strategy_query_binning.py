@@ -16,7 +16,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import softmax
-from fedcal.privacy.mechanisms import unary_flip
+from fedcal.mechanisms import unary_flip
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, DPHistogram

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 
 from fedcal.errors import InputError
 from fedcal.experiments.reproduce import amplification
-from fedcal.privacy.accounting import gaussian_delta, gaussian_multiplier
-from fedcal.privacy.zcdp import (
+from fedcal.accounting.gaussian import gaussian_delta, gaussian_multiplier
+from fedcal.accounting.zcdp import (
     rdp_epsilon,
     rdp_multiplier,
     zcdp_multiplier,

@@ -3,13 +3,14 @@
 Formal guarantee
 ----------------
 `bounded` maps any array to one whose rows lie in the set that `Bound` describes. What a row
-of that array is, `Bound.per` says: a client's whole contribution ("client"), or what one of its
-labelled rows adds to it ("row", for statistics that are sums over rows; the client's contribution
-is then the sum of its clipped rows and has no bound of its own but the ring's). So a sum over
-clients changes by at most one member of the set when one client (one row) is added or removed; a
-client's shard replaced by the empty one (zero-out, the number of clients stays public) is the same.
-When it is *replaced* by another, or when one row changes a per-client statistic that is no sum over
-rows, the change is a difference of two members: `Plan.diameter` is 2 there.
+of that array is, `Bound.per` says: a client's whole contribution ("client"), or, for statistics
+that are sums over rows, what all rows of one of its subjects ("subject") or one of its labelled
+rows ("row") add to it; the client's contribution is then the sum of these clipped parts and has no
+bound of its own but the ring's. So a sum over clients changes by at most one member of the set when
+one client (subject, row) is added or removed; a client's shard replaced by the empty one (zero-out,
+the number of clients stays public) is the same. When it is *replaced* by another, or when one row
+changes a per-client statistic that is no sum over rows, the change is a difference of two members:
+`Plan.diameter` is 2 there.
 
 In units where block b is divided by its norm, one member has at most
 
@@ -44,7 +45,7 @@ from fedcal.secure_aggregation import Ring
 from fedcal.types import Floats, Integers, Words
 
 Rule = Literal["joint", "per_block", "per_value"]
-Per = Literal["client", "row"]
+Per = Literal["client", "subject", "row"]
 
 SLACK = 2.0**-34
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
@@ -64,7 +65,8 @@ class Bound:
     norms : bound of each block in the statistic's own units; empty = not bounded (no privacy)
     rule : how the blocks' norms combine, see the module's table
     order : 1 or 2, the norm that is bounded
-    per : "client", or "row" where each row's own addend is clipped before a client adds them up
+    per : "client", or "subject" or "row" where the addend of each is clipped before a client adds
+        them up
     """
 
     lengths: tuple[int, ...]

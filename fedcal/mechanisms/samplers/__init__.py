@@ -47,16 +47,16 @@ private scores. Nothing here erases memory after use.
 
 from __future__ import annotations
 
-from fedcal.privacy.samplers.choice import categorical
-from fedcal.privacy.samplers.noise import (
+from fedcal.mechanisms.samplers.choice import categorical
+from fedcal.mechanisms.samplers.noise import (
     bernoulli,
     discrete_gaussian,
     discrete_laplace,
     rounded_gaussian,
     rounded_laplace,
 )
-from fedcal.privacy.samplers.polya import polya_share
-from fedcal.privacy.samplers.words import Words, seeded_words, system_words
+from fedcal.mechanisms.samplers.polya import polya_share
+from fedcal.mechanisms.samplers.words import Words, seeded_words, system_words
 
 __all__ = [
     "TOTAL_VARIATION",

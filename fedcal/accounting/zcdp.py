@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from fedcal.privacy.accounting import (
+from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
     check_multiplier,

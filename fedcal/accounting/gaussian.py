@@ -29,9 +29,9 @@ from functools import lru_cache
 
 from scipy.special import erfc, erfcx
 
+from fedcal.accounting import plan_cache
 from fedcal.checks import positive, whole
 from fedcal.errors import InputError
-from fedcal.privacy import plan_cache
 
 __all__ = [
     "check_delta",

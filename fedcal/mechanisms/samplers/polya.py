@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from fedcal.checks import positive, whole
 from fedcal.errors import InputError
-from fedcal.privacy.samplers.noise import check_scale, discrete_laplace, geometric
-from fedcal.privacy.samplers.tables import Table, exact, in_chunks, make_table, to_decimal
-from fedcal.privacy.samplers.words import Words
+from fedcal.mechanisms.samplers.noise import check_scale, discrete_laplace, geometric
+from fedcal.mechanisms.samplers.tables import Table, exact, in_chunks, make_table, to_decimal
+from fedcal.mechanisms.samplers.words import Words
 from fedcal.types import Integers
 
 __all__ = ["polya_share"]

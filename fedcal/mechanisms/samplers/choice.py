@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.errors import InputError
-from fedcal.privacy.samplers.tables import exact
-from fedcal.privacy.samplers.words import Words
+from fedcal.mechanisms.samplers.tables import exact
+from fedcal.mechanisms.samplers.words import Words
 from fedcal.types import Floats
 
 __all__ = ["categorical"]

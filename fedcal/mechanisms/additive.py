@@ -1,0 +1,226 @@
+"""What mechanisms that add noise to sums share: two families, by the norm that they bound."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.accounting import check_delta, exponential_epsilon, gaussian_multiplier
+from fedcal.accounting.zcdp import zcdp_multiplier
+from fedcal.bounding import Bound, Per
+from fedcal.errors import InputError
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.secure_aggregation import Ring
+from fedcal.types import Floats, Integers, Words
+
+TAIL = 9.2
+"""No normal variate beyond so many stds is expected (probability 2**-60 each); room for it is
+kept in the ring."""
+
+LAPLACE_TAIL = 43.0
+"""The same for a Laplace variate, in scales."""
+
+_EXAMPLES: tuple[Mapping[str, Any], ...] = (
+    {"lengths": (1,), "norms": (2.5,)},
+    {"lengths": (2, 3), "norms": (4.0, 0.5), "rule": "per_block"},
+)
+
+
+class Additive(Mechanism):
+    """Noise on a sum, drawn for each number by itself."""
+
+    answers: ClassVar[Answers] = "sum"
+    part: ClassVar[Per | None] = None
+    settles_replacement: ClassVar[bool] = False
+    examples = _EXAMPLES
+    root_variance: ClassVar[float]
+    """Std of a variate of scale 1."""
+
+    @classmethod
+    @abstractmethod
+    def steps(cls, scale: float) -> float:
+        """The scale that is drawn so that rounding to the grid costs no privacy; in steps."""
+
+    @abstractmethod
+    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
+        """Log-likelihood of each value for the sum `a` rather than `b`, summed, (trials,)."""
+
+    @classmethod
+    def check(cls, bound: Bound, rounds: int) -> None:
+        """Every bound goes with noise on a sum."""
+
+    def sentence(self) -> str:
+        """Noise is added."""
+        return ""
+
+    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
+        """Independent noises add up by their variances."""
+        whole = np.repeat(scales, bound.lengths) * self.root_variance
+        return np.asarray(whole * math.sqrt(noises))
+
+    def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
+        """The scales on the grid."""
+        steps = tuple(self.steps(float(s) / grid) for s in scales)
+        return Noise(type(self), bound.lengths, steps, shares)
+
+    @classmethod
+    def check_noise(cls, noise: Noise) -> None:
+        """Shares are for divisible noise."""
+        if noise.shares < 1 or (noise.shares > 1 and not cls.divisible):
+            raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
+
+    @classmethod
+    def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
+        """The contribution and a share of the noise."""
+        return ring.add(words, noise.draw(source))
+
+    def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
+        """The noisy sums."""
+        return sums, of.std
+
+    @classmethod
+    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
+        """All that each group of numbers may hold in its first: both its norms are used up."""
+        change = np.zeros(bound.length)
+        if bound.rule == "joint":
+            change[0] = 1.0
+        else:
+            change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
+        change *= bound.scale
+        return change, -change if opposite else np.zeros_like(change)
+
+    def attack(self, view: View) -> NDArray[np.float64]:
+        """Log-likelihood ratio of all releases, or the released number if there is but one."""
+        noise, ring = view.noise, view.ring
+        if noise is None:
+            raise InputError(f"'{self.name}' adds no noise")
+        a, b = ring.decode(view.words)
+        scales = np.repeat(noise.scales, noise.lengths) * ring.grid
+        seen = np.zeros(view.trials)
+        for _ in range(view.rounds):
+            mine = np.where(view.coins(), view.mine, np.uint64(0))
+            for _ in range(view.shares):
+                mine = ring.add(mine, _wide(noise, view.trials, view.source))
+            x = ring.decode(mine)
+            if view.rounds == 1 and view.bound.length == 1:
+                return np.asarray(x[:, 0])
+            told, rate = self.told(x, a, b, scales), view.rate
+            seen += told if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + told)
+        # what is equal but for rounding must not become an event
+        return np.asarray(np.round(seen, 9))
+
+
+def _wide(noise: Noise, trials: int, source: Source) -> Integers:
+    """`trials` draws of one noise, (trials, length): one draw of longer blocks."""
+    lengths = tuple(n * trials for n in noise.lengths)
+    long = Noise(noise.law, lengths, noise.scales, noise.shares)
+    blocks = np.split(long.draw(source), np.cumsum(lengths)[:-1])
+    return np.concatenate([block.reshape(trials, -1) for block in blocks], axis=1)
+
+
+@dataclass(frozen=True)
+class Laplacian(Additive):
+    """Scale norm_b Delta_1 / epsilon: each release is epsilon-DP by itself."""
+
+    epsilon: float
+
+    order: ClassVar[Literal[1, 2]] = 1
+    pure: ClassVar[bool] = True
+    tailed: ClassVar[bool] = True
+    root_variance: ClassVar[float] = math.sqrt(2.0)
+
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """Basic composition, amplified: an equal part of epsilon for each release."""
+        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """Its epsilon."""
+        return 0.0, self.epsilon
+
+    @property
+    def event(self) -> str:
+        """Its epsilon."""
+        return f"{self.name}(epsilon={self.epsilon!r})"
+
+    def zcdp(self, target: Target) -> float | None:
+        """None: the paper's is for Gaussian noise."""
+        return None
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """norm_b Delta_1 / epsilon."""
+        whole = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
+        return np.asarray(whole[bound.firsts])
+
+    def tail(self, noises: float, alone: bool) -> float:
+        """Of n variates the moment generating function at 1 / (2 scale) is (4/3)^n.
+
+        Beyond 2 (LAPLACE_TAIL + 0.29 n) scales there is less than 2**-60.
+        """
+        return LAPLACE_TAIL if alone else 2.0 * (LAPLACE_TAIL + 0.29 * noises)
+
+    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
+        """About one Laplace variate, or, of many, a nearly normal one."""
+        std = of.std / of.ring.grid
+        if of.alone:
+            drawn = rng.laplace(0.0, std / math.sqrt(2.0))
+        else:
+            drawn = std * rng.standard_normal(len(std))
+        return of.ring.add(total, np.rint(drawn).astype(np.int64))
+
+    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
+        """Of Laplace noise."""
+        return np.asarray(((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class GaussianFamily(Additive):
+    """Std norm_b Delta_2 * multiplier; see `fedcal.accounting`."""
+
+    multiplier: float
+
+    order: ClassVar[Literal[1, 2]] = 2
+    pure: ClassVar[bool] = False
+    tailed: ClassVar[bool] = False
+    root_variance: ClassVar[float] = 1.0
+
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """The smallest multiplier for all rounds together."""
+        check_delta(target.delta)
+        delta = target.delta - target.slack
+        return cls(gaussian_multiplier(target.epsilon, delta, target.rounds, target.rate))
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """Its multiplier."""
+        return self.multiplier, 0.0
+
+    def zcdp(self, target: Target) -> float | None:
+        """By zCDP, without amplification."""
+        return zcdp_multiplier(target.epsilon, target.delta, target.rounds)
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """norm_b Delta_2 times the multiplier."""
+        whole = bound.scale * (diameter * self.multiplier * bound.sensitivity)
+        return np.asarray(whole[bound.firsts])
+
+    def tail(self, noises: float, alone: bool) -> float:
+        """Sums of normal variates are normal."""
+        return TAIL * math.sqrt(noises)
+
+    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
+        """One normal variate."""
+        drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
+        return of.ring.add(total, np.rint(drawn).astype(np.int64))
+
+    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
+        """Of normal noise."""
+        return np.asarray(((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1))

@@ -1,0 +1,39 @@
+"""Discrete Laplace noise, whole or in shares."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.additive import Laplacian
+from fedcal.mechanisms.base import Mechanism, Source, words_of
+from fedcal.types import Integers
+
+
+class DiscreteLaplace(Laplacian):
+    """P(k) ~ exp(-|k| / scale) on the grid: epsilon-DP (Ghosh et al. 2009).
+
+    It is a sum of n Polya differences, so n clients can add a share each.
+    """
+
+    name: ClassVar[str] = "discrete-laplace"
+    noise: ClassVar[str] = "discrete Laplace noise"
+    meaning: ClassVar[str] = "discrete Laplace noise"
+    divisible: ClassVar[bool] = True
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """Itself."""
+        return cls
+
+    @classmethod
+    def steps(cls, scale: float) -> float:
+        """The law lives on the grid."""
+        return scale
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """Whole, or a Polya share."""
+        if shares == 1:
+            return samplers.discrete_laplace(scale, n, words_of(source))
+        return samplers.polya_share(scale, shares, n, words_of(source))

@@ -1,0 +1,185 @@
+"""The exponential mechanism: one of several candidates is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.accounting import exponential_epsilon
+from fedcal.bounding import Bound, Per
+from fedcal.errors import InputError
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.secure_aggregation import Ring
+from fedcal.types import Floats, Integers, Words
+
+
+@dataclass(frozen=True)
+class Exponential(Mechanism):
+    """Index i with probability ~ exp(-epsilon |S_i| / (2 C)), where a neighbour changes |S_i| by C.
+
+    epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
+    must have the exact sums.
+    """
+
+    epsilon: float
+
+    name: ClassVar[str] = "exponential"
+    noise: ClassVar[str] = "a draw"
+    meaning: ClassVar[str] = "exponential mechanism: one of several candidates is drawn"
+    answers: ClassVar[Answers] = "index"
+    order: ClassVar[Literal[1, 2]] = 2
+    pure: ClassVar[bool] = True
+    divisible: ClassVar[bool] = False
+    part: ClassVar[Per | None] = None
+    settles_replacement: ClassVar[bool] = False
+    tailed: ClassVar[bool] = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"lengths": (20,), "norms": (2.5,), "rule": "per_value"},
+    )
+
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """All of epsilon, amplified, on one draw."""
+        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
+
+    @classmethod
+    def check(cls, bound: Bound, rounds: int) -> None:
+        """One draw, and a bound for each candidate."""
+        if rounds != 1:
+            raise InputError(f"the exponential mechanism is asked once, got rounds = {rounds}")
+        if bound.rule == "joint":
+            raise InputError("the exponential mechanism needs a bound for each candidate")
+        if bound.rule == "per_block" and bound.order != 1:
+            raise InputError("scores that are sums of absolute values need a bound of order 1")
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """Nothing: the draw needs exact sums."""
+        return None
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """Its epsilon."""
+        return 0.0, self.epsilon
+
+    @property
+    def event(self) -> str:
+        """Its epsilon."""
+        return f"exponential(epsilon={self.epsilon!r})"
+
+    def zcdp(self, target: Target) -> float | None:
+        """None: no noise is added."""
+        return None
+
+    def sentence(self) -> str:
+        """An index is drawn."""
+        return "The released value is drawn at random (exponential mechanism) by the server"
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """No noise is added to sums."""
+        return np.zeros(0)
+
+    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
+        """Exact sums; they are not released."""
+        return np.zeros(bound.length)
+
+    def tail(self, noises: float, alone: bool) -> float:
+        """Nothing is added."""
+        return 0.0
+
+    def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
+        """Nothing is added."""
+        return None
+
+    @classmethod
+    def check_noise(cls, noise: Noise) -> None:
+        """No noise is of this mechanism."""
+        raise InputError(f"unknown noise {cls.name!r}: it adds none")
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """Nothing is added."""
+        raise InputError(f"'{cls.name}' adds no noise")
+
+    @classmethod
+    def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
+        """No client draws."""
+        raise InputError(f"'{cls.name}' adds no noise")
+
+    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
+        """Exact sums."""
+        return total
+
+    def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
+        """The drawn index, (1,), and no std."""
+        norm = max(of.bound.norms) * of.diameter
+        index = draw_index(scores_of(sums, of.bound), self.epsilon, norm, source())
+        return np.array([float(index)]), np.zeros(0)
+
+    @classmethod
+    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
+        """The unit makes the favoured candidates better and all others worse."""
+        change = np.zeros(bound.length)
+        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
+        change[: _favoured(bound)[1]] *= -1.0
+        change *= bound.scale
+        return change, -change if opposite else np.zeros_like(change)
+
+    def attack(self, view: View) -> NDArray[np.float64]:
+        """Whether a candidate was drawn that the unit made better, (trials,)."""
+        few, numbers = _favoured(view.bound)
+        # The others' sums: the favoured are best with the unit, the rest without it.
+        change, instead = view.words.view(np.int64)
+        base = -instead.copy()
+        base[:numbers] = -change[:numbers]
+        mine = change if view.present else instead
+        norm = max(view.bound.norms) * view.diameter
+        coins = view.coins()[:, 0]
+        with_it, without = (
+            scores_of(view.ring.decode(w.view(np.uint64)), view.bound) for w in (base + mine, base)
+        )
+        drawn = [
+            draw_index(with_it if coin else without, self.epsilon, norm, view.source)
+            for coin in coins
+        ]
+        return np.asarray((np.array(drawn) < few).astype(np.float64))
+
+
+def _favoured(bound: Bound) -> tuple[int, int]:
+    """Of the candidates a seventh gets better: (candidates, numbers)."""
+    candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
+    few = max(1, candidates // 7)
+    return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
+
+
+def scores_of(sums: Floats, bound: Bound) -> Floats:
+    """The candidates' scores: sums of absolute values.
+
+    Each number is a candidate of its own (rule "per_value"), or each block is (rule "per_block",
+    order 1).
+    """
+    if bound.rule == "per_value":
+        return np.abs(sums)
+    return np.asarray(np.add.reduceat(np.abs(sums), bound.firsts))
+
+
+def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> int:
+    """Index drawn by the exponential mechanism, small |score| preferred.
+
+    Parameters
+    ----------
+    scores : (candidates,) exact sums S_i
+    epsilon : budget of this one draw
+    norm : C, what one protected unit changes any S_i by
+    """
+    logits = -np.abs(scores) * (epsilon / (2.0 * norm))
+    if source is None:
+        return samplers.categorical(logits, samplers.system_words)
+    weights = np.exp(logits - logits.max())
+    cumulative = np.cumsum(weights)
+    return int(np.searchsorted(cumulative, source.random() * cumulative[-1], side="right"))

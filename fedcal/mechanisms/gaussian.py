@@ -1,0 +1,44 @@
+"""Gaussian noise."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.additive import GaussianFamily
+from fedcal.mechanisms.base import Mechanism, Source, words_of
+from fedcal.mechanisms.discrete_gaussian import DiscreteGaussian
+from fedcal.types import Integers
+
+
+class Gaussian(GaussianFamily):
+    """A normal variate, rounded to the grid: a Gaussian mechanism with its multiplier."""
+
+    name: ClassVar[str] = "gaussian"
+    noise: ClassVar[str] = "Gaussian noise"
+    meaning: ClassVar[str] = "Gaussian noise"
+    divisible: ClassVar[bool] = False
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """The discrete law."""
+        return DiscreteGaussian
+
+    @property
+    def event(self) -> str:
+        """Its multiplier."""
+        return f"Gaussian(multiplier={self.multiplier!r})"
+
+    @classmethod
+    def steps(cls, scale: float) -> float:
+        """Rounding afterwards costs nothing."""
+        return scale
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """In double precision where seeded, several times as fast as the tables."""
+        if source is not None:
+            return np.rint(source.standard_normal(n) * scale).astype(np.int64)
+        return samplers.rounded_gaussian(scale, n, words_of(source))

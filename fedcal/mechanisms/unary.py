@@ -1,0 +1,174 @@
+"""Optimal unary encoding: a one-hot answer, bit by bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.accounting import exponential_epsilon
+from fedcal.bounding import SLACK, Bound, Per
+from fedcal.errors import InputError
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.secure_aggregation import Ring
+from fedcal.types import Floats, Integers, Words
+
+
+@dataclass(frozen=True)
+class Unary(Mechanism):
+    """A 1 stays with probability 1/2, a 0 becomes 1 with probability 1 / (1 + e^epsilon).
+
+    epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each client
+    encodes its own answer, so nobody else need be trusted.
+    """
+
+    epsilon: float
+
+    name: ClassVar[str] = "unary"
+    noise: ClassVar[str] = "unary encoding"
+    meaning: ClassVar[str] = "optimal unary encoding: each bit of an answer is randomised"
+    answers: ClassVar[Answers] = "onehot"
+    order: ClassVar[Literal[1, 2]] = 2
+    pure: ClassVar[bool] = True
+    divisible: ClassVar[bool] = False
+    part: ClassVar[Per | None] = "client"
+    settles_replacement: ClassVar[bool] = True
+    tailed: ClassVar[bool] = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"lengths": (4,), "norms": (2.5,), "rule": "per_value"},
+    )
+
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """Basic composition: an equal part of epsilon for each answer."""
+        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
+
+    @classmethod
+    def check(cls, bound: Bound, rounds: int) -> None:
+        """Room for the 1."""
+        if min(bound.norms) * (1.0 - SLACK) < 1.0:
+            raise InputError(
+                f"unary encoding needs clip norms above 1 (2, say), got {bound.norms}: "
+                "at a norm of 1 a 1 would be cut to less and then to 0"
+            )
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """Nothing: each answer is encoded as a whole."""
+        return None
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """Its epsilon."""
+        return 0.0, self.epsilon
+
+    @property
+    def event(self) -> str:
+        """Its epsilon."""
+        return f"unary(epsilon={self.epsilon!r})"
+
+    def zcdp(self, target: Target) -> float | None:
+        """None: no noise is added."""
+        return None
+
+    def sentence(self) -> str:
+        """Coins for each bit."""
+        return (
+            "Each client sends its answer, a single 1 among zeros, bit by bit (optimal unary "
+            "encoding): a 1 stays with probability 1/2, a 0 becomes 1 with probability "
+            f"{unary_flip(self.epsilon):.4g}. noise_std is that of a count that nobody is in"
+        )
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """Whole numbers are sent; their grid follows from nothing."""
+        return np.zeros(0)
+
+    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
+        """Of an unbiased count of a cell that nobody is in (Wang et al. 2017, Equation 6).
+
+        What the variance gains with the true count is left out. `noises` are answers.
+        """
+        flip = unary_flip(self.epsilon)
+        return np.full(bound.length, math.sqrt(noises * flip * (1.0 - flip)) / (0.5 - flip))
+
+    def tail(self, noises: float, alone: bool) -> float:
+        """A coin is at most 1."""
+        return 0.0
+
+    def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
+        """The coin of a 0 as its one scale."""
+        return Noise(type(self), (bound.length,), (unary_flip(self.epsilon),))
+
+    @classmethod
+    def check_noise(cls, noise: Noise) -> None:
+        """A coin that says more than nothing, and no shares."""
+        if max(noise.scales) >= 0.5:
+            raise InputError(f"unary encoding turns a 0 with probability < 1/2, got {noise.scales}")
+        if noise.shares != 1:
+            raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """Nothing is added."""
+        raise InputError(f"'{cls.name}' adds no noise")
+
+    @classmethod
+    def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
+        """The encoded answer, (length,).
+
+        An all-zero contribution (no rows) is legal: it differs from any one-hot by one bit.
+
+        Raises
+        ------
+        InputError
+            If the contribution is not one-hot.
+        """
+        one, flip = np.uint64(round(1.0 / ring.grid)), noise.scales[0]
+        set_ = words == one
+        if set_.sum() > 1 or (words[~set_] != 0).any():
+            raise InputError(
+                "unary encoding needs an answer with one 1 at most and zeros elsewhere"
+            )
+        if source is None:
+            keep = samplers.bernoulli(0.5, len(words), samplers.system_words)
+            turn = samplers.bernoulli(flip, len(words), samplers.system_words)
+        else:
+            keep, turn = source.random(len(words)) < 0.5, source.random(len(words)) < flip
+        return np.where(np.where(set_, keep, turn), one, np.uint64(0))
+
+    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
+        """Binomial counts of what stays and what is turned."""
+        ones = np.clip(total.view(np.int64), 0, of.repliers)
+        sent = rng.binomial(ones, 0.5) + rng.binomial(of.repliers - ones, unary_flip(self.epsilon))
+        return np.asarray(sent.astype(np.int64).view(np.uint64))
+
+    def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
+        """Unbiased counts and their noise std from the sum of encoded answers, (length,)."""
+        flip = unary_flip(self.epsilon)
+        return (sums - of.repliers * flip) / (0.5 - flip), of.std
+
+    @classmethod
+    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
+        """Two different one-hot answers."""
+        if bound.length < 2:
+            raise InputError("unary encoding of one number has no pair of one-hot answers")
+        return np.eye(bound.length)[0], np.eye(bound.length)[1]
+
+    def attack(self, view: View) -> NDArray[np.float64]:
+        """The bit of this world's cell minus that of the other's, (trials,)."""
+        noise = self.noise_of(np.zeros(0), view.ring.grid, view.bound, 1)
+        if noise is None:
+            raise InputError(f"'{self.name}' encodes nothing")
+        sent = [self.client(view.mine, view.ring, noise, view.source) for _ in range(view.trials)]
+        there, gone = view.ring.decode(view.words)
+        return np.asarray((view.ring.decode(np.stack(sent)) * (there - gone)).sum(axis=1))
+
+
+def unary_flip(epsilon: float) -> float:
+    """Probability that a 0 is sent as 1: 1 / (1 + e^epsilon), without forming a large power."""
+    return math.exp(-epsilon) / (1.0 + math.exp(-epsilon))

@@ -1,0 +1,41 @@
+"""Classes by name, complete or not at all: what is missing is found at import."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
+    """The members by their `key`.
+
+    Raises
+    ------
+    TypeError
+        If a member lacks an abstract method or a class variable that a base declares, or if two
+        have one name.
+    """
+    found: dict[str, type[T]] = {}
+    for member in members:
+        lacks = sorted({*getattr(member, "__abstractmethods__", ()), *_unset(member)})
+        if lacks:
+            raise TypeError(f"{member.__name__} lacks {', '.join(lacks)}")
+        name = getattr(member, key)
+        if name in found:
+            both = f"{member.__name__} and {found[name].__name__}"
+            raise TypeError(f"{both} are both called {name!r}")
+        found[name] = member
+    return found
+
+
+def _unset(member: type) -> list[str]:
+    """Class variables that some base annotates and nobody sets."""
+    declared = [
+        name
+        for base in member.__mro__
+        for name, kind in vars(base).get("__annotations__", {}).items()
+        if re.match(r"(typing\.)?ClassVar\b", str(kind))
+    ]
+    return [name for name in declared if not hasattr(member, name)]

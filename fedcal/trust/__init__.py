@@ -1,0 +1,27 @@
+"""Trust models: one class in a file of its own each, and their registry."""
+
+from __future__ import annotations
+
+from fedcal.registry import registry
+from fedcal.trust.base import Facts, Trust
+from fedcal.trust.central import Central
+from fedcal.trust.distributed import Distributed
+from fedcal.trust.local import Local
+from fedcal.trust.secagg import SecAgg
+
+__all__ = [
+    "NOISY",
+    "TRUSTS",
+    "Central",
+    "Distributed",
+    "Facts",
+    "Local",
+    "SecAgg",
+    "Trust",
+]
+
+TRUSTS: dict[str, type[Trust]] = registry(SecAgg, Central, Distributed, Local)
+"""Name on the command line and in files -> trust model."""
+
+NOISY = {name: trust for name, trust in TRUSTS.items() if trust.noise_by != "nobody"}
+"""Those under which a finite epsilon can be had."""

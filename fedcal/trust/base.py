@@ -1,0 +1,160 @@
+"""What a trust model is: who adds the noise, and so whom it protects against.
+
+A trust model is a file: a class with everything that the rest of the house asks about it, and a row
+in `TRUSTS`. What is missing is found at import. Sentences stand beside what they speak of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedcal.mechanisms import Mechanism
+
+NoiseBy = Literal["server", "client", "nobody"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What sentences about a run speak of.
+
+    Attributes
+    ----------
+    clients, quorum : enrolled, and fewest that must answer
+    masks : whether the server sees masked contributions
+    contribution : what a client sends, in words
+    wholes : whole noises in the sum if everybody answers
+    """
+
+    clients: int
+    quorum: int
+    masks: bool
+    contribution: str
+    wholes: float = 1.0
+
+
+class Trust(ABC):
+    """One trust model.
+
+    Attributes
+    ----------
+    name : on the command line and in files
+    meaning : a line for who reads a report
+    noise_by : who adds noise
+    shared : whether a client's noise is a share of the whole
+    replaces : whether a client's rows may become any others, not only none, in a neighbouring input
+    amplifies : whether sampling can hide from those it protects against who took part
+    asks_everyone : whether every client answers every round, and a secret coin of its own says
+        whether its rows count
+    why_not_amplified : reason in words, where `amplifies` is False
+    """
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    noise_by: ClassVar[NoiseBy]
+    shared: ClassVar[bool]
+    replaces: ClassVar[bool]
+    amplifies: ClassVar[bool]
+    asks_everyone: ClassVar[bool]
+    why_not_amplified: ClassVar[str]
+
+    # -- numbers --------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def takes(cls, law: type[Mechanism]) -> bool:
+        """Whether the mechanism can work under this model."""
+
+    @classmethod
+    @abstractmethod
+    def quorum(cls, share: float, clients: int) -> int:
+        """Fewest answers that a round is released with, of the share that the federation names."""
+
+    @classmethod
+    @abstractmethod
+    def shares(cls, quorum: int) -> int:
+        """How many clients' noise makes the whole."""
+
+    @classmethod
+    @abstractmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """How many whole noises lie in the sum of so many answers: its variance in theirs."""
+
+    @classmethod
+    @abstractmethod
+    def addends(cls, clients: int) -> float:
+        """How many answers' truncation counts against the noise: the grid is so much finer.
+
+        Each addend is truncated toward zero by less than a step, so the sum of K is off by less
+        than K steps, and its noise grows as the model says.
+        """
+
+    @classmethod
+    @abstractmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """Answers that the stated noise std is for."""
+
+    @classmethod
+    @abstractmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """Draws of noise in a round on whose error the guarantee of one unit rests."""
+
+    @classmethod
+    @abstractmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """Whether the first question spends the budget: what a client answers is out."""
+
+    # -- words ----------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def holds(cls, masks: bool, quorum: float) -> str:
+        """Against whom a guarantee holds, in half a sentence; `quorum` is a share."""
+
+    @classmethod
+    @abstractmethod
+    def against(cls, facts: Facts) -> list[str]:
+        """Against whom it holds and what it counts on, in whole sentences."""
+
+    @classmethod
+    @abstractmethod
+    def what_spends(cls, rounds: int) -> str:
+        """What the epsilon is of: "All 3 releases together are", say."""
+
+    @classmethod
+    @abstractmethod
+    def server_sees(cls, facts: Facts) -> str:
+        """What the server sees of a private run."""
+
+    @classmethod
+    @abstractmethod
+    def client_sees(cls) -> str:
+        """What a client sees beside the server's questions; "" = nothing."""
+
+    @classmethod
+    @abstractmethod
+    def counts_on_coins(cls, facts: Facts) -> str:
+        """What amplification by sampling counts on; for models that amplify."""
+
+    @classmethod
+    @abstractmethod
+    def who_fails(cls, sampled: bool) -> str:
+        """Who sees who takes part; `sampled`: not everybody does in each round."""
+
+    @classmethod
+    @abstractmethod
+    def adds(cls, noise: str, facts: Facts) -> str:
+        """Who adds the noise to what, in a sentence without its dot."""
+
+
+PROTOCOL = (
+    "The server is taken to follow the protocol: its question names the noise that a client adds, "
+    "and a server that names less, or asks again, is not covered."
+)
+WHO_ANSWERS = "Who takes part, who fails to answer and when: the server and the network see it."
+
+
+def spent_by_releases(rounds: int) -> str:
+    """Where releases, and nothing before them, are seen by those it protects against."""
+    return "The one release is" if rounds == 1 else f"All {rounds} releases together are"

@@ -1,0 +1,127 @@
+"""Trust in the server: it adds the noise after the secure sum."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedcal.mechanisms import Mechanism
+from fedcal.trust.base import WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+
+
+class Central(Trust):
+    """The server sees exact sums, adds noise to them, and is trusted to forget them."""
+
+    name: ClassVar[str] = "central"
+    meaning: ClassVar[str] = (
+        "central: the server is trusted to add noise to exact sums and to forget them, and each "
+        "client's contribution, too, where there are no masks"
+    )
+    noise_by: ClassVar[NoiseBy] = "server"
+    shared: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
+    amplifies: ClassVar[bool] = True
+    asks_everyone: ClassVar[bool] = False
+    why_not_amplified: ClassVar[str] = ""
+
+    @classmethod
+    def takes(cls, law: type[Mechanism]) -> bool:
+        """Noise on the sum, and draws that need exact sums."""
+        return law.answers in ("sum", "index")
+
+    @classmethod
+    def quorum(cls, share: float, clients: int) -> int:
+        """One answer is enough: the noise is whole in any case."""
+        return 1
+
+    @classmethod
+    def shares(cls, quorum: int) -> int:
+        """The server's draw is the whole."""
+        return 1
+
+    @classmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """One, whoever answered."""
+        return 1.0
+
+    @classmethod
+    def addends(cls, clients: int) -> float:
+        """All clients: the noise does not grow with them."""
+        return float(clients)
+
+    @classmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """The noise is the same for any number."""
+        return clients
+
+    @classmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """One for each number."""
+        return length
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """What arrives at the server is not released yet."""
+        return False
+
+    @classmethod
+    def holds(cls, masks: bool, quorum: float) -> str:
+        """Everyone but the server."""
+        exact = "exact sums" if masks else "each client's contribution, and so exact sums,"
+        return f"against everyone but the server, which sees {exact} and is trusted to forget them"
+
+    @classmethod
+    def against(cls, facts: Facts) -> list[str]:
+        """Everyone but the server."""
+        server = (
+            "the exact sums" if facts.masks else f"{facts.contribution}, and so the exact sums,"
+        )
+        said = f"The server sees {server} and is trusted to forget them; everyone else sees "
+        return [f"{said}releases only."]
+
+    @classmethod
+    def what_spends(cls, rounds: int) -> str:
+        """Its releases."""
+        return spent_by_releases(rounds)
+
+    @classmethod
+    def server_sees(cls, facts: Facts) -> str:
+        """Exact sums, which it forgets."""
+        if facts.masks:
+            return (
+                "The exact sum of each round, over masked contributions, and who answered. It is "
+                "trusted to add the noise and to forget the sum."
+            )
+        what = facts.contribution
+        return (
+            f"{what[:1].upper()}{what[1:]}, since this run used no masks, and so the exact "
+            "sums. It is trusted to add the noise and to forget them."
+        )
+
+    @classmethod
+    def client_sees(cls) -> str:
+        """Nothing more."""
+        return ""
+
+    @classmethod
+    def counts_on_coins(cls, facts: Facts) -> str:
+        """Who was sampled stays secret."""
+        seen = "the server"
+        if facts.masks:
+            seen += " and, with masks, against sampled clients, who learn each other's names"
+        return (
+            "The epsilon counts on who was sampled staying secret: it does not hold against "
+            f"{seen}."
+        )
+
+    @classmethod
+    def who_fails(cls, sampled: bool) -> str:
+        """The server sees it."""
+        return WHO_ANSWERS
+
+    @classmethod
+    def adds(cls, noise: str, facts: Facts) -> str:
+        """The server, once."""
+        return (
+            f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once, after the "
+            "secure sum"
+        )

@@ -1,0 +1,168 @@
+"""Trust in a quorum of clients: each adds a share of the noise."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from fedcal.mechanisms import Mechanism
+from fedcal.trust.base import PROTOCOL, WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+
+_SIMULATED_MASKS = (
+    "Secure aggregation is simulated here: its masks follow from the seed, so whoever knows that "
+    "sees each client's contribution with its share of the noise only."
+)
+
+
+class Distributed(Trust):
+    """Each client adds a share of the noise; a quorum of answers makes all of it."""
+
+    name: ClassVar[str] = "distributed"
+    meaning: ClassVar[str] = (
+        "distributed: each client adds a share of the noise; with masks the server learns noisy "
+        "sums only, without them each client's contribution with its share"
+    )
+    noise_by: ClassVar[NoiseBy] = "client"
+    shared: ClassVar[bool] = True
+    replaces: ClassVar[bool] = False
+    amplifies: ClassVar[bool] = True
+    asks_everyone: ClassVar[bool] = True
+    why_not_amplified: ClassVar[str] = ""
+
+    @classmethod
+    def takes(cls, law: type[Mechanism]) -> bool:
+        """Noise that comes in shares."""
+        return law.answers == "sum" and law.divisible
+
+    @classmethod
+    def quorum(cls, share: float, clients: int) -> int:
+        """The share of all clients, rounded up."""
+        return max(1, math.ceil(share * clients))
+
+    @classmethod
+    def shares(cls, quorum: int) -> int:
+        """A quorum's."""
+        return quorum
+
+    @classmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """More answers than the quorum bring more than one whole."""
+        return repliers / shares
+
+    @classmethod
+    def addends(cls, clients: int) -> float:
+        """All clients."""
+        return float(clients)
+
+    @classmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """All clients answer; coins decide whose rows count."""
+        return clients
+
+    @classmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """Everybody's shares."""
+        return length * clients
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """Without masks the server sees contributions with a share of noise each."""
+        return not masked
+
+    @classmethod
+    def holds(cls, masks: bool, quorum: float) -> str:
+        """Everyone, or without masks all but the server."""
+        honest = f"where {100 * quorum:g} % of the clients answer and are honest"
+        if not masks:
+            return f"against everyone but the server (no masks), {honest}"
+        return (
+            f"against everyone, the server too, {honest} and the secure aggregation shows nothing "
+            "but sums"
+        )
+
+    @classmethod
+    def against(cls, facts: Facts) -> list[str]:
+        """What noise in shares counts on."""
+        quorum, clients = facts.quorum, facts.clients
+        honest = (
+            f"at least {quorum} of the {clients} clients answer and are honest (add their "
+            "share of the noise and tell it to nobody)"
+        )
+        if clients == 1:
+            honest = "the one client answers and is honest (adds its noise and tells it to nobody)"
+        if facts.masks:
+            said = [
+                "Each client adds a share of the noise. This holds against everyone, the server "
+                f"too, if the secure aggregation shows nothing but the sum and {honest}.",
+                _SIMULATED_MASKS,
+            ]
+        else:
+            said = [
+                "Each client adds a share of the noise, but this run used no masks: the server "
+                f"sees each client's contribution with 1/{quorum} of the noise's variance, and "
+                f"this does not hold against it. It holds against everyone else if {honest}.",
+            ]
+        if clients > quorum:
+            said.append(
+                "Who knows shares is not among the honest, and each client knows its own: of "
+                f"{clients} clients up to {clients - quorum} in all may fail to answer or work "
+                "together against the others."
+            )
+        elif clients > 1:
+            said.append(
+                "Each client knows its own share: with a quorum of all clients, against a client "
+                f"only {quorum - 1} of {quorum} parts of the noise's variance are left. A smaller "
+                "quorum leaves room for that."
+            )
+        said.append(
+            f"A round with fewer than {quorum} answers is not released: dropouts never leave less "
+            "noise than planned."
+        )
+        return [*said, PROTOCOL]
+
+    @classmethod
+    def what_spends(cls, rounds: int) -> str:
+        """Its releases."""
+        return spent_by_releases(rounds)
+
+    @classmethod
+    def server_sees(cls, facts: Facts) -> str:
+        """Noisy sums, or without masks single shares."""
+        if facts.masks:
+            return "The noisy sum of each round, over masked contributions, and who answered."
+        return (
+            "Each client's contribution with its share of the noise, since this run used no masks, "
+            "and so the noisy sums; and who answered. No epsilon bounds what a single share hides."
+        )
+
+    @classmethod
+    def client_sees(cls) -> str:
+        """Its own share."""
+        return " Its own share of the noise, which is in every sum that it took part in."
+
+    @classmethod
+    def counts_on_coins(cls, facts: Facts) -> str:
+        """Coins of the clients' own."""
+        return (
+            "Every client answers every round and counts its rows in by a secret coin of its own: "
+            "the epsilon counts on that coin, which nobody else sees, the server neither."
+        )
+
+    @classmethod
+    def who_fails(cls, sampled: bool) -> str:
+        """Not whose rows were left out."""
+        if not sampled:
+            return WHO_ANSWERS
+        return (
+            "Who fails to answer and when: the server and the network see it (not whose rows a "
+            "secret coin left out)."
+        )
+
+    @classmethod
+    def adds(cls, noise: str, facts: Facts) -> str:
+        """Each client a share."""
+        return (
+            f"Each client adds a share of {noise} to its answer. {facts.quorum} shares make all of "
+            f"it; those of all {facts.clients} clients have {math.sqrt(facts.wholes):.4g} times "
+            "its std (noise_std)"
+        )

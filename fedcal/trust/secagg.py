@@ -1,0 +1,109 @@
+"""Trust in a secure sum alone: no noise, no differential privacy."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedcal.mechanisms import Mechanism
+from fedcal.trust.base import WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+
+
+class SecAgg(Trust):
+    """Nobody adds noise: the server learns exact sums."""
+
+    name: ClassVar[str] = "secagg"
+    meaning: ClassVar[str] = (
+        "secagg: nobody adds noise; the server learns exact sums, and each client's contribution, "
+        "too, where there are no masks"
+    )
+    noise_by: ClassVar[NoiseBy] = "nobody"
+    shared: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
+    amplifies: ClassVar[bool] = False
+    asks_everyone: ClassVar[bool] = False
+    why_not_amplified: ClassVar[str] = "there is no noise"
+
+    @classmethod
+    def takes(cls, law: type[Mechanism]) -> bool:
+        """Nothing that promises anything."""
+        return law.answers == "nothing"
+
+    @classmethod
+    def quorum(cls, share: float, clients: int) -> int:
+        """One answer is enough."""
+        return 1
+
+    @classmethod
+    def shares(cls, quorum: int) -> int:
+        """No noise."""
+        return 1
+
+    @classmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """As one whole noise, of which there is none."""
+        return 1.0
+
+    @classmethod
+    def addends(cls, clients: int) -> float:
+        """All clients."""
+        return float(clients)
+
+    @classmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """All."""
+        return clients
+
+    @classmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """None."""
+        return 0
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """There is no budget."""
+        return False
+
+    @classmethod
+    def holds(cls, masks: bool, quorum: float) -> str:
+        """Nothing is promised."""
+        return "against nobody: exact sums are released"
+
+    @classmethod
+    def against(cls, facts: Facts) -> list[str]:
+        """Nothing is promised."""
+        return []
+
+    @classmethod
+    def what_spends(cls, rounds: int) -> str:
+        """Its releases."""
+        return spent_by_releases(rounds)
+
+    @classmethod
+    def server_sees(cls, facts: Facts) -> str:
+        """Exact sums, and without masks more."""
+        if facts.masks:
+            return "The exact sums of all rounds, over masked contributions, and who answered."
+        return (
+            "Each client's own contribution, since this run used no masks, and so the exact "
+            "sums of all rounds; and who answered."
+        )
+
+    @classmethod
+    def client_sees(cls) -> str:
+        """Nothing more."""
+        return ""
+
+    @classmethod
+    def counts_on_coins(cls, facts: Facts) -> str:
+        """Nothing is claimed."""
+        return ""
+
+    @classmethod
+    def who_fails(cls, sampled: bool) -> str:
+        """The server sees it."""
+        return WHO_ANSWERS
+
+    @classmethod
+    def adds(cls, noise: str, facts: Facts) -> str:
+        """Nobody."""
+        return "No noise is added"

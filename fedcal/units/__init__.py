@@ -1,0 +1,14 @@
+"""Units of privacy: one class in a file of its own each, and their registry."""
+
+from __future__ import annotations
+
+from fedcal.registry import registry
+from fedcal.units.base import Unit
+from fedcal.units.example import Example
+from fedcal.units.subject import Subject
+from fedcal.units.user import User
+
+__all__ = ["UNITS", "Example", "Subject", "Unit", "User"]
+
+UNITS: dict[str, type[Unit]] = registry(User, Subject, Example)
+"""Name on the command line and in files -> unit."""

@@ -1,0 +1,68 @@
+"""What a unit of privacy is: whose presence a guarantee hides.
+
+A unit is a file: a class with everything that the rest of the house asks about it, and a row in
+`UNITS`. What is missing is found at import. Sentences stand beside what they speak of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fedcal.bounding import Per
+
+
+class Unit(ABC):
+    """One unit.
+
+    Attributes
+    ----------
+    name : on the command line and in files
+    meaning : a line for who reads a report
+    plural : of what it protects, in words
+    per : the part of a client's answer that is clipped by itself, where the answer is a sum over
+        rows: all of it, each subject's part, or each row's
+    whole_client : whether it is all rows of a client, so that sampling clients amplifies it and a
+        nominal number of a client's rows sets a bound
+    neighbours : adjacency -> what makes two inputs neighbours, in words
+    worlds : adjacency -> the same for who reads a report
+    """
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    plural: ClassVar[str]
+    per: ClassVar[Per]
+    whole_client: ClassVar[bool]
+    neighbours: ClassVar[Mapping[str, str]]
+    worlds: ClassVar[Mapping[str, str]]
+
+    @classmethod
+    @abstractmethod
+    def adjacency(cls, replaces: bool) -> str:
+        """Which inputs are neighbours; `replaces`: a client's rows may become any others."""
+
+    @classmethod
+    @abstractmethod
+    def limits(cls, more: str) -> list[str]:
+        """What the epsilon is for, in whole sentences; `more` is " and more delta" or ""."""
+
+    @classmethod
+    @abstractmethod
+    def curators(cls) -> list[str]:
+        """Who is trusted with single rows, in whole sentences."""
+
+    @classmethod
+    @abstractmethod
+    def in_short(cls) -> str:
+        """What a table of guarantees adds for this unit, half a sentence; "" = nothing."""
+
+    @classmethod
+    @abstractmethod
+    def own_client(cls) -> tuple[str, str] | None:
+        """Who sees the unit's rows as they are, and what of them; None = nobody."""
+
+    @classmethod
+    @abstractmethod
+    def covered(cls, more: str) -> str:
+        """What more than one unit of a person costs, a sentence."""

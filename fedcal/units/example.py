@@ -1,0 +1,64 @@
+"""One row of one client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fedcal.bounding import Per
+from fedcal.units.base import Unit
+
+
+class Example(Unit):
+    """One row."""
+
+    name: ClassVar[str] = "example"
+    meaning: ClassVar[str] = (
+        "example: one row of one client; a client of m rows has m times the epsilon"
+    )
+    plural: ClassVar[str] = "rows"
+    per: ClassVar[Per] = "row"
+    whole_client: ClassVar[bool] = False
+    neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
+    worlds: ClassVar[Mapping[str, str]] = {
+        "add-remove": "add-remove: two worlds that differ in one row being there or not; the "
+        "number of clients is public",
+    }
+
+    @classmethod
+    def adjacency(cls, replaces: bool) -> str:
+        """One row more or less, under every trust model: its own client has it anyway."""
+        return "add-remove"
+
+    @classmethod
+    def limits(cls, more: str) -> list[str]:
+        """Not for whole clients."""
+        return [
+            "The epsilon is for one row. A client, or a person, with m rows has m times the "
+            f"epsilon{more}: it does not protect whole clients."
+        ]
+
+    @classmethod
+    def curators(cls) -> list[str]:
+        """Its own client."""
+        return [
+            "It says nothing against a row's own client, which has the row and is trusted with it."
+        ]
+
+    @classmethod
+    def in_short(cls) -> str:
+        """Rows add up."""
+        return "; its own client knows the row, and a client of m rows has m times the epsilon"
+
+    @classmethod
+    def own_client(cls) -> tuple[str, str] | None:
+        """All of it."""
+        return "a row's own client", "All its rows, exactly: it is trusted with them."
+
+    @classmethod
+    def covered(cls, more: str) -> str:
+        """Several rows add up."""
+        return (
+            "An example is one row: a client, or somebody, with k rows has k times the epsilon"
+            f"{more}, and what a client is like as a whole may show."
+        )

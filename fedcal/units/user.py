@@ -1,0 +1,60 @@
+"""All rows of one client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fedcal.bounding import Per
+from fedcal.units.base import Unit
+
+
+class User(Unit):
+    """All rows of one client together."""
+
+    name: ClassVar[str] = "user"
+    meaning: ClassVar[str] = "user: all rows of one client together"
+    plural: ClassVar[str] = "users"
+    per: ClassVar[Per] = "client"
+    whole_client: ClassVar[bool] = True
+    neighbours: ClassVar[Mapping[str, str]] = {
+        "zero-out": "removing all rows of one client",
+        "replace": "replacing all rows of one client by any others",
+    }
+    worlds: ClassVar[Mapping[str, str]] = {
+        "zero-out": "zero-out: two worlds that differ in one client's rows being there or not; the "
+        "number of clients is public",
+        "replace": "replace: two worlds that differ in all rows of one client being others",
+    }
+
+    @classmethod
+    def adjacency(cls, replaces: bool) -> str:
+        """Zero-out, or replacement where a client's answer itself is seen."""
+        return "replace" if replaces else "zero-out"
+
+    @classmethod
+    def limits(cls, more: str) -> list[str]:
+        """It is for the client as a whole."""
+        return []
+
+    @classmethod
+    def curators(cls) -> list[str]:
+        """Nobody but the client."""
+        return []
+
+    @classmethod
+    def in_short(cls) -> str:
+        """Nothing."""
+        return ""
+
+    @classmethod
+    def own_client(cls) -> tuple[str, str] | None:
+        """The client is the unit."""
+        return None
+
+    @classmethod
+    def covered(cls, more: str) -> str:
+        """Several clients add up."""
+        return (
+            f"A user is one client: somebody with rows at k clients has k times the epsilon{more}."
+        )
