@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import ADDITIVE, DIVISIBLE, prefer
 
+from fedcal.bounding import encode_bounded
 from fedcal.clients import answers
 from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.errors import InputError
 from fedcal.privacy import Bound, Federation, Plan, make_plan
-from fedcal.bounding import encode_bounded
-from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN
 from fedcal.query import Ask, Query
 from fedcal.release import Curator
 from fedcal.shards import Shards
 
 CLIENTS = 40
-ADDITIVE = (*LAPLACIAN, *GAUSSIAN)
 TRUSTED = [
     (mechanism, trust)
     for mechanism in ADDITIVE
@@ -340,7 +339,7 @@ def test_more_rows_than_the_ring_holds_are_saturated() -> None:
 def unary_query(epsilon: float = 1.0, bins: int = 4) -> tuple[Plan, Query]:
     federation = Federation(clients=CLIENTS, classes=4, epsilon=epsilon, trust="local")
     bound = Bound((2 * bins,), (2.0,))
-    plan = make_plan(federation, rounds=1, bound=bound, mechanism="unary")
+    plan = make_plan(federation, rounds=1, bound=bound, prefers=prefer("unary"))
     asked = Curator(plan).open(1, Ask("outcome_cell", (2 * bins,), {"bins": bins, "seed": 1}))
     return plan, asked.query
 
@@ -374,5 +373,5 @@ def test_unary_counts_are_unbiased_over_seeds() -> None:
 def test_an_answer_that_is_not_one_hot_is_refused() -> None:
     _, query = unary_query()
     several = replace(query, kind="bin_outcomes", params={"bins": 4, "counts": "correct_wrong"})
-    with pytest.raises(InputError, match="at most one 1"):
+    with pytest.raises(InputError, match="one 1 at most"):
         contribute(some_shards(), several, everybody)

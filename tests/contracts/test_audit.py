@@ -10,23 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from laws import prefer
 
+from fedcal.bounding import bounded
 from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
 from fedcal.experiments.engines.inline import run_inline
-from fedcal import mechanisms
+from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
 from fedcal.privacy import Bound, Federation, make_plan
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
-from fedcal.bounding import bounded
 from fedcal.shards import Shards
 from fedcal.strategies.query_binning import DPHistogram
 from fedcal.streams import Purpose, stream
+from fedcal.trust import NOISY
+from fedcal.units import UNITS
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST, SLOW = 60_000, 400_000
@@ -75,20 +79,14 @@ def test_no_mechanism_spends_more_in_many_trials(cell: Cell) -> None:
 
 def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
     there = {(c.mechanism, c.trust, c.unit) for c in cells()}
-    for mechanism in ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian"):
-        for trust in ("central", "distributed", "local"):
-            for unit in ("user", "example"):
-                try:
-                    Cell(mechanism, trust, unit).plan()
-                except InputError:
-                    assert (mechanism, trust, unit) not in there
-                else:
-                    assert (mechanism, trust, unit) in there
-    assert {(c.trust, c.unit) for c in cells() if c.mechanism == "exponential"} == {
-        ("central", "user"),
-        ("central", "example"),
-    }
-    assert {(c.trust, c.unit) for c in cells() if c.mechanism == "unary"} == {("local", "user")}
+    for names in product(PRIVATE, NOISY, UNITS):
+        cell = Cell(*names, numbers=4)
+        try:
+            cell.plan()
+        except InputError:
+            assert names not in there
+        else:
+            assert names in there
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
@@ -280,7 +278,7 @@ def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> No
     federation = Federation(
         clients=10, classes=2, epsilon=1.0, delta=0.0, trust="distributed", quorum=0.4
     )
-    plan = make_plan(federation, rounds=1, bound=Bound((1,), (2.5,)), mechanism="laplace")
+    plan = make_plan(federation, rounds=1, bound=Bound((1,), (2.5,)), prefers=prefer("laplace"))
     assert plan.noise is not None
     assert plan.quorum == plan.noise.shares == 4
     wide = replace(plan.noise, lengths=(FAST // 2,))
@@ -296,7 +294,7 @@ def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> No
 def test_laplace_of_that_std_is_caught() -> None:
     """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
     plan = Cell("laplace", "central", "user").plan()
-    weak = replace(plan, epsilon_per_release=plan.epsilon_per_release * math.sqrt(2))
+    weak = replace(plan, law=Laplace(plan.epsilon_per_release * math.sqrt(2)))
     assert refuted(audit(weak, FAST))
 
 
@@ -315,18 +313,18 @@ def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPat
 def test_unary_encoding_with_a_wrong_flip_is_caught(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = mechanisms.unary_flip
-    monkeypatch.setattr(mechanisms, "unary_flip", lambda epsilon: factor * right(epsilon))
+    right = unary.unary_flip
+    monkeypatch.setattr(unary, "unary_flip", lambda epsilon: factor * right(epsilon))
     assert refuted(audit(Cell("unary", "local", "user", numbers=4).plan(), FAST // 4))
 
 
 def test_the_exponential_mechanism_without_its_factor_2_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = mechanisms.exponential
+    right = exponential.draw_index
     monkeypatch.setattr(
-        mechanisms,
-        "exponential",
+        exponential,
+        "draw_index",
         lambda scores, epsilon, norm, source: right(scores, 2 * epsilon, norm, source),
     )
     plan = Cell("exponential", "central", "user", numbers=CANDIDATES).plan()
@@ -370,7 +368,7 @@ def test_the_command_prints_a_row_for_each_cell(
     _, head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.strip("┃").split("┃")[2].strip() == "unit"
     assert [row.split("│")[9].strip() for row in rows[:2]] == ["8000", "2000"]
-    right = mechanisms.laplace_scale
-    monkeypatch.setattr("fedcal.privacy.plan.laplace_scale", lambda b, e: right(b, e) / 2)
+    right = Laplace.scale
+    monkeypatch.setattr(Laplace, "scale", lambda law, b, d: right(law, b, d) / 2)
     assert main(["--trials", "8000"]) == 1
     assert "REFUTED: Cell(mechanism='laplace'" in capsys.readouterr().out

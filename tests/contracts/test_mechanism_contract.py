@@ -15,16 +15,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import gaussian_std
+from laws import noise as noise_of
 from scipy import stats
 
+from fedcal.bounding import encode_bounded
 from fedcal.calibrators import Calibrator, Identity
 from fedcal.clients.answers import answer
 from fedcal.errors import RoundFailed
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
-from fedcal import mechanisms
+from fedcal.mechanisms import Gaussian
+from fedcal.mechanisms.exponential import draw_index
 from fedcal.privacy import Bound, Federation, Ledger, make_plan
-from fedcal.bounding import encode_bounded
 from fedcal.query import Ask
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards
@@ -93,8 +96,8 @@ def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
 
 @claims
 def test_half_of_the_noise_is_caught(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = mechanisms.gaussian_std
-    monkeypatch.setattr("fedcal.privacy.plan.gaussian_std", lambda b, m: real(b, m) / 2)
+    real = Gaussian.scale
+    monkeypatch.setattr(Gaussian, "scale", lambda law, b, d: real(law, b, d) / 2)
     without, with_it = (2 * attacked_run(claim, x, seed) for x, seed in ((0.0, 2), (1e9, 1)))
     assert epsilon_at_least(without, with_it, claim.delta) > claim.epsilon
 
@@ -108,14 +111,14 @@ def test_several_blocks_at_once(rule: str, weakened: float, caught: bool) -> Non
     federation = Federation(clients=3, classes=2, epsilon=claim.epsilon, delta=claim.delta)
     plan = make_plan(federation, rounds=1, bound=bound)
     worst = encode_bounded(bound.scale[None] * 1e6, bound, plan.ring)
-    std = mechanisms.gaussian_std(bound, plan.multiplier)
+    std = gaussian_std(bound, plan.multiplier)
     shift = plan.ring.decode(worst)[0] / std
     direction = shift / np.linalg.norm(shift)
 
     def attacked(words: np.ndarray, seed: int) -> np.ndarray:
         rng = stream(seed, Purpose.NOISE, 1)
         noise = [
-            mechanisms.Noise("gaussian", (TRIALS,), (float(steps),)).draw(rng)
+            noise_of("gaussian", (TRIALS,), (float(steps),)).draw(rng)
             for steps in std * weakened / plan.grid
         ]
         noisy = plan.ring.add(np.tile(words, TRIALS), np.stack(noise, axis=1).ravel())
@@ -171,7 +174,7 @@ def test_draws_are_attacked_too(spent: float, caught: bool) -> None:
     hits = []
     for seed, world in ((1, scores), (2, norm - scores)):
         rng = stream(seed, Purpose.NOISE, 1)
-        drawn = [mechanisms.exponential(world, spent * epsilon, norm, rng) for _ in range(trials)]
+        drawn = [draw_index(world, spent * epsilon, norm, rng) for _ in range(trials)]
         hits.append(drawn.count(0))
     false_alarm = stats.beta.isf(FAILURE, hits[0] + 1, trials - hits[0])
     hit = stats.beta.ppf(FAILURE, hits[1], trials - hits[1] + 1)

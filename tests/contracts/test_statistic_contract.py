@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.bounding import Bound, Rule
 from fedcal.calibrators import (
     EntropyTemperature,
     MatrixScaling,
@@ -22,7 +23,6 @@ from fedcal.calibrators import (
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.clients.answers import STATISTICS, answer
 from fedcal.errors import InputError
-from fedcal.bounding import Bound, Rule
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards

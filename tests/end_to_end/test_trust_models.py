@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import DIVISIBLE
 
 from fedcal import datasets
 from fedcal.errors import RoundFailed
@@ -17,7 +18,6 @@ from fedcal.experiments.cli import _run
 from fedcal.experiments.config import job_of, load_config, merge
 from fedcal.experiments.result import SimulationResult
 from fedcal.partition import deal
-from fedcal.mechanisms import DIVISIBLE
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of

@@ -12,12 +12,12 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
+from fedcal.bounding import Bound
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.bounding import Bound
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query

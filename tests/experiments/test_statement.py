@@ -7,10 +7,11 @@ from itertools import product
 from typing import Any
 
 import pytest
+from laws import prefer
 
-from fedcal.experiments.statement import of_plan
-from fedcal.experiments.statement.promise import amplified, in_short
 from fedcal.bounding import Bound
+from fedcal.experiments.statement import of_plan
+from fedcal.experiments.statement.promise import in_short
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
 
@@ -26,7 +27,11 @@ def plan_of(row_sums: bool = False, preferred: Any = "gaussian", **fields: Any) 
     norm = 2.0 if preferred == "unary" else 1.0
     bound = Bound((4,), (norm,), rule)
     return make_plan(
-        Federation(**public), rounds=rounds, bound=bound, mechanism=preferred, row_sums=row_sums
+        Federation(**public),
+        rounds=rounds,
+        bound=bound,
+        prefers=prefer(preferred),
+        row_sums=row_sums,
     )
 
 
@@ -192,7 +197,7 @@ def test_what_is_said_of_sampling_is_what_the_plan_claims(trust: str, unit: str)
     federation = Federation(CLIENTS, 3, sampling_rate=0.5, epsilon=1.0, trust=trust, unit=unit)
     plan = plan_of(trust=trust, unit=unit, sampling_rate=0.5)
     claimed = amplifying_rate(federation) < 1
-    assert amplified(plan) is claimed
+    assert plan.amplified is claimed
     said = statement(plan, "masks")
     assert ("No amplification by sampling is claimed" in said) is not claimed
     assert ("secret coin" in said) is (claimed and trust == "distributed")

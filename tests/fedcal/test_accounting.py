@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from fedcal.errors import InputError
 from fedcal.accounting import gaussian as module
 from fedcal.accounting import plan_cache, zcdp
 from fedcal.accounting.gaussian import (
@@ -32,6 +31,7 @@ from fedcal.accounting.gaussian import (
     poisson_gaussian_epsilon,
 )
 from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
+from fedcal.errors import InputError
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.errors import ContributionRefused, InputError
 from fedcal.bounding import (
     SLACK,
     Bound,
@@ -21,6 +20,7 @@ from fedcal.bounding import (
     bounded,
     encode_bounded,
 )
+from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")

@@ -6,18 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import ADDITIVE, DIVISIBLE, LAPLACIAN, gaussian_std, laplace_scale
+from laws import noise as noise_of
 from scipy import stats
 
-from fedcal.errors import InputError
-from fedcal import accounting, mechanisms
+from fedcal import accounting
 from fedcal.bounding import Bound
-from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, SMOOTHING, Noise
+from fedcal.errors import InputError
+from fedcal.mechanisms import Noise, Source, Sum, Unary
+from fedcal.mechanisms.discrete_gaussian import SMOOTHING
+from fedcal.mechanisms.exponential import draw_index
+from fedcal.mechanisms.unary import unary_flip
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, stream
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000
-ADDITIVE = (*LAPLACIAN, *GAUSSIAN)
 
 additive = pytest.mark.parametrize("mechanism", ADDITIVE)
 sources = pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
@@ -27,7 +31,7 @@ def rng_of(seed: int, round_number: int = 1) -> np.random.Generator:
     return stream(seed, Purpose.NOISE, round_number)
 
 
-def source_of(system: bool, seed: int = 1) -> mechanisms.Source:
+def source_of(system: bool, seed: int = 1) -> Source:
     return None if system else rng_of(seed)
 
 
@@ -59,7 +63,7 @@ def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
 def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
     mechanism: Any, scale: float, system: bool
 ) -> None:
-    noise = Noise(mechanism, (DRAWS,), (scale,)).draw(source_of(system))
+    noise = noise_of(mechanism, (DRAWS,), (scale,)).draw(source_of(system))
     assert noise.dtype == np.int64
     assert has_law(noise, mechanism, scale)
     assert not has_law(noise, mechanism, scale * 2 / 3)
@@ -70,7 +74,7 @@ def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
 @additive
 @pytest.mark.parametrize("wrong", [2 / 3, 3 / 2])
 def test_a_mechanism_of_the_wrong_scale_is_noticed(mechanism: Any, wrong: float) -> None:
-    noise = Noise(mechanism, (DRAWS,), (6.0 * wrong,)).draw(rng_of(1))
+    noise = noise_of(mechanism, (DRAWS,), (6.0 * wrong,)).draw(rng_of(1))
     assert not has_law(noise, mechanism, 6.0)
     assert has_law(noise, mechanism, 6.0 * wrong)
 
@@ -80,7 +84,7 @@ def test_a_mechanism_of_the_wrong_scale_is_noticed(mechanism: Any, wrong: float)
 def test_wide_noise_has_the_law_too(mechanism: Any, system: bool) -> None:
     """As wide as plans ask for: many digits and tables."""
     scale = 1234567.8
-    noise = Noise(mechanism, (DRAWS,), (scale,)).draw(source_of(system)) / scale
+    noise = noise_of(mechanism, (DRAWS,), (scale,)).draw(source_of(system)) / scale
     law = stats.laplace() if mechanism in LAPLACIAN else stats.norm()
     assert stats.kstest(noise, law.cdf).pvalue > LEVEL
     for wrong in (2 / 3, 3 / 2):
@@ -92,7 +96,7 @@ def test_wide_noise_has_the_law_too(mechanism: Any, system: bool) -> None:
 @sources
 def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism: Any, system: bool) -> None:
     shares, scale = 4, 8.0
-    noise = Noise(mechanism, (DRAWS,), (scale,), shares)
+    noise = noise_of(mechanism, (DRAWS,), (scale,), shares)
     source = source_of(system)
     drawn = [noise.draw(source) for _ in range(2 * shares)]
     whole = np.sum(drawn[:shares], axis=0)
@@ -109,14 +113,14 @@ def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism: Any, sys
 def test_each_share_is_a_part_of_the_variance(mechanism: Any) -> None:
     shares, scale = 25, 200.0
     variance = scale**2 * (2 if mechanism in LAPLACIAN else 1)
-    share = Noise(mechanism, (4 * DRAWS,), (scale,), shares).draw(rng_of(1))
+    share = noise_of(mechanism, (4 * DRAWS,), (scale,), shares).draw(rng_of(1))
     assert share.var() * shares == pytest.approx(variance, rel=0.15)
 
 
 @additive
 def test_each_block_has_noise_of_its_own_scale(mechanism: Any) -> None:
     scales = (4.0, 20.0, 2.0)
-    noise = Noise(mechanism, (DRAWS, 2 * DRAWS, DRAWS), scales).draw(rng_of(1))
+    noise = noise_of(mechanism, (DRAWS, 2 * DRAWS, DRAWS), scales).draw(rng_of(1))
     for part, scale in zip(np.split(noise, [DRAWS, 3 * DRAWS]), scales, strict=True):
         assert has_law(part, mechanism, scale)
         assert not has_law(part, mechanism, scale * 2 / 3)
@@ -127,7 +131,7 @@ def test_each_block_has_noise_of_its_own_scale(mechanism: Any) -> None:
     ("rule", "factor"), [("joint", 1.0), ("per_block", math.sqrt(2)), ("per_value", math.sqrt(5))]
 )
 def test_std_is_norm_times_sensitivity_times_multiplier(rule: Any, factor: float) -> None:
-    std = mechanisms.gaussian_std(Bound((2, 3), (4.0, 0.5), rule), 3.0)
+    std = gaussian_std(Bound((2, 3), (4.0, 0.5), rule), 3.0)
     np.testing.assert_allclose(std, np.array([4, 4, 0.5, 0.5, 0.5]) * 3 * factor, rtol=1e-15)
 
 
@@ -145,7 +149,7 @@ def test_std_is_norm_times_sensitivity_times_multiplier(rule: Any, factor: float
 def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(
     rule: Any, order: Any, factor: float
 ) -> None:
-    scale = mechanisms.laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
+    scale = laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
     np.testing.assert_allclose(scale, np.array([4, 4, 0.5, 0.5, 0.5]) * 4 * factor, rtol=1e-15)
 
 
@@ -153,7 +157,7 @@ def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(
 @sources
 def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism: Any, system: bool) -> None:
     ring = Ring(3, 2.0**-4)
-    noise = Noise(mechanism, (1000,), (4.8,)).draw(source_of(system))
+    noise = noise_of(mechanism, (1000,), (4.8,)).draw(source_of(system))
     assert len(set(noise)) > 10
     total = ring.encode(np.full(1000, -2.5))
     released = ring.decode(ring.add(total, noise))
@@ -163,7 +167,7 @@ def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism: Any, system: bo
 
 @additive
 def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism: Any) -> None:
-    noise = Noise(mechanism, (DRAWS,), (1e4,))
+    noise = noise_of(mechanism, (DRAWS,), (1e4,))
     draws = [noise.draw(rng_of(seed, r)) for seed, r in ((1, 1), (1, 2), (2, 1), (1, 2))]
     np.testing.assert_array_equal(draws[1], draws[3])
     for a, b in ((0, 1), (0, 2), (1, 2)):
@@ -173,7 +177,7 @@ def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism: Any) ->
 
 @additive
 def test_the_operating_systems_noise_never_repeats(mechanism: Any) -> None:
-    noise = Noise(mechanism, (50,), (1e6,))
+    noise = noise_of(mechanism, (50,), (1e6,))
     draws = [noise.draw(None).tolist() for _ in range(3)]
     assert len({tuple(d) for d in draws}) == 3
 
@@ -181,7 +185,6 @@ def test_the_operating_systems_noise_never_repeats(mechanism: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (("uniform", (3,), (1.0,)), "unknown noise 'uniform'"),
         (("none", (3,), (1.0,)), "unknown noise 'none'"),
         (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
         (("laplace", (3,), ()), "noise for 1 blocks has 0 scales"),
@@ -200,7 +203,7 @@ def test_the_operating_systems_noise_never_repeats(mechanism: Any) -> None:
 )
 def test_noise_that_is_none_is_refused(fields: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        Noise(*fields)
+        noise_of(*fields)
     assert "\n" not in str(error.value)
 
 
@@ -270,7 +273,7 @@ def follows(counts: np.ndarray, probabilities: np.ndarray) -> bool:
 
 def frequencies(epsilon: float, norm: float, seed: int = 1) -> np.ndarray:
     rng = rng_of(seed)
-    drawn = [mechanisms.exponential(SCORES, epsilon, norm, rng) for _ in range(DRAWS)]
+    drawn = [draw_index(SCORES, epsilon, norm, rng) for _ in range(DRAWS)]
     return np.bincount(drawn, minlength=len(SCORES))
 
 
@@ -298,7 +301,7 @@ def implemented_law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarr
     """Probabilities of the code itself: how many of the 2**53 uniform numbers give each index."""
 
     def index(m: int) -> int:
-        return mechanisms.exponential(scores, epsilon, norm, _Given(m * 2.0**-53))  # type: ignore[arg-type]
+        return draw_index(scores, epsilon, norm, _Given(m * 2.0**-53))  # type: ignore[arg-type]
 
     cuts = [0]
     for i in range(len(scores) - 1):
@@ -319,20 +322,20 @@ def test_the_code_has_exactly_the_law(epsilon: float, norm: float) -> None:
 
 def test_huge_scores_neither_overflow_nor_leave_the_range() -> None:
     rng = rng_of(1)
-    assert mechanisms.exponential(np.array([1e300, -1e308, 0.0]), 1.0, 1.0, rng) == 2
-    assert mechanisms.exponential(np.array([1e300, 1e15, -1e300]), 1.0, 1e-3, rng) == 1
-    drawn = {mechanisms.exponential(np.full(3, -1e200), 1.0, 1.0, rng) for _ in range(200)}
+    assert draw_index(np.array([1e300, -1e308, 0.0]), 1.0, 1.0, rng) == 2
+    assert draw_index(np.array([1e300, 1e15, -1e300]), 1.0, 1e-3, rng) == 1
+    drawn = {draw_index(np.full(3, -1e200), 1.0, 1.0, rng) for _ in range(200)}
     assert drawn == {0, 1, 2}  # equal scores: uniform, however huge
     last = _Given(1 - 2.0**-53)
     scores = np.array([0.0, 1.0, 1e9])  # the last one's weight underflows to 0
-    assert mechanisms.exponential(scores, 1.0, 1.0, last) == 1  # type: ignore[arg-type]
+    assert draw_index(scores, 1.0, 1.0, last) == 1  # type: ignore[arg-type]
     first = _Given(0.0)  # ... and the first one's must not win by being first
-    assert mechanisms.exponential(scores[::-1], 1.0, 1.0, first) == 1  # type: ignore[arg-type]
+    assert draw_index(scores[::-1], 1.0, 1.0, first) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (4.0, 2.5)])
 def test_draws_from_the_operating_system_follow_the_law(epsilon: float, norm: float) -> None:
-    drawn = [mechanisms.exponential(SCORES, epsilon, norm, None) for _ in range(DRAWS // 6)]
+    drawn = [draw_index(SCORES, epsilon, norm, None) for _ in range(DRAWS // 6)]
     counts = np.bincount(drawn, minlength=len(SCORES))
     assert follows(counts, law(SCORES, epsilon, norm))
     assert not follows(counts, law(SCORES, epsilon * 2 / 3, norm))
@@ -344,13 +347,19 @@ def test_draws_from_the_operating_system_follow_the_law(epsilon: float, norm: fl
 WHOLE = Ring(1000, 1.0)
 
 
+def coin(flip: float, cells: int) -> Noise:
+    return Noise(Unary, (cells,), (flip,))
+
+
 def encoded(cell: int | None, cells: int, epsilon: float, times: int, system: bool) -> np.ndarray:
     """Bits that are sent for an answer in `cell` (None: a client without rows), (times, cells)."""
     words = np.zeros(cells, np.uint64)
     if cell is not None:
         words[cell] = 1
-    source, flip = source_of(system), mechanisms.unary_flip(epsilon)
-    return np.array([mechanisms.unary(words, WHOLE, flip, source) for _ in range(times)])
+    source, flip = source_of(system), unary_flip(epsilon)
+    return np.array(
+        [Unary.client(words, WHOLE, coin(flip, len(words)), source) for _ in range(times)]
+    )
 
 
 @sources
@@ -376,7 +385,7 @@ def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 30.0])
 def test_unary_encoding_has_exactly_its_epsilon(epsilon: float) -> None:
     """All outcomes of four cells, for every pair of answers, no answer among them."""
-    cells, flip = 4, mechanisms.unary_flip(epsilon)
+    cells, flip = 4, unary_flip(epsilon)
 
     def logs(answer: int | None) -> np.ndarray:
         ones = [math.log(0.5) if i == answer else math.log(flip) for i in range(cells)]
@@ -397,21 +406,23 @@ def test_unary_encoding_has_exactly_its_epsilon(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1.0, 20.0, 40.0, 700.0])
 def test_the_flip_loses_no_digit(epsilon: float) -> None:
-    flip = mechanisms.unary_flip(epsilon)
+    flip = unary_flip(epsilon)
     assert math.log1p(-flip) - math.log(flip) == pytest.approx(epsilon, rel=1e-9)
 
 
 def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell() -> None:
     clients, cells, epsilon = 60, 3, 1.5
-    flip = mechanisms.unary_flip(epsilon)
+    flip = unary_flip(epsilon)
     rng = rng_of(4)
     answers = np.zeros((clients, cells), np.uint64)
     answers[:45, 0] = 1  # nobody is in cell 2, some have no rows at all
     answers[45:50, 1] = 1
     counts = []
     for _ in range(200):
-        total = np.sum([mechanisms.unary(a, WHOLE, flip, rng) for a in answers], axis=0)
-        values, std = mechanisms.unary_counts(total.astype(float), clients, flip)
+        total = np.sum([Unary.client(a, WHOLE, coin(flip, len(a)), rng) for a in answers], axis=0)
+        law, bound = Unary(epsilon), Bound((cells,), (2.0,))
+        of = Sum(WHOLE, bound, 1, clients, law.std(np.zeros(0), clients, bound), False)
+        values, std = law.release(total.astype(float), of, lambda: None)
         counts.append(values)
     error = 5 * np.std(counts, axis=0) / math.sqrt(200)
     assert (np.abs(np.mean(counts, axis=0) - [45, 5, 0]) < error).all()
@@ -420,5 +431,5 @@ def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell() -> None:
 
 @pytest.mark.parametrize("words", [[1, 1, 0], [2, 0, 0], [0, 2**64 - 1, 0], [1, 0, 5], [1, 1, 1]])
 def test_what_is_not_one_hot_is_not_encoded(words: list[int]) -> None:
-    with pytest.raises(InputError, match="at most one 1"):
-        mechanisms.unary(np.array(words, np.uint64), WHOLE, 0.2, rng_of(1))
+    with pytest.raises(InputError, match="one 1 at most"):
+        Unary.client(np.array(words, np.uint64), WHOLE, coin(0.2, len(words)), rng_of(1))

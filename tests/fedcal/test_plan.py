@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import ADDITIVE, DIVISIBLE, GAUSSIAN, LAPLACIAN, prefer
 
-from fedcal.errors import InputError
 from fedcal import accounting
-from fedcal.privacy import Bound, Federation, Plan, make_plan
-from fedcal.mechanisms import DIVISIBLE, GAUSSIAN, LAPLACIAN, TAIL
+from fedcal.errors import InputError
+from fedcal.mechanisms.additive import TAIL
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
+from fedcal.privacy import Bound, Federation, Plan, make_plan
 from fedcal.streams import Purpose, stream
 
 PAIR = Bound((1, 1), (10.0, 30.0))
@@ -95,7 +96,7 @@ def test_an_exponential_plan_is_pure(rate: float) -> None:
         federation(sampling_rate=rate),
         rounds=1,
         bound=Bound((9,), (3.0,), "per_value"),
-        mechanism="exponential",
+        prefers=prefer("exponential"),
     )
     assert (plan.epsilon, plan.delta, plan.multiplier, plan.noise_std) == (1.0, 0.0, 0.0, None)
     assert plan.zcdp_multiplier is None
@@ -196,7 +197,7 @@ def test_plans_and_federations_are_frozen() -> None:
         ({"quorum": 1.1}, r"quorum must be in \(0, 1\]"),
         ({"quorum": math.nan}, r"quorum must be in \(0, 1\]"),
         ({"noise_source": "dice"}, "unknown noise source 'dice'"),
-        ({"unit": "row"}, "unknown unit 'row'; allowed: user, example"),
+        ({"unit": "row"}, "unknown unit 'row'; allowed: user, subject, example"),
         ({"trust": "nobody"}, "unknown trust 'nobody'"),
         ({"trust": "secagg"}, "adds no noise, so epsilon cannot be finite"),
         ({"epsilon": math.inf, "trust": "central"}, "give a finite epsilon or use secagg"),
@@ -217,7 +218,7 @@ def test_gaussian_noise_needs_a_delta() -> None:
         federation(delta=0.0),
         rounds=1,
         bound=Bound((9,), (3.0,), "per_value"),
-        mechanism="exponential",
+        prefers=prefer("exponential"),
     )
     assert pure.private
     assert not plan_of(delta=0.0, epsilon=math.inf).private
@@ -229,7 +230,7 @@ def test_the_exponential_mechanism_is_asked_once() -> None:
             federation(),
             rounds=2,
             bound=Bound((9,), (3.0,), "per_value"),
-            mechanism="exponential",
+            prefers=prefer("exponential"),
         )
 
 
@@ -241,7 +242,6 @@ def test_a_norm_that_the_ring_has_no_room_for_is_refused_when_planning() -> None
 
 # --- every trust model ------------------------------------------------------------------------
 
-ADDITIVE = (*LAPLACIAN, *GAUSSIAN)
 TRUSTED = [
     (mechanism, trust)
     for mechanism in ADDITIVE
@@ -337,10 +337,10 @@ def test_who_the_neighbours_are_and_what_they_cost(
     change: dict[str, Any], row_sums: bool, adjacency: str, per: str, diameter: int, preferred: Any
 ) -> None:
     who = federation(**change)
-    plan = make_plan(who, rounds=1, bound=PAIR, mechanism=preferred, row_sums=row_sums)
+    plan = make_plan(who, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
     assert plan.bound is not None
     assert (plan.adjacency, plan.bound.per, plan.diameter) == (adjacency, per, diameter)
-    one = make_plan(federation(), rounds=1, bound=PAIR, mechanism=preferred)
+    one = make_plan(federation(), rounds=1, bound=PAIR, prefers=prefer(preferred))
     assert plan.noise is not None
     assert one.noise is not None
     got, want = (np.array(p.noise.scales) * p.grid for p in (plan, one))  # type: ignore[union-attr]
@@ -364,7 +364,10 @@ def test_amplification_is_claimed_where_it_holds(
 ) -> None:
     plans = [
         make_plan(
-            federation(sampling_rate=rate, **change), rounds=1, bound=PAIR, mechanism=mechanism
+            federation(sampling_rate=rate, **change),
+            rounds=1,
+            bound=PAIR,
+            prefers=prefer(mechanism),
         )
         for rate in (0.2, 1.0)
     ]
@@ -462,7 +465,7 @@ def test_more_draws_than_delta_allows_are_refused() -> None:
 
 def test_a_unary_plan() -> None:
     bound = Bound((8,), (2.0,))
-    plan = make_plan(federation(trust="local"), rounds=2, bound=bound, mechanism="unary")
+    plan = make_plan(federation(trust="local"), rounds=2, bound=bound, prefers=prefer("unary"))
     assert (plan.adjacency, plan.diameter, plan.delta) == ("replace", 1, 0.0)
     assert plan.epsilon_per_release == 0.5
     assert plan.noise is not None
@@ -477,7 +480,7 @@ def test_a_unary_plan() -> None:
 def test_a_norm_that_would_cut_the_one_is_refused(norm: float) -> None:
     with pytest.raises(InputError, match="needs clip norms above 1"):
         make_plan(
-            federation(trust="local"), rounds=1, bound=Bound((8,), (norm,)), mechanism="unary"
+            federation(trust="local"), rounds=1, bound=Bound((8,), (norm,)), prefers=prefer("unary")
         )
 
 
@@ -502,7 +505,7 @@ def test_what_does_not_go_together_is_refused(
     change: dict[str, Any], preferred: Any, bound: Bound, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
-        make_plan(federation(**change), rounds=1, bound=bound, mechanism=preferred)
+        make_plan(federation(**change), rounds=1, bound=bound, prefers=prefer(preferred))
     assert "\n" not in str(error.value)
 
 
@@ -521,7 +524,7 @@ def test_the_user_and_the_trust_model_choose_the_mechanism(
     trust: str, asked: str, want: str
 ) -> None:
     who = federation(trust=trust, mechanism=asked)
-    assert make_plan(who, rounds=1, bound=PAIR, mechanism="laplace").mechanism == want
+    assert make_plan(who, rounds=1, bound=PAIR, prefers=prefer("laplace")).mechanism == want
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
@@ -533,7 +536,7 @@ def test_least_is_whichever_has_less_noise(trust: str, delta: float, length: int
     def planned(preferred: Any, rounds: int = 3) -> Plan:
         bound = Bound((length,), (2.0,), "per_value")
         who = federation(trust=trust, delta=delta)
-        return make_plan(who, rounds=rounds, bound=bound, mechanism=preferred)
+        return make_plan(who, rounds=rounds, bound=bound, prefers=prefer(preferred))
 
     stds = {m: planned(m).std_of_sum(100)[0] for m in ("laplace", "gaussian")}
     least = min(stds, key=lambda m: stds[m])
@@ -563,10 +566,10 @@ def test_an_absurd_epsilon_is_planned_or_refused_in_one_line(
     }
     if (preferred, epsilon) in refused:
         with pytest.raises(InputError) as error:
-            make_plan(who, rounds=1, bound=bound, mechanism=preferred)
+            make_plan(who, rounds=1, bound=bound, prefers=prefer(preferred))
         assert "\n" not in str(error.value)
         return
-    plan = make_plan(who, rounds=1, bound=bound, mechanism=preferred)
+    plan = make_plan(who, rounds=1, bound=bound, prefers=prefer(preferred))
     assert plan.ring.limit >= 1
     assert preferred == "exponential" or plan.noise is not None
 

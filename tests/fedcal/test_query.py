@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from laws import noise as noise_of
 
-from fedcal.errors import InputError
 from fedcal.bounding import Bound
-from fedcal.mechanisms import Noise
+from fedcal.errors import InputError
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 
@@ -31,7 +31,7 @@ QUERIES = {
         Bound((3, 1), (0.1, 7.0), "per_value", 1, "row"),
         Ring(50, 2.0**-31, 10**12),
         3,
-        Noise("discrete-laplace", (3, 1), (1e5 / 3, 0.1 + 0.2), 45),
+        noise_of("discrete-laplace", (3, 1), (1e5 / 3, 0.1 + 0.2), 45),
         1 / 3,
         2**62 + 1,
     ),
@@ -41,7 +41,7 @@ QUERIES = {
         Bound((2, 2), (2.0, 2.0)),
         Ring(9, 1.0),
         1,
-        Noise("unary", (4,), (0.26894142136999512,)),
+        noise_of("unary", (4,), (0.26894142136999512,)),
     ),
 }
 OPTIONAL = ("order", "per", "noise", "rate", "seed")

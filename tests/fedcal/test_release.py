@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laws import prefer
 
 from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
-from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
 from fedcal.mechanisms import Noise
+from fedcal.mechanisms.exponential import scores_of
+from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
 from fedcal.query import Ask
-from fedcal.release import Asked, Curator, Release, scores_of
+from fedcal.release import Asked, Curator, Release
 from fedcal.streams import Purpose, stream
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
@@ -31,7 +33,9 @@ def plan_of(rounds: int = ROUNDS, **change: Any) -> Plan:
 def exponential_plan(**change: Any) -> Plan:
     fields: dict[str, Any] = {"clients": 10, "classes": 2, "epsilon": 1.0}
     bound = Bound((5,), (2.0,), "per_value")
-    return make_plan(Federation(**fields | change), rounds=1, bound=bound, mechanism="exponential")
+    return make_plan(
+        Federation(**fields | change), rounds=1, bound=bound, prefers=prefer("exponential")
+    )
 
 
 def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
@@ -533,7 +537,7 @@ def test_the_ledger_knows_unit_adjacency_and_mechanism(ledger: Ledger) -> None:
 
 def test_unary_answers_are_released_as_counts() -> None:
     federation = Federation(clients=10, classes=2, epsilon=2.0, trust="local")
-    plan = make_plan(federation, rounds=1, bound=Bound((4,), (2.0,)), mechanism="unary")
+    plan = make_plan(federation, rounds=1, bound=Bound((4,), (2.0,)), prefers=prefer("unary"))
     curator = Curator(plan)
     asked = curator.open(1, Ask("cells", (4,)))
     ones = np.array([5, 0, 3, 1], np.uint64)
@@ -563,7 +567,9 @@ def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) ->
     """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
     federation = Federation(clients=10, classes=2, epsilon=2.0, unit=unit)
     bound = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1)
-    plan = make_plan(federation, rounds=1, bound=bound, mechanism="exponential", row_sums=row_sums)
+    plan = make_plan(
+        federation, rounds=1, bound=bound, prefers=prefer("exponential"), row_sums=row_sums
+    )
     sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
     norm = 2.0 * (2 if unit == "example" and not row_sums else 1)
     p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * norm)))

@@ -7,9 +7,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from laws import noise as noise_of
 
+from fedcal.mechanisms import Laplace
 from fedcal.privacy import Bound, Federation, Plan, make_plan
-from fedcal.mechanisms import Noise
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of
@@ -53,7 +54,7 @@ def test_a_question_s_key_survives_the_wire() -> None:
     assert Query.from_fields(asked.to_fields()).key == asked.key
 
 
-NOISE = Noise("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
+NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ OF_NO_CONSEQUENCE = {
     "counting_rounds",  # exact sums
 }
 OTHER = {
-    "mechanism": "laplace",
+    "law": Laplace(0.5),
     "unit": "example",
     "trust": "local",
     "adjacency": "replace",

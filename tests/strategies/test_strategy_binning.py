@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.bounding import Bound
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.bounding import Bound
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards

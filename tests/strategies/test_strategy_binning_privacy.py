@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.accounting.zcdp import zcdp_rho
+from fedcal.bounding import bounded
 from fedcal.calibrators import WeightedBinning
 from fedcal.clients.answers import STATISTICS, answer
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
-from fedcal.bounding import bounded
 from fedcal.privacy.plan import Federation
-from fedcal.accounting.zcdp import zcdp_rho
 from fedcal.query import Query
 from fedcal.shards import Shards
 from fedcal.strategies import FedBBQ, FedBin

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.bounding import encode_bounded
 from fedcal.calibrators import EntropyTemperature, TemperatureScaling
 from fedcal.clients.answers import STATISTICS
 from fedcal.clients.client_app import client_app, site_of
@@ -15,7 +16,6 @@ from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
-from fedcal.bounding import encode_bounded
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
 from fedcal.shards import Shards

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.clients.answers import answer
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
-from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.privacy.plan import Federation
 from fedcal.query import Query
 from fedcal.release import Release

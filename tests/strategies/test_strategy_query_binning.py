@@ -14,9 +14,9 @@ from fedcal.calibrators import Identity, TopLabelBinning
 from fedcal.clients.answers import answer
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
+from fedcal.mechanisms.unary import unary_flip
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import softmax
-from fedcal.mechanisms import unary_flip
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, DPHistogram

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from fedcal.errors import InputError
-from fedcal.experiments.reproduce import amplification
 from fedcal.accounting.gaussian import gaussian_delta, gaussian_multiplier
 from fedcal.accounting.zcdp import (
     rdp_epsilon,
@@ -19,6 +17,8 @@ from fedcal.accounting.zcdp import (
     zcdp_rho,
     zcdp_rho_simple,
 )
+from fedcal.errors import InputError
+from fedcal.experiments.reproduce import amplification
 
 
 def lemma_b3_log_delta(rho: float, epsilon: float) -> float:
