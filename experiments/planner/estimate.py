@@ -171,12 +171,12 @@ def _sum(
     if taking_part < shards.clients:
         shards = shards.take(np.sort(rng.permutation(shards.clients)[:taking_part]))
     elif not taking_part:
-        return np.zeros(asked.query.bound.length, np.uint64)
-    ring = asked.query.ring
+        return np.zeros(asked.request.bound.length, np.uint64)
+    ring = asked.request.ring
     if weight > 1.0:  # each row's own words must fit the part of a client with all its rows
         ring = Ring(1, ring.grid)
-    query = replace(asked.query, noise=None, rate=1.0, ring=ring)
-    words = answer(shards, query)
+    request = replace(asked.request, noise=None, rate=1.0, ring=ring)
+    words = answer(shards, request)
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
     factor = weight * taking_part / max(1, shards.clients)
     return np.asarray(np.rint(total * factor).astype(np.int64).view(np.uint64))
@@ -196,12 +196,12 @@ def _noised(
         flip = plan.noise.scales[0]
         sent = rng.binomial(ones, 0.5) + rng.binomial(repliers - ones, flip)
         return sent.astype(np.int64).view(np.uint64)
-    std = plan.std_of_sum(repliers) / asked.query.ring.grid
+    std = plan.std_of_sum(repliers) / asked.request.ring.grid
     if plan.mechanism in LAPLACIAN and plan.trust == "distributed":
         drawn = rng.laplace(0.0, std / math.sqrt(2.0))
     else:
         drawn = std * rng.standard_normal(len(std))
-    return asked.query.ring.add(total, np.rint(drawn).astype(np.int64))
+    return asked.request.ring.add(total, np.rint(drawn).astype(np.int64))
 
 
 def _dealer(partition: str) -> Callable[[Integers, int, np.random.Generator], Integers]:
