@@ -33,6 +33,8 @@ MOST_NUMBERS = 2**27
 """Numbers of one client's answer: more do not fit any memory that clients have (1 GiB)."""
 
 MOST_CLASSES = 10**6
+MOST_TEXT = 300
+"""Characters that are said of a value that came over the wire."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,14 @@ class Query(ABC):
         for name, must in needed.items():
             if must and name not in params and name not in known:
                 raise InputError(f"the query {cls.kind!r} has no value of {name!r}")
-        return cls(**params, **known)
+        try:
+            return cls(**params, **known)
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, InputError):  # a long value may have been printed in many lines
+                raise InputError(" ".join(str(error).split())[:MOST_TEXT]) from None
+            raise InputError(
+                f"a parameter of the query {cls.kind!r} holds something else than it should"
+            ) from None
 
     def takes(self, part: Part, clips: Sequence[float], number: int) -> bool:
         """Whether a bound is about all of a client's part, by its `number` clips; or InputError."""
