@@ -49,7 +49,8 @@ def local_log_a(
             break
         g, h = _derivatives(part, now)
         low, high = np.where(g < 0, now, low), np.where(g < 0, high, now)
-        step = -g / np.maximum(h, _FLAT)
+        with np.errstate(over="ignore"):  # an infinite step is the longest there is
+            step = -g / np.maximum(h, _FLAT)
         moved = now + np.clip(step, -1.0, 1.0)
         moved = np.where((moved > low) & (moved < high), moved, (low + high) / 2)
         log_a[active] = moved
