@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.query import Query
+from fedcal.queries import QUERIES
+from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
@@ -26,7 +27,8 @@ from fedcal.types import Floats, Integers, Words
 ROW_NUMBERS = 1 << 18
 """Numbers that are clipped at once where the bound is per row."""
 
-Statistic = Callable[[Shards, Mapping[str, Any]], Floats]
+Statistic = Callable[[Shards, Any], Floats]
+"""(rows of many clients, the query of its kind) -> (clients, numbers)."""
 
 STATISTICS: dict[str, Statistic] = {
     "accuracy_gap": accuracy_gap,
@@ -45,9 +47,12 @@ STATISTICS: dict[str, Statistic] = {
     "temperature_update": temperature_update,
 }
 
+if apart := set(QUERIES) ^ set(STATISTICS):
+    raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
 
-def answer(shards: Shards, query: Query) -> Words:
-    """Each client's contribution: computed, clipped to the query's bound, encoded.
+
+def answer(shards: Shards, request: Request) -> Words:
+    """Each client's contribution: computed, clipped to the request's bound, encoded.
 
     Where the bound is per row, each row's own addend is clipped and encoded, and the client adds
     these up as integers, saturated (`ClientSums`). No row that the data readers accept makes a
@@ -63,29 +68,31 @@ def answer(shards: Shards, query: Query) -> Words:
         If the kind is unknown, or an unbounded contribution (no privacy) is not finite or leaves
         the ring.
     """
+    query, bound, ring = request.query, request.bound, request.ring
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
-    bound, ring = query.bound, query.ring
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if bound.per == "client":
-            return encode_bounded(statistic(shards, query.params), bound, ring)
+            return encode_bounded(statistic(shards, query), bound, ring)
         sums = ClientSums(shards.clients, bound.length, ring)
         rows, owner = shards.each_row(), shards.owner
         step = max(1, ROW_NUMBERS // bound.length)
         for a in range(0, rows.clients, step):
             part = rows.block(a, min(a + step, rows.clients))
-            words = encode_bounded(statistic(part, query.params), bound, ring)
+            words = encode_bounded(statistic(part, query), bound, ring)
             sums.add(words, owner[a : a + step])
     return sums.saturated()
 
 
-def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool = True) -> Words:
+def contribute(
+    shards: Shards, request: Request, sites: Integers, *, simulated: bool = True
+) -> Words:
     """What each client sends, before masks: its answer, its own coin and its own noise.
 
     Parameters
     ----------
     sites : (clients,) the number of each client's site, which keys its randomness
-    simulated : draw coins and noise from the query's seed; False = from the operating system,
-        whatever the query says
+    simulated : draw coins and noise from the request's seed; False = from the operating system,
+        whatever the request says
 
     Returns
     -------
@@ -96,32 +103,32 @@ def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool
     InputError
         As `answer`.
     """
-    words = answer(shards, query)
-    if query.noise is None and query.rate >= 1:
+    words = answer(shards, request)
+    if request.noise is None and request.rate >= 1:
         return words
-    asked = query.key
+    asked = request.key
     for i, site in enumerate(sites.tolist()):
-        if query.rate < 1 and not _heads(query, site, simulated):
+        if request.rate < 1 and not _heads(request, site, simulated):
             words[i] = 0  # its noise goes out all the same: nobody sees the coin
-        if query.noise is not None:
-            words[i] = _noised(words[i], query, query.noise, f"site {site} {asked}", simulated)
+        if request.noise is not None:
+            words[i] = _noised(words[i], request, request.noise, f"site {site} {asked}", simulated)
     return words
 
 
-def _noised(words: Words, query: Query, noise: Noise, what: str, simulated: bool) -> Words:
-    source = _source(query, Purpose.SHARE, what, simulated)
-    return noise.law.client(words, query.ring, noise, source)
+def _noised(words: Words, request: Request, noise: Noise, what: str, simulated: bool) -> Words:
+    source = _source(request, Purpose.SHARE, what, simulated)
+    return noise.law.client(words, request.ring, noise, source)
 
 
-def _heads(query: Query, site: int, simulated: bool) -> bool:
+def _heads(request: Request, site: int, simulated: bool) -> bool:
     """The client's secret coin: whether its rows take part in the round."""
-    source = _source(query, Purpose.COIN, f"site {site}", simulated)
+    source = _source(request, Purpose.COIN, f"site {site}", simulated)
     if source is not None:
-        return bool(source.random() < query.rate)
-    return bool(samplers.bernoulli(query.rate, 1, samplers.system_words)[0])
+        return bool(source.random() < request.rate)
+    return bool(samplers.bernoulli(request.rate, 1, samplers.system_words)[0])
 
 
-def _source(query: Query, purpose: Purpose, what: str, simulated: bool) -> Source:
-    if simulated and query.seed is not None:
-        return stream(query.seed, purpose, query.round, what)
+def _source(request: Request, purpose: Purpose, what: str, simulated: bool) -> Source:
+    if simulated and request.seed is not None:
+        return stream(request.seed, purpose, request.round, what)
     return None

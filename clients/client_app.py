@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from fedcal.clients.answers import contribute
 from fedcal.clients.site import dealt_to, site_rows
 from fedcal.errors import ContributionRefused
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.secure_aggregation import mask, reveal
 from fedcal.shards import Shards
 
@@ -53,18 +53,18 @@ def client_app(
     @app.query("answer")
     def reply_to(message: Message, context: Context) -> Message:
         records = message.content.config_records
-        query = Query.from_fields(records["query"])
+        request = Request.from_fields(records["query"], records.get("context", {}))
         try:
             sites = np.array([site_of(context)])
-            words = contribute(shard_of(context), query, sites, simulated=simulated)[0]
+            words = contribute(shard_of(context), request, sites, simulated=simulated)[0]
         except ContributionRefused:
             raise  # its text tells of the bound, never of rows
         except Exception as e:
-            log.exception("site %d cannot answer %r", site_of(context), query.kind)
+            log.exception("site %d cannot answer %r", site_of(context), request.query.kind)
             raise RuntimeError(f"{type(e).__name__}; the site's own log says more") from None
         if "masking" in records:
             seed, cohort = _masking(records["masking"])
-            words = words + mask(site_of(context), cohort, seed, query.round, len(words))
+            words = words + mask(site_of(context), cohort, seed, request.round, len(words))
         record = ArrayRecord({"words": Array(words)})
         return Message(RecordDict({"answer": record}), reply_to=message)
 

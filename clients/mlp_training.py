@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from fedcal.calibrators.local_fit import rows_of
@@ -14,37 +11,29 @@ from fedcal.calibrators.order_preserving_mlp import (
     batches,
     sgd_step,
 )
+from fedcal.queries import MLPUpdate
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 _TOGETHER = 8  # clients trained at once: their parameters and batches stay in the cache
 
 
-def mlp_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def mlp_update(shards: Shards, query: MLPUpdate) -> Floats:
     """u_k = w - w_k, where w_k is what SGD on the client's rows makes of the global w.
 
     (Maddock et al., Algorithm 2 and B.2; Peng et al. 2024.) A client without rows sends zeros.
     The order of a client's rows is public and depends on `seed` and on how many rows the client
     has, so that its answer does not depend on who else is asked.
 
-    Parameters
-    ----------
-    params : `w` (size,); `epochs`; `batch`, the most rows of a step; `lr`; `seed`, another one
-        each round; `count`: send also 1 if the client has rows (without privacy, where the mean
-        is over those)
-
     Returns
     -------
     (clients, size) or, with `count`, (clients, size + 1)
     """
-    w = np.asarray(params["w"], np.float64)
-    epochs, batch, lr = int(params["epochs"]), int(params["batch"]), float(params["lr"])
-    out = np.zeros((shards.clients, len(w) + bool(params["count"])))
+    w, batch = query.w, query.batch
+    out = np.zeros((shards.clients, len(w) + query.count))
     y, rank = rows_of(OrderPreservingMLP, shards)
     orders = {
-        n: batches(n, epochs, batch, int(params["seed"]))
-        for n in np.unique(shards.rows).tolist()
-        if n
+        n: batches(n, query.epochs, batch, query.seed) for n in np.unique(shards.rows).tolist() if n
     }
     for ids in _groups(shards.rows, batch):
         trained = np.repeat(w[None], len(ids), axis=0)
@@ -55,9 +44,9 @@ def mlp_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
             k = len(going)  # those with more steps stand first
             rows = np.stack([order[t] for order, _ in going]) + first[:k]
             weights = np.stack([weight[t] for _, weight in going])
-            sgd_step(trained[:k], y[rows], rank[rows], weights, lr)
+            sgd_step(trained[:k], y[rows], rank[rows], weights, query.lr)
         out[ids, : len(w)] = w - trained
-    if params["count"]:
+    if query.count:
         out[:, -1] = shards.rows > 0
     return out
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from fedcal.numerics import label_entries, log_grid, shifted, tempered_mean, tempered_moments
+from fedcal.queries import TemperatureNewton, TemperatureScores
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -23,42 +22,34 @@ def label_logits(shards: Shards) -> Floats:
     return shards.derived("label", lambda s: label_entries(shifted_logits(s), s.labels))
 
 
-def temperature_newton(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def temperature_newton(shards: Shards, query: TemperatureNewton) -> Floats:
     """Gradient and curvature of the negative log-likelihood in log a, a = 1/T.
 
     G = sum_i a (E_p[z_i] - z_i[y_i]) and H = sum_i a^2 Var_p[z_i], p = softmax(a z).
-
-    Parameters
-    ----------
-    params : `log_a`
 
     Returns
     -------
     (clients, 2): G, H in nats
     """
-    a = math.exp(float(params["log_a"]))
+    a = math.exp(query.log_a)
     mean, var = tempered_moments(shifted_logits(shards), a)
     g = a * (mean - label_logits(shards))
     return np.stack([shards.sum_rows(g), shards.sum_rows(a * a * var)], axis=1)
 
 
-def temperature_scores(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
     """S_k(T) = sum_i a (E_p[z_i] - z_i[y_i]), a = 1/T, on a public grid of temperatures.
 
     The root in T of the federation's sum is the pooled optimum: the score is a times the
     derivative of the negative log-likelihood in a, which is monotone.
-
-    Parameters
-    ----------
-    params : `low`, `high`, `points` of the log grid
 
     Returns
     -------
     (clients, points) in nats
     """
     z, of_label = shifted_logits(shards), label_logits(shards)
-    out = np.empty((shards.clients, int(params["points"])))
-    log_t = log_grid(float(params["low"]), float(params["high"]), int(params["points"]))
+    out = np.empty((shards.clients, query.points))
+    log_t = log_grid(query.low, query.high, query.points)
     for t, a in enumerate(np.exp(-log_t)):
         out[:, t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
     return out

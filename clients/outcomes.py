@@ -6,39 +6,34 @@ Luo et al. (C.2.3) send (correct, total), which one row changes by 2; (correct, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from fedcal.calibrators.top_label import outcome_cells
+from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 
-def bin_outcomes(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def bin_outcomes(shards: Shards, query: BinOutcomes) -> Floats:
     """Correct predictions of each bin of the confidence, then wrong ones or all.
 
     A row adds 1 to one number, or with "correct_total" to up to two.
-
-    Parameters
-    ----------
-    params : `bins`, of equal width; `counts`, "correct_wrong" or "correct_total"
 
     Returns
     -------
     (clients, 2 * bins) in rows
     """
-    bins = int(params["bins"])
+    bins = query.bins
     cells = shards.owner * (2 * bins) + _cells(shards, bins)
     counts = np.bincount(cells, minlength=shards.clients * 2 * bins)
     out = counts.reshape(shards.clients, 2 * bins).astype(np.float64)
-    if params["counts"] == "correct_total":
+    if query.counts == "correct_total":
         out[:, bins:] += out[:, :bins]
     return out
 
 
-def outcome_cell(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
     """The cell of `bin_outcomes` ("correct_wrong") that one row of each client falls into.
 
     For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
@@ -47,15 +42,11 @@ def outcome_cell(shards: Shards, params: Mapping[str, Any]) -> Floats:
     guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
     rows: one row may move the 1 from any cell to any other.
 
-    Parameters
-    ----------
-    params : `bins`, of equal width; `seed`
-
     Returns
     -------
     (clients, 2 * bins): a single 1; zeros if the client has no rows
     """
-    bins, seed = int(params["bins"]), int(params["seed"])
+    bins, seed = query.bins, query.seed
     out = np.zeros((shards.clients, 2 * bins))
     cells = _cells(shards, bins)
     for k in np.flatnonzero(shards.rows).tolist():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from fedcal.clients.objectives import label_logits, shifted_logits
 from fedcal.numerics import LOG_A_LIMIT, tempered_moments
+from fedcal.queries import TemperatureUpdate
+from fedcal.queries.temperature import LIMIT
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -50,7 +49,8 @@ def local_log_a(
             break
         g, h = _derivatives(part, now)
         low, high = np.where(g < 0, now, low), np.where(g < 0, high, now)
-        step = -g / np.maximum(h, _FLAT)
+        with np.errstate(over="ignore"):  # an infinite step is the longest there is
+            step = -g / np.maximum(h, _FLAT)
         moved = now + np.clip(step, -1.0, 1.0)
         moved = np.where((moved > low) & (moved < high), moved, (low + high) / 2)
         log_a[active] = moved
@@ -69,28 +69,20 @@ def _derivatives(part: Shards, log_a: Floats) -> tuple[Floats, Floats]:
     return part.sum_rows(a * (mean - label_logits(part))), part.sum_rows(a * a * var)
 
 
-def temperature_update(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
     """u_k = w - w_k, how far the client's own optimum is from the global parameter w.
 
     (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros.
-
-    Parameters
-    ----------
-    params : `average`: w is 1/T ("inverse") or T ("temperature"); `w`; `count`: send also 1 if
-        the client has rows (without privacy, where the mean is over those); `limit` of 1/T and T,
-        and `steps`, where they are not those of `local_log_a`
 
     Returns
     -------
     (clients, 1) or, with `count`, (clients, 2)
     """
-    w = float(params["w"])
-    inverse = params["average"] == "inverse"
-    limit = float(np.log(params["limit"])) if "limit" in params else LOG_A_LIMIT
-    steps = int(params["steps"]) if "steps" in params else None
-    log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, steps)
+    w, inverse = query.w, query.average == "inverse"
+    limit = LOG_A_LIMIT if query.limit == LIMIT else float(np.log(query.limit))
+    log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, query.steps)
     has_rows = shards.rows > 0
     update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
-    if not params["count"]:
+    if not query.count:
         return update[:, None]
     return np.stack([update, has_rows.astype(np.float64)], axis=1)

@@ -1,12 +1,11 @@
 """Sums over a client's rows that a search over temperatures asks for (Luo et al., C.2).
 
-Each takes `temperatures`, one number or a vector of them, and answers for each.
+Each answers for every temperature of the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,60 +13,50 @@ from fedcal.calibrators.top_label import top_confidence
 from fedcal.clients.objectives import label_logits, shifted_logits
 from fedcal.metrics.binning import bin_index
 from fedcal.numerics import row_sum
+from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.search import TemperatureQuery
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
 
-def accuracy_gap(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def accuracy_gap(shards: Shards, query: AccuracyGap) -> Floats:
     """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
 
     It rises with T. A row adds less than 1 in absolute value.
-
-    Parameters
-    ----------
-    params : `temperatures`
 
     Returns
     -------
     (clients, temperatures) in rows
     """
-    return _each(shards, params, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
+    return _each(shards, query, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
 
 
-def clipped_nll(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def clipped_nll(shards: Shards, query: ClippedNLL) -> Floats:
     """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T).
-
-    Parameters
-    ----------
-    params : `temperatures`; `nll_clip`, what a row adds at most
 
     Returns
     -------
     (clients, temperatures) in nats
     """
-    clip = float(params["nll_clip"])
+    clip = query.nll_clip
 
     def total(t: float) -> Floats:
         z, of_label = shifted_logits(shards) / t, label_logits(shards) / t
         return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, clip))[:, None]
 
-    return _each(shards, params, total)
+    return _each(shards, query, total)
 
 
-def calibration_gaps(shards: Shards, params: Mapping[str, Any]) -> Floats:
+def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
     """sum_{i in b} (correct_i - conf_i(T)) of each bin b of the confidence at T (ECE-T).
 
     A row is in one bin, so it adds less than 1 in L1 norm.
-
-    Parameters
-    ----------
-    params : `temperatures`; `bins`, of equal width
 
     Returns
     -------
     (clients, temperatures * bins) in rows, the bins of one temperature together
     """
-    bins = int(params["bins"])
+    bins = query.bins
 
     def gaps(t: float) -> Floats:
         confidence = top_confidence(shifted_logits(shards) / t)
@@ -76,16 +65,14 @@ def calibration_gaps(shards: Shards, params: Mapping[str, Any]) -> Floats:
         sums = np.asarray(np.bincount(cells, gap, shards.clients * bins), np.float64)
         return sums.reshape(-1, bins)
 
-    return _each(shards, params, gaps)
+    return _each(shards, query, gaps)
 
 
-def _each(shards: Shards, params: Mapping[str, Any], one: Callable[[float], Floats]) -> Floats:
+def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:
     """The answers to each temperature, (clients, numbers) each, beside each other."""
-    temperatures = np.atleast_1d(np.asarray(params["temperatures"], np.float64))
     if not len(shards.labels):
-        width = int(params.get("bins", 1))
-        return np.zeros((shards.clients, len(temperatures) * width))
-    return np.concatenate([one(float(t)) for t in temperatures], axis=1)
+        return np.zeros((shards.clients, sum(query.lengths())))
+    return np.concatenate([one(t) for t in query.each], axis=1)
 
 
 def _gap(shards: Shards, temperature: float) -> Floats:

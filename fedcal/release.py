@@ -17,7 +17,7 @@ answers as often as it is asked. A server that names less noise, or asks again, 
 
 (`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 
-* each query carries the plan's own bound, to which every client clips (`bounding`);
+* each request carries the plan's own bound, to which every client clips (`bounding`);
 * the noise takes its scale from that same bound, never from a message;
 * each round is released at most once, in order, and at most `plan.rounds` of them;
 * the ledger is charged before anybody can see the sum: before contributions are added up and
@@ -42,22 +42,23 @@ from fedcal.errors import PrivacyError, RoundFailed
 from fedcal.mechanisms import Source
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
-from fedcal.query import Ask, Query
+from fedcal.queries.base import Query, fits
+from fedcal.queries.request import Context, Request
 from fedcal.streams import Purpose, key_of, stream
 from fedcal.types import Floats, Integers, Words
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A round that is under way: the query and the clients that get it."""
+    """A round that is under way: the request and the clients that get it."""
 
-    query: Query
+    request: Request
     clients: Integers
 
     @property
     def round(self) -> int:
         """Number of the round, from 1."""
-        return self.query.round
+        return self.request.round
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,14 @@ class Curator:
         self._open: Asked | None = None
         self._charged: tuple[Asked, int] | None = None
 
-    def open(self, round_number: int, ask: Ask) -> Asked:
-        """Stamp the plan's bound on the question and sample the round's clients."""
+    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
+        """Stamp the plan's bound on the question and sample the round's clients.
+
+        Parameters
+        ----------
+        norms : what each block is clipped to where there is no privacy; () = nothing is. With
+            privacy the plan says it
+        """
         if round_number != self.releases + 1 or round_number > self.plan.rounds:
             raise PrivacyError(
                 f"round {round_number} cannot be opened after {self.releases} of the "
@@ -109,30 +116,48 @@ class Curator:
             # Whatever became of it: two answers with fresh noise each are two releases.
             raise PrivacyError(f"round {round_number} was asked already: no client answers twice")
         if not self.plan.private:
-            bound = Bound(ask.lengths, ask.norms, "per_block" if ask.norms else "joint")
-        elif self.plan.bound is None or ask.lengths != self.plan.bound.lengths or ask.everyone:
-            raise PrivacyError(f"the query '{ask.kind}' is not the one that the plan was made for")
+            bound = Bound(query.lengths(), norms, "per_block" if norms else "joint")
+        elif self.plan.bound is None or query.everyone or not fits(self.plan.bound, query):
+            raise PrivacyError(
+                f"the query '{query.kind}' is not the one that the plan was made for"
+            )
         else:
             bound = self.plan.bound
             self._reserve()
-        query = self._query(ask, bound, round_number)
+        request = self._request(query, bound, round_number)
         everyone = np.arange(self.plan.clients)
-        clients = everyone if ask.everyone else self.plan.sample(round_number)
-        self._open = Asked(query, clients)
+        clients = everyone if query.everyone else self.plan.sample(round_number)
+        self._open = Asked(request, clients)
         self._asked = round_number
         return self._open
 
-    def _query(self, ask: Ask, bound: Bound, round_number: int) -> Query:
+    def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
         """The question; under trust `distributed` and `local` with the noise that clients add."""
         plan = self.plan
-        query = Query(ask.kind, dict(ask.params), bound, plan.ring, round_number)
+        context = self._context(round_number)
+        request = Request(query, bound, plan.ring, round_number, context=context)
         if plan.model.noise_by != "client":
-            return query
+            return request
         return replace(
-            query,
+            request,
             noise=plan.noise,
             rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
             seed=plan.client_seed if plan.noise_source == "seeded" else None,
+        )
+
+    def _context(self, round_number: int) -> Context:
+        """What a site may know of the run."""
+        plan = self.plan
+        return Context(
+            run=self._run,
+            plan=plan.key,
+            round=round_number,
+            rounds=plan.rounds,
+            unit=plan.unit,
+            trust=plan.trust,
+            mechanism=plan.mechanism,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
         )
 
     def charge(self, asked: Asked, repliers: int) -> None:
@@ -196,13 +221,13 @@ class Curator:
             self._reserved = False
 
     def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
-        query, plan = asked.query, self.plan
+        request, plan = asked.request, self.plan
         source = partial(self._source, asked)
         if plan.model.noise_by == "server" and plan.noise is not None:
-            total = query.ring.add(total, plan.noise.draw(source()))
-        of = plan.sum_of(query.bound, repliers)
-        values, std = plan.law.release(query.ring.decode(total), of, source)
-        return Release(asked.round, query.kind, values, std)
+            total = request.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(request.bound, repliers)
+        values, std = plan.law.release(request.ring.decode(total), of, source)
+        return Release(asked.round, request.query.kind, values, std)
 
     def _source(self, asked: Asked) -> Source:
         """The server's own randomness in a round."""
@@ -210,7 +235,7 @@ class Curator:
             return None
         # The plan and the question are part of the key: the same noise on two answers, or at two
         # scales, would give both away.
-        what = key_of(self.plan.key, asked.query.question)
+        what = key_of(self.plan.key, asked.request.question)
         return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
 
     def _reserve(self) -> None:

@@ -20,13 +20,14 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedcal.bounding import Bound
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
-from fedcal.query import Ask, Param
+from fedcal.queries import Query
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.types import Integers, Words
@@ -46,6 +47,24 @@ ABSENT = (
     ErrorCode.NODE_UNAVAILABLE,
 )
 """Error replies of Flower itself: the node is gone. Every other error is the client's own."""
+
+
+def exact_norms(plan: Plan, bound: Bound, clip: float | None) -> tuple[float, ...]:
+    """Without privacy a `clip` bounds a client's influence all the same (Maddock et al., A.3.5).
+
+    Returns
+    -------
+    tuple of float
+        The bound's norms; () with privacy, where the plan has them, and without a clip.
+    """
+    if plan.private or clip is None:
+        return ()
+    if clip < _LEAST_CLIP:
+        raise InputError(
+            f"clip = {clip:g} is lost on the grid of exact sums: without privacy it must be at "
+            f"least {_LEAST_CLIP:g}"
+        )
+    return bound.norms
 
 
 class CalibrationStrategy(Strategy):
@@ -70,6 +89,7 @@ class CalibrationStrategy(Strategy):
     bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
         expectation over the sampling: who was really asked stays secret
     on_release : called after each release
+    norms : what each block of an answer is clipped to without privacy; () = nothing is
     unavailable : in a simulation, round -> clients that drop out: they are sampled, and Flower
         sends them nothing
     """
@@ -81,6 +101,7 @@ class CalibrationStrategy(Strategy):
     least_rows: ClassVar[int] = 0
     """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0
+    norms: tuple[float, ...] = ()
 
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
@@ -112,7 +133,7 @@ class CalibrationStrategy(Strategy):
     # -- the three hooks ------------------------------------------------------------------
 
     @abstractmethod
-    def query(self, round_number: int) -> Ask | None:
+    def query(self, round_number: int) -> Query | None:
         """What to ask in this round; None if there is nothing left to ask."""
 
     @abstractmethod
@@ -123,36 +144,18 @@ class CalibrationStrategy(Strategy):
     def result(self) -> Calibrator:
         """The calibrator as known so far."""
 
-    def ask_mean(
-        self, statistic: str, size: int, params: Mapping[str, Param], clip: float | None
-    ) -> Ask:
-        """Ask for a sum that `divisor` makes a mean of; of each client `size` numbers.
-
-        Without privacy one more counts the clients that have rows, and a `clip` bounds a client's
-        influence all the same (Maddock et al., A.3.5).
-        """
-        if self.plan.private:
-            return Ask(statistic, (size,), {**params, "count": False})
-        if clip is not None and clip < _LEAST_CLIP:
-            raise InputError(
-                f"clip = {clip:g} is lost on the grid of exact sums: without privacy it must be at "
-                f"least {_LEAST_CLIP:g}"
-            )
-        norms = () if clip is None else (clip, 2.0)  # the count is at most 1: it stays as it is
-        return Ask(statistic, (size, 1), {**params, "count": True}, norms=norms)
-
     # -- the shared round -----------------------------------------------------------------
 
     def open_round(self, round_number: int) -> Asked | None:
         """The round's query and its clients, or None if the strategy is done."""
-        ask = self.query(round_number)
-        if ask is None:
+        query = self.query(round_number)
+        if query is None:
             return None
-        asked = self._curator.open(round_number, ask)
-        everybody = ask.everyone or self.plan.model.asks_everyone
+        asked = self._curator.open(round_number, query, self.norms)
+        everybody = query.everyone or self.plan.model.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate
-        self.bytes_up += share * 8 * asked.query.bound.length
-        self.bytes_down += share * asked.query.payload_bytes
+        self.bytes_up += share * 8 * asked.request.bound.length
+        self.bytes_down += share * asked.request.payload_bytes
         return asked
 
     def charge_round(self, asked: Asked, repliers: int) -> None:
@@ -240,7 +243,10 @@ class CalibrationStrategy(Strategy):
         if asked is None:
             return []
         self._meet(grid)
-        content = {"query": ConfigRecord(asked.query.to_fields())}
+        content = {
+            "query": ConfigRecord(asked.request.to_fields()),
+            "context": ConfigRecord(asked.request.context_fields()),
+        }
         if self.secure_aggregation == "masks":
             content["masking"] = ConfigRecord(
                 {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
@@ -262,7 +268,7 @@ class CalibrationStrategy(Strategy):
         with self._discreet(server_round):
             sent = self._contributions(asked, replies)
         self.charge_round(asked, len(sent))
-        total = np.zeros(asked.query.bound.length, np.uint64)
+        total = np.zeros(asked.request.bound.length, np.uint64)
         for words in sent.values():
             total += words
         if self.secure_aggregation == "masks" and sent:
@@ -291,7 +297,7 @@ class CalibrationStrategy(Strategy):
         for site, reply in self._answers(replies):
             if site in sent or site not in asked.clients:
                 raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
-            sent[site] = _contribution(reply, site, asked.query.bound.length)
+            sent[site] = _contribution(reply, site, asked.request.bound.length)
         return sent
 
     def configure_evaluate(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound, Rule
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram
 from fedcal.calibrators.histogram import Estimate
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask
+from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.types import Floats
@@ -22,8 +22,6 @@ from fedcal.units import UNITS
 Weighting = Literal["none", "all", "changed"]
 Clipping = Literal["per_class", "joint"]
 Tables = Literal["per_class", "pooled"]
-
-_OUTSIDE = 2.0  # of a row's pooled negatives, how many may lie outside the first bin unclipped
 
 
 class _Binning(CalibrationStrategy):
@@ -110,19 +108,19 @@ class _Binning(CalibrationStrategy):
             unused("without privacy no count is negative", negatives=negatives)
         elif self.pooled and federation.classes == 2:
             unused("of two classes, pooled, only P is sent", clip_negative=clip_negative)
-        rule: Rule = "joint"
+        histograms = PooledHistograms if self.pooled else ClassHistograms
+        self._query = query = histograms(self.bins, self.classes)
         if not UNITS[federation.unit].whole_client:
             unused(
                 f"unit '{federation.unit}' knows how much a row counts", clipping=clipping, **clips
             )
-            clip_p = clip_n = self._row_norm(order_of(federation))
+            bound = query.bound(query.part(federation.unit), order=order_of(federation))
         else:
-            if clipping in (None, "per_class"):
-                rule = "per_block"
             clip_p = positive("clip_positive", 2.0 if clip_positive is None else clip_positive)
             clip_n = positive("clip_negative", 10.0 if clip_negative is None else clip_negative)
-        self._lengths, norms = self._blocks(clip_p, clip_n)
-        bound = Bound(self._lengths, norms, rule)
+            bound = query.bound("client", (clip_p, clip_n))
+            if clipping in (None, "per_class"):
+                bound = replace(bound, rule="per_block")
         self._sum = np.zeros(bound.length)
         self._variance = np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
@@ -131,34 +129,16 @@ class _Binning(CalibrationStrategy):
             federation,
             rounds=federation.rounds or 1,
             bound=bound,
-            row_sums=True,
+            row_sums=query.row_sums,
             counting_rounds=counting,
         )
         super().__init__(plan, **base)
 
-    def _blocks(self, clip_p: float, clip_n: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Length and norm of each block of a contribution."""
-        if not self.pooled:
-            m = histogram.tables(self.classes)
-            return (self.bins,) * (2 * m), (clip_p,) * m + (clip_n,) * m
-        if self.classes == 2:
-            return (self.bins,), (clip_p,)
-        first = 2.0 * (self.classes - 1) * clip_p
-        return (self.bins, 1, self.bins - 1), (clip_p, first, clip_n)
-
-    def _row_norm(self, order: int) -> float:
-        """Norm of P's and N's counts in one row, so that the row's blocks have norm 1 jointly."""
-        if self.classes == 2:
-            return 1.0
-        ones = 1.0 + _OUTSIDE + 0.5**order if self.pooled else float(self.classes)
-        return float(ones ** (1.0 / order))
-
-    def query(self, round_number: int) -> Ask:
+    def query(self, round_number: int) -> ClassCounts | ClassHistograms | PooledHistograms:
         """Histograms; before them, where needed, everybody's rows per class."""
         if not self.plan.private and self.weighting != "none" and round_number == 1:
-            return Ask("class_counts", (self.classes,), everyone=True)
-        kind = "pooled_histograms" if self.pooled else "class_histograms"
-        return Ask(kind, self._lengths, {"bins": self.bins})
+            return ClassCounts(self.classes)
+        return self._query
 
     def update(self, release: Release) -> None:
         """Accumulate counts and the variance of their noise."""

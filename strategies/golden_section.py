@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound
 from fedcal.calibrators import TemperatureScaling
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
@@ -16,7 +16,8 @@ from fedcal.metrics.binning import MOST_BINS
 from fedcal.numerics import log_grid
 from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Param
+from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.search import TemperatureQuery
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
 from fedcal.strategies.base import CalibrationStrategy
@@ -66,12 +67,9 @@ class _TemperatureSearch(CalibrationStrategy):
         unit `user` (unless `clip` is given), and for "posterior"
     """
 
-    statistic: ClassVar[str]
     signed: ClassVar[bool] = False
     clip_share: ClassVar[float]  # default clip, per nominal row
     least_clip: ClassVar[float]
-    numbers = 1  # in an evaluation
-    row_bound = 1.0  # L1 norm of what a row adds to an evaluation
 
     def __init__(
         self,
@@ -100,25 +98,18 @@ class _TemperatureSearch(CalibrationStrategy):
             at_once = whole("points", 101 if points is None else points, 2, 4096)
         else:
             unused(f"search '{self.search}' asks for one temperature at a time", points=points)
-        if at_once * self.numbers > MOST_BINS:
-            raise InputError(f"points x bins must be at most {MOST_BINS:,} numbers of a client")
         self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
         rounds = _evaluations(self.search, federation.rounds, iterations)
-        norm = self._norm(federation, clip, rows_per_client)
+        clips = (self._clip(federation, clip, rows_per_client),)
         scored = self.search == "exponential"
-        # a candidate's numbers are a block, or its only number
-        lengths = (self.numbers,) * at_once if self.numbers > 1 else (at_once,)
-        rule: Literal["per_block", "per_value", "joint"] = "joint"
-        if scored:
-            rule = "per_block" if self.numbers > 1 else "per_value"
+        query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
         plan = make_plan(
             federation,
             rounds=rounds,
-            bound=Bound(lengths, (norm,) * len(lengths), rule, 1),
+            bound=query.bound(query.part(federation.unit), clips, order=1),
             prefers=(Exponential,) if scored else (Laplace,),
-            row_sums=True,
+            row_sums=query.row_sums,
         )
-        self._lengths = lengths
         self._drawn: float | None = None
         self._heard = False
         self._search: Search | None = None
@@ -142,15 +133,15 @@ class _TemperatureSearch(CalibrationStrategy):
         drawn = federation.private and draws_index(federation)
         return "exponential" if drawn else "golden"
 
-    def _norm(
+    def _clip(
         self, federation: Federation, clip: float | None, rows_per_client: float | None
     ) -> float:
-        """What one client, or one row, adds to an evaluation at most."""
+        """What one client adds to an evaluation at most."""
         if not federation.private:
             unused("without privacy nothing is clipped", clip=clip)
         if not UNITS[federation.unit].whole_client:
             unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-            return self.row_bound
+            return 1.0  # not used
         if clip is not None:
             return positive("clip", clip)
         if rows_per_client is not None:
@@ -178,18 +169,16 @@ class _TemperatureSearch(CalibrationStrategy):
         slope = (STEEP[0] * n, STEEP[1] * n)
         return PosteriorBisection(self._low, self._high, evaluations, slope, tailed)
 
-    def params(self) -> dict[str, Param]:
-        """Further parameters of the statistic."""
-        return {}
+    @abstractmethod
+    def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:
+        """The objective, at one temperature or at several."""
 
-    def query(self, round_number: int) -> Ask | None:
+    def query(self, round_number: int) -> TemperatureQuery | None:
         """The objective at the next temperature, or at all of the grid."""
-        asked: float | Floats | None = self._temperatures
-        if self._search is not None:
-            asked = self._search.next()
-        if asked is None:
-            return None
-        return Ask(self.statistic, self._lengths, {"temperatures": asked, **self.params()})
+        if self._search is None:
+            return self.question(tuple(self._temperatures.tolist()))
+        t = self._search.next()
+        return None if t is None else self.question(t)
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""
@@ -293,9 +282,12 @@ class AccT(_TemperatureSearch):
 
     name = "acct"
     most_noise = 1.0
-    statistic = "accuracy_gap"
     signed = True
     clip_share, least_clip = 0.08, 2.0
+
+    def question(self, temperatures: float | tuple[float, ...]) -> AccuracyGap:
+        """sum_i (correct_i - conf_i(T))."""
+        return AccuracyGap(temperatures)
 
 
 class NLLT(_TemperatureSearch):
@@ -319,16 +311,15 @@ class NLLT(_TemperatureSearch):
 
     name = "nllt"
     most_noise = 0.1
-    statistic = "clipped_nll"
     clip_share, least_clip = 1.0, 10.0
 
     def __init__(self, federation: Federation, *, nll_clip: float = 10.0, **options: Any) -> None:
-        self.row_bound = positive("nll_clip", nll_clip)
+        self.nll_clip = positive("nll_clip", nll_clip)
         super().__init__(federation, **options)
 
-    def params(self) -> dict[str, Param]:
-        """What a row adds at most."""
-        return {"nll_clip": self.row_bound}
+    def question(self, temperatures: float | tuple[float, ...]) -> ClippedNLL:
+        """sum_i min(-log p_i(y_i; T), nll_clip)."""
+        return ClippedNLL(temperatures, self.nll_clip)
 
     def objective(self, values: Floats) -> float:
         """The sum itself: noise may make it negative, which is smaller still."""
@@ -355,13 +346,12 @@ class ECET(_TemperatureSearch):
 
     name = "ecet"
     most_noise = 0.1
-    statistic = "calibration_gaps"
     clip_share, least_clip = 0.08, 2.0
 
     def __init__(self, federation: Federation, *, bins: int = 15, **options: Any) -> None:
-        self.numbers = whole("bins", bins, 1, MOST_BINS)
+        self.bins = whole("bins", bins, 1, MOST_BINS)
         super().__init__(federation, **options)
 
-    def params(self) -> dict[str, Param]:
-        """Bins of the confidence."""
-        return {"bins": self.numbers}
+    def question(self, temperatures: float | tuple[float, ...]) -> CalibrationGaps:
+        """sum_{i in b} (correct_i - conf_i(T)) of each bin."""
+        return CalibrationGaps(temperatures, self.bins)

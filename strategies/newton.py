@@ -14,11 +14,12 @@ from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Param
+from fedcal.queries import ScalingNewton
+from fedcal.queries.scaling import Curvature
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
-from fedcal.strategies.temperature import curvature_clip, gradient_clip
+from fedcal.strategies.temperature import gradient_clip
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
@@ -45,7 +46,7 @@ class _Newton(CalibrationStrategy):
 
     form: ClassVar[type[ParametricScaling]]
     rounds: ClassVar[tuple[int, int]]  # without and with privacy
-    private_curvature: ClassVar[str]
+    private_curvature: ClassVar[Curvature]
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -53,27 +54,20 @@ class _Newton(CalibrationStrategy):
         self.classes = federation.classes
         self.w = self.form.identity(self.classes)
         self._trust, self._filter = TrustRegion(), KalmanFilter(self.prior())
-        rounds = federation.rounds or self.rounds[federation.private]
-        bound = self.bound(federation, _clip(self.name, federation, rounds, rows_per_client))
-        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
+        self._curvature: Curvature = self.private_curvature if federation.private else "full"
+        rounds, query = federation.rounds or self.rounds[federation.private], self.query(1)
+        clip = _clip(self.name, federation, rounds, rows_per_client)
+        bound = query.bound(query.part(federation.unit), (clip,))
+        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
+        super().__init__(plan, **base)
 
     @abstractmethod
     def prior(self) -> Floats:
         """Std of each parameter's distance from the identity before anything is known, (size,)."""
 
-    @abstractmethod
-    def bound(self, federation: Federation, clip: float) -> Bound:
-        """What one client, or one row, may add; `clip` is the bound of a gradient in nats."""
-
-    def query(self, round_number: int) -> Ask:
+    def query(self, round_number: int) -> ScalingNewton:
         """Gradient and curvature at w."""
-        size, private = len(self.w), self.plan.private
-        curvature = self.private_curvature if private else "full"
-        params: dict[str, Param] = {"form": self.form.kind, "w": self.w, "curvature": curvature}
-        lengths: tuple[int, ...] = (size, size * (size + 1) // 2)
-        if private and self.plan.bound is not None:
-            lengths = self.plan.bound.lengths
-        return Ask("scaling_newton", lengths, params)
+        return ScalingNewton(self.form.kind, self.w, self._curvature, self.classes)
 
     def update(self, release: Release) -> None:
         """One guarded step."""
@@ -118,29 +112,16 @@ class FedNewtonEntropy(_Newton):
         """1 for log(1/T), 0.35 for the slope."""
         return np.array([1.0, 0.35])
 
-    def bound(self, federation: Federation, clip: float) -> Bound:
-        """G to c_g and H to c_h, together."""
-        return Bound((2, 3), (clip, curvature_clip(federation, clip)))
-
 
 class _ByForm(_Newton):
     """Forms with 2c parameters: all of the curvature, or, with privacy, its diagonal."""
 
     rounds, private_curvature = (8, 4), "diagonal"
     stds: ClassVar[tuple[float, float]]  # of the prior: slopes, offsets
-    norms: ClassVar[tuple[float, float, float, float]]  # of G and H, each slopes, offsets
-    row_norms: ClassVar[tuple[float, float, float, float]]  # the same of one row, in nats
 
     def prior(self) -> Floats:
         """One std for the slopes and one for the offsets."""
         return np.repeat(self.stds, self.classes)
-
-    def bound(self, federation: Federation, clip: float) -> Bound:
-        """G and H, slopes and offsets of each, together; of a client in multiples of `clip`."""
-        norms = tuple(clip * n for n in self.norms)
-        if not UNITS[federation.unit].whole_client:
-            norms = self.row_norms
-        return Bound((self.classes,) * 4, norms)
 
 
 class FedNewtonVector(_ByForm):
@@ -161,8 +142,7 @@ class FedNewtonVector(_ByForm):
     """
 
     name, form = "fednewton-vector", VectorScaling
-    stds, norms = (0.3, 0.3), (5.0, 1.0, 15.0, 1.0)
-    row_norms = (8.0, 1.5, 16.0, 0.5)
+    stds = (0.3, 0.3)
     most_noise = 0.05
 
 
@@ -184,8 +164,7 @@ class FedNewtonOPVector(_ByForm):
     """
 
     name, form = "fednewton-opvector", OrderPreservingVector
-    stds, norms = (0.2, 1.0), (3.0, 1.0, 9.0, 3.0)
-    row_norms = (4.0, 4.0, 4.0, 2.0)
+    stds = (0.2, 1.0)
     most_noise = 0.2
 
 

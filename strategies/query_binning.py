@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound, Rule
 from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
 from fedcal.checks import one_of, positive, unused, whole
@@ -18,7 +17,7 @@ from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask
+from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.units import UNITS
@@ -73,34 +72,31 @@ class DPHistogram(CalibrationStrategy):
         self.unary = federation.private and _encodes(federation)
         if self.unary and counts != "correct_wrong":
             raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
-        bound = self._bound(federation, clip, rows_per_client)
+        query = self._question(federation.seed)
+        clips = self._clips(federation, clip, rows_per_client)
+        bound = query.bound(query.part(federation.unit), clips, 2 if self.unary else 1)
         plan = make_plan(
             federation,
             rounds=1,
             bound=bound,
             prefers=(Unary,) if self.unary else (Laplace,),
-            row_sums=not self.unary,
+            row_sums=query.row_sums,
         )
-        self._lengths = bound.lengths
         self._values = np.zeros(0)
         super().__init__(plan, **base)
 
-    def _bound(
+    def _clips(
         self, federation: Federation, clip: float | None, rows_per_client: float | None
-    ) -> Bound:
-        """What one client, or one row, adds to the counts at most."""
-        everything = (2 * self.bins,)
+    ) -> tuple[float, ...]:
+        """What one client adds to the counts at most; () of one cell."""
         if not federation.private:
             unused("without privacy nothing is clipped", clip=clip)
         if self.unary:
             unused("unary encoding sends one cell of each client", clip=clip)
-            return Bound(everything, (2.0,))  # room for the 1, which a norm of 1 would cut
+            return ()
         if not UNITS[federation.unit].whole_client:
             unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-            if self.counts == "correct_wrong":
-                return Bound(everything, (1.0,), "joint", 1)
-            rule: Rule = "per_block"  # a correct row adds 1 to each half: L1 norm 2, L2 sqrt(2)
-            return Bound((self.bins, self.bins), (1.0, 1.0), rule, 1)
+            return (1.0,)  # not used
         if clip is None:
             if rows_per_client is None:
                 if federation.private:
@@ -111,19 +107,21 @@ class DPHistogram(CalibrationStrategy):
                 clip = 1.0  # not used
             else:
                 clip = max(0.08 * positive("rows_per_client", rows_per_client), 1.0)
-        return Bound(everything, (positive("clip", clip),), "joint", 1)
+        return (positive("clip", clip),)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """For the clip of unit `user`; what unary encoding hides needs none."""
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
-    def query(self, round_number: int) -> Ask:
+    def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
         """The counts, or one cell of each client."""
+        return self._question(self.plan.client_seed)
+
+    def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
         if self.unary:
-            params = {"bins": self.bins, "seed": self.plan.client_seed}
-            return Ask("outcome_cell", self._lengths, params)
-        return Ask("bin_outcomes", self._lengths, {"bins": self.bins, "counts": self.counts})
+            return OutcomeCell(self.bins, seed)
+        return BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:
         """Keep the counts; all are exactly 0 where nobody was asked, or nobody has rows."""

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import Bound
 from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingMLP,
@@ -19,9 +18,9 @@ from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.checks import positive, whole
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Param
+from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.base import CLIP, CalibrationStrategy, exact_norms
 
 
 class _Averaged(CalibrationStrategy):
@@ -46,7 +45,6 @@ class _Averaged(CalibrationStrategy):
     """
 
     form: ClassVar[type[ParametricScaling]]
-    statistic: ClassVar[str] = "scaling_update"
     least_rows_each = 15
 
     def __init__(
@@ -62,17 +60,14 @@ class _Averaged(CalibrationStrategy):
         self.server_lr = positive("server_lr", server_lr)
         self._start = self.form.identity(self.classes)
         self.w = self._start.copy()
-        bound = Bound((len(self.w),), (self.clip or CLIP,))
+        self._count = not federation.private
+        bound = self.query(1).bound("client", (self.clip or CLIP,))
         super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
+        self.norms = exact_norms(self.plan, bound, self.clip)
 
     @abstractmethod
-    def training(self, round_number: int) -> dict[str, Param]:
-        """What the clients' training needs beside w."""
-
-    def query(self, round_number: int) -> Ask:
-        """How far from w does training on your own rows lead?"""
-        params = {"w": self.w, **self.training(round_number)}
-        return self.ask_mean(self.statistic, len(self.w), params, self.clip)
+    def query(self, round_number: int) -> ScalingUpdate | MLPUpdate:
+        """How far from w does training on your own rows lead? Without privacy also whether any."""
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
@@ -129,9 +124,9 @@ class _LocalFits(_Averaged):
         self.steps = whole("steps", steps, 2)
         super().__init__(federation, **options)
 
-    def training(self, round_number: int) -> dict[str, Param]:
-        """The form, the weight of the way from w, and the most steps of the fit."""
-        return {"form": self.form.kind, "proximal": self.proximal, "steps": self.steps}
+    def query(self, round_number: int) -> ScalingUpdate:
+        """By a fit of the form."""
+        return ScalingUpdate(self.w, self.form.kind, self.proximal, self.steps, self._count)
 
 
 class FedVector(_LocalFits):
@@ -190,7 +185,7 @@ class FedCal(_Averaged):
     epochs, batch, lr : of a client's SGD; the papers tell the first only
     """
 
-    name, form, statistic = "fedcal", OrderPreservingMLP, "mlp_update"
+    name, form = "fedcal", OrderPreservingMLP
     most_noise = 0.02
 
     def __init__(
@@ -206,6 +201,7 @@ class FedCal(_Averaged):
         self.lr = positive("lr", lr)
         super().__init__(federation, **options)
 
-    def training(self, round_number: int) -> dict[str, Param]:
-        """SGD's parameters, and a seed of each round's own for the order of rows."""
-        return {"epochs": self.epochs, "batch": self.batch, "lr": self.lr, "seed": round_number}
+    def query(self, round_number: int) -> MLPUpdate:
+        """By SGD, with a seed of each round's own for the order of rows."""
+        sgd = (self.epochs, self.batch, self.lr)
+        return MLPUpdate(self.w, *sgd, seed=round_number, count=self._count)

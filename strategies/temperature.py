@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound
 from fedcal.calibrators import TemperatureScaling
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
@@ -15,21 +14,17 @@ from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechan
 from fedcal.numerics import LOG_A_LIMIT, log_grid
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.query import Ask, Param, Scalar
+from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
+from fedcal.queries.temperature import LIMIT as LIMIT  # also found here
+from fedcal.queries.temperature import MOST_POINTS, Average
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.base import CLIP, CalibrationStrategy, exact_norms
 from fedcal.strategies.root_posterior import root_posterior
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
-
-ROW_GRADIENT = 4.0
-"""Bound of one row's gradient in nats, unit "example"; see `gradient_clip`."""
-
-LIMIT = 20.0
-"""Of 1/T and of T, exp(LOG_A_LIMIT); FedTemp's may be set."""
 
 ASKED = 8
 """Temperatures that FedOneShot asks about where it releases their scores."""
@@ -81,7 +76,7 @@ class FedTemp(_Temperature):
         *,
         clip: float | None = None,
         server_lr: float = 1.0,
-        average: Literal["inverse", "temperature"] = "inverse",
+        average: Average = "inverse",
         limit: float = LIMIT,
         steps: int | None = None,
         **base: Any,
@@ -91,25 +86,23 @@ class FedTemp(_Temperature):
         if not 1 < limit <= 1e6:
             raise InputError(f"limit must be above 1 and at most 1e6, got {limit:g}")
         self.steps = None if steps is None else whole("steps", steps, 1)
-        self.average = one_of("average", average, ("inverse", "temperature"))
+        self.average: Average = average
+        one_of("average", average, get_args(Average))
         self.classes = federation.classes
         self.clip = None if clip is None else positive("clip", clip)
-        bound = Bound((1,), (self.clip or CLIP,))
+        self._count = not federation.private
+        bound = self.query(1).bound("client", (self.clip or CLIP,))
         super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
+        self.norms = exact_norms(self.plan, bound, self.clip)
 
     @property
     def w(self) -> float:
         """The averaged parameter: 1/T or T."""
         return math.exp(self.log_a if self.average == "inverse" else -self.log_a)
 
-    def query(self, round_number: int) -> Ask:
-        """How far is your own optimum from w?"""
-        params: dict[str, Param] = {"w": self.w, "average": self.average}
-        if self.limit != LIMIT:
-            params["limit"] = self.limit
-        if self.steps is not None:
-            params["steps"] = self.steps
-        return self.ask_mean("temperature_update", 1, params, self.clip)
+    def query(self, round_number: int) -> TemperatureUpdate:
+        """How far is your own optimum from w? Without privacy also whether there are rows."""
+        return TemperatureUpdate(self.w, self.average, self._count, self.limit, self.steps)
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
@@ -147,14 +140,16 @@ class FedNewton(_Temperature):
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
     ) -> None:
         self.classes = federation.classes
-        c_g = gradient_clip(self.name, federation, rows_per_client)
-        bound = Bound((1, 1), (c_g, curvature_clip(federation, c_g)))
+        query = self.query(1)
+        clip = gradient_clip(self.name, federation, rows_per_client)
+        bound = query.bound(query.part(federation.unit), (clip,))
         rounds = federation.rounds or (4 if federation.private else 8)
-        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
+        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
+        super().__init__(plan, **base)
 
-    def query(self, round_number: int) -> Ask:
+    def query(self, round_number: int) -> TemperatureNewton:
         """Gradient and curvature at the current temperature."""
-        return Ask("temperature_newton", (1, 1), {"log_a": self.log_a})
+        return TemperatureNewton(self.log_a, self.classes)
 
     def update(self, release: Release) -> None:
         """One guarded Newton step."""
@@ -217,21 +212,20 @@ class FedOneShot(_Temperature):
         if federation.rounds not in (None, 1):
             raise InputError(f"fedoneshot asks once: rounds must be 1, got {federation.rounds}")
         self.classes = federation.classes
-        whole("points", points, 2, 65536)
-        if not positive("low", low) < positive("high", high):
-            raise InputError(f"low must be below high, got {low!r} and {high!r}")
-        self._log_t = log_grid(low, high, points)
+        whole("points", points, 2, MOST_POINTS)
         clip = gradient_clip(self.name, federation, rows_per_client)
         asked, prefers = _one_shot_release(federation, points)
-        self._grid_params: dict[str, Scalar] = {"low": low, "high": high, "points": asked}
-        bound = Bound((asked,), (clip,), "per_value")
-        plan = make_plan(federation, rounds=1, bound=bound, prefers=prefers, row_sums=True)
+        self._query = query = TemperatureScores(low, high, asked)
+        self._log_t = log_grid(query.low, query.high, points)
+        bound = query.bound(query.part(federation.unit), (clip,))
+        plan = make_plan(
+            federation, rounds=1, bound=bound, prefers=prefers, row_sums=query.row_sums
+        )
         super().__init__(plan, **base)
 
-    def query(self, round_number: int) -> Ask:
+    def query(self, round_number: int) -> TemperatureScores:
         """The score at each temperature that is asked about."""
-        points = int(self._grid_params["points"])
-        return Ask("temperature_scores", (points,), self._grid_params)
+        return self._query
 
     def update(self, release: Release) -> None:
         """The drawn temperature, the posterior's mean, or the interpolated root."""
@@ -272,31 +266,18 @@ def draws_index(federation: Federation) -> bool:
 
 
 def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
-    """Bound of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
+    """Clip of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
 
     A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3 cuts
     most errors off and the optimum drifts to T = 1 (measured, 1000 clients of 5 rows, epsilon
     = 1: classwise ECE 6 % above the pooled optimum's with 3, 16 % with 2, 41 % with 1).
 
-    With unit "example" the bound of one row, 4 nats.
+    With unit "example" it is not used: what a row may add follows from the question.
     """
     if rows_per_client is not None:
-        clip = max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
-    elif federation.private and UNITS[federation.unit].whole_client:
+        return max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
+    if federation.private and UNITS[federation.unit].whole_client:
         raise InputError(
             f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
         )
-    else:
-        clip = 1.0  # not used
-    return clip if UNITS[federation.unit].whole_client else ROW_GRADIENT
-
-
-def curvature_clip(federation: Federation, gradient: float) -> float:
-    """Bound of the curvature in log(1/T): of one client 3 times its gradient's.
-
-    Of one row 2 + log(c)^2 / 2, twice what bounds the variance of log-probabilities of c classes
-    (Reeb & Wolf 2015): the clip is left to gradients.
-    """
-    if not UNITS[federation.unit].whole_client:
-        return 2.0 + math.log(federation.classes) ** 2 / 2.0
-    return 3.0 * gradient
+    return 1.0  # not used

@@ -126,9 +126,9 @@ def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Calibrator:
         if asked is None:
             break
         strategy.charge_round(asked, len(asked.clients))
-        total = np.zeros(asked.query.bound.length, np.uint64)
+        total = np.zeros(asked.request.bound.length, np.uint64)
         for k in asked.clients.tolist():
-            total += answer(shards.block(k, k + 1), asked.query)[0]
+            total += answer(shards.block(k, k + 1), asked.request)[0]
         strategy.close_round(asked, total)
     return strategy.result()
 

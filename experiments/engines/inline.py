@@ -94,12 +94,12 @@ def _secure_sum(
     alive: Integers,
     block: int | None,
 ) -> Words:
-    length = asked.query.bound.length
+    length = asked.request.bound.length
     total = np.zeros(length, np.uint64)
     masked = strategy.secure_aggregation == "masks"
     cohort, seed = asked.clients.tolist(), strategy.plan.mask_seed
     for ids, part in blocks.of(alive, block or max(1, BLOCK_NUMBERS // length)):
-        words = contribute(part, asked.query, ids)
+        words = contribute(part, asked.request, ids)
         if masked:
             words = words + masks(ids.tolist(), cohort, seed, asked.round, length)
         total += words.sum(axis=0, dtype=np.uint64)

@@ -157,7 +157,7 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
         strategy.charge_round(asked, repliers)
         total = _sum(asked, shards, taking_part, weight, rng)
         if plan.model.noise_by == "client":
-            of = plan.sum_of(asked.query.bound, repliers)
+            of = plan.sum_of(asked.request.bound, repliers)
             total = plan.law.draw_sum(total, of, rng)
         strategy.close_round(asked, total)
     return strategy.result()
@@ -170,12 +170,12 @@ def _sum(
     if taking_part < shards.clients:
         shards = shards.take(np.sort(rng.permutation(shards.clients)[:taking_part]))
     elif not taking_part:
-        return np.zeros(asked.query.bound.length, np.uint64)
-    ring = asked.query.ring
+        return np.zeros(asked.request.bound.length, np.uint64)
+    ring = asked.request.ring
     if weight > 1.0:  # each row's own words must fit the part of a client with all its rows
         ring = Ring(1, ring.grid)
-    query = replace(asked.query, noise=None, rate=1.0, ring=ring)
-    words = answer(shards, query)
+    request = replace(asked.request, noise=None, rate=1.0, ring=ring)
+    words = answer(shards, request)
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
     factor = weight * taking_part / max(1, shards.clients)
     return np.asarray(np.rint(total * factor).astype(np.int64).view(np.uint64))

@@ -9,8 +9,9 @@ serialised as they would be to leave the process. Three sizes, from within:
 * `objects`: the parts that Flower stores and ships one by one in a deployment (message with its
   metadata, record dicts, arrays, chunks). Calls, TLS and acknowledgements come on top.
 
-Not counted: the question which site a node is (once a run), the model, and what a key agreement
-of a real secure aggregation would send. Simulated masks cost no bytes up, a masked word is a
+Not counted: the question which site a node is (once a run), the model, the context of a question
+(which run, under which plan and budget it is asked), and what a key agreement of a real secure
+aggregation would send. Simulated masks cost no bytes up, a masked word is a
 word; they cost the list of who takes part down.
 """
 
@@ -34,7 +35,7 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.base import ANSWER
@@ -160,13 +161,18 @@ def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
         strategy.start(grid)
     found: dict[str, Row] = {}
     for sent, received in grid.rounds:
-        query = Query.from_fields(sent[0].content.config_records["query"])
-        weighed = {"numbers_up": _WORD * query.bound.length, "numbers_down": query.payload_bytes}
+        records = sent[0].content.config_records
+        request = Request.from_fields(records["query"], records["context"])
+        for message in sent:
+            del message.content["context"]
+        up, down = _WORD * request.bound.length, request.payload_bytes
+        weighed = {"numbers_up": up, "numbers_down": down}
         weighed |= {f"{size}_up": max(map(weigh, received)) for size, weigh in _WEIGH.items()}
         weighed |= {f"{size}_down": max(map(weigh, sent)) for size, weigh in _WEIGH.items()}
-        before = found.get(query.kind, {})
+        kind = request.query.kind
+        before = found.get(kind, {})
         largest = {size: max(bytes_, before.get(size, 0)) for size, bytes_ in weighed.items()}
-        found[query.kind] = {"query": query.kind, "rounds": before.get("rounds", 0) + 1} | largest
+        found[kind] = {"query": kind, "rounds": before.get("rounds", 0) + 1} | largest
     return list(found.values())
 
 

@@ -35,7 +35,7 @@ from fedcal.experiments.reproduce.bytes_sent import job_for
 from fedcal.experiments.reproduce.spec import printed
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import ANSWER
@@ -119,23 +119,23 @@ def row(method: str, shards: Shards, repeats: int) -> Row:
     asked = strategy.open_round(1)
     if asked is None:
         raise FedcalError(f"{method} asks nothing")
-    query = asked.query
+    request = asked.request
     rng = np.random.default_rng(0)
     some = np.sort(rng.choice(shards.clients, min(SAMPLE, shards.clients), replace=False))
     single = [shards.block(k, k + 1) for k in some.tolist()]
-    alone = np.concatenate([answer(s, query) for s in single])
-    if not np.array_equal(alone, answer(shards.take(some), query)):
+    alone = np.concatenate([answer(s, request) for s in single])
+    if not np.array_equal(alone, answer(shards.take(some), request)):
         raise FedcalError(f"{method}: a client alone computes other bits than among others")
-    size = max(1, BLOCK_NUMBERS // query.bound.length)
+    size = max(1, BLOCK_NUMBERS // request.bound.length)
     mean_logits = max(1.0, shards.logits.size / shards.clients)
     small = min(size, max(1, int(IN_CACHE / mean_logits)))
     ways: dict[str, Way] = {
-        "vectorised": partial(_blocks, _kept(shards, size), query),
-        "vectorised_small": partial(_blocks, _kept(shards, small), query),
-        "vectorised_cold": partial(_cold_blocks, shards, size, query),
-        "loop": partial(_one_by_one, single, query),
-        "loop_cold": partial(_cold_one_by_one, shards, some, query),
-        "flower": _through_messages(single, query),
+        "vectorised": partial(_blocks, _kept(shards, size), request),
+        "vectorised_small": partial(_blocks, _kept(shards, small), request),
+        "vectorised_cold": partial(_cold_blocks, shards, size, request),
+        "loop": partial(_one_by_one, single, request),
+        "loop_cold": partial(_cold_one_by_one, shards, some, request),
+        "flower": _through_messages(single, request),
     }
     if method == "fedtemp":
         ways["scipy"] = partial(_scipy, single)
@@ -149,7 +149,7 @@ def row(method: str, shards: Shards, repeats: int) -> Row:
         "method": method,
         "clients": shards.clients,
         "rows": len(shards.labels) / shards.clients,
-        "numbers": query.bound.length,
+        "numbers": request.bound.length,
     }
     return (
         base
@@ -245,37 +245,42 @@ def _fresh(shards: Shards) -> Shards:
     return Shards(shards.logits, shards.labels, shards.offsets)
 
 
-def _blocks(parts: Sequence[Shards], query: Query) -> list[float]:
-    return [_clock(partial(_answer_all, parts, query))]
+def _blocks(parts: Sequence[Shards], request: Request) -> list[float]:
+    return [_clock(partial(_answer_all, parts, request))]
 
 
-def _answer_all(parts: Sequence[Shards] | Iterator[Shards], query: Query) -> None:
+def _answer_all(parts: Sequence[Shards] | Iterator[Shards], request: Request) -> None:
     for part in parts:
-        answer(part, query)
+        answer(part, request)
 
 
-def _cold_blocks(shards: Shards, size: int, query: Query) -> list[float]:
+def _cold_blocks(shards: Shards, size: int, request: Request) -> list[float]:
     fresh = _fresh(shards)
     everybody = np.arange(fresh.clients)
-    return [_clock(lambda: _answer_all((p for _, p in fresh.blocks(everybody, size)), query))]
+    return [_clock(lambda: _answer_all((p for _, p in fresh.blocks(everybody, size)), request))]
 
 
-def _one_by_one(single: Sequence[Shards], query: Query) -> list[float]:
-    return [_clock(partial(answer, shard, query)) for shard in single]
+def _one_by_one(single: Sequence[Shards], request: Request) -> list[float]:
+    return [_clock(partial(answer, shard, request)) for shard in single]
 
 
-def _cold_one_by_one(shards: Shards, some: NDArray[np.int64], query: Query) -> list[float]:
+def _cold_one_by_one(shards: Shards, some: NDArray[np.int64], request: Request) -> list[float]:
     fresh = _fresh(shards)
-    return [_clock(lambda k=k: answer(fresh.block(k, k + 1), query)) for k in some.tolist()]  # type: ignore[misc]
+    return [_clock(lambda k=k: answer(fresh.block(k, k + 1), request)) for k in some.tolist()]  # type: ignore[misc]
 
 
-def _through_messages(single: Sequence[Shards], query: Query) -> Way:
+def _through_messages(single: Sequence[Shards], request: Request) -> Way:
     app = client_app(lambda context: single[site_of(context)])
     nodes = range(1, len(single) + 1)
     grid = InProcessGrid(app, nodes)
 
     def ask(node: int) -> None:
-        record = RecordDict({"query": ConfigRecord(query.to_fields())})
+        record = RecordDict(
+            {
+                "query": ConfigRecord(request.to_fields()),
+                "context": ConfigRecord(request.context_fields()),
+            }
+        )
         message = Message(record, dst_node_id=node, message_type=ANSWER, group_id="1")
         reply = next(iter(grid.send_and_receive([message])))
         reply.content.array_records["answer"]["words"].numpy()

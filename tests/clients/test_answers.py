@@ -16,7 +16,8 @@ from fedcal.clients import answers
 from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.errors import InputError
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.query import Ask, Query
+from fedcal.queries import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
+from fedcal.queries.request import Request
 from fedcal.release import Curator
 from fedcal.shards import Shards
 
@@ -43,15 +44,15 @@ def plan_of(length: int = 2, **change: Any) -> Plan:
     return make_plan(federation, rounds=1, bound=Bound((length,), (1.5,)), row_sums=True)
 
 
-def asked_of(plan: Plan, **params: Any) -> Query:
-    query = Curator(plan).open(1, Ask("clipped_nll", plan.bound.lengths, {})).query  # type: ignore[union-attr]
-    temperatures = np.linspace(0.5, 2.0, query.bound.length)
-    return replace(query, params={"temperatures": temperatures, "nll_clip": 10.0, **params})
+def asked_of(plan: Plan) -> Request:
+    temperatures = np.linspace(0.5, 2.0, plan.bound.length)  # type: ignore[union-attr]
+    request = Curator(plan).open(1, ClippedNLL(temperatures, 10.0)).request
+    return replace(request, context=None)  # it would not go with another round
 
 
-def noise_in(sent: np.ndarray, query: Query, shards: Shards) -> np.ndarray:
+def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
     """What was added to the answers, as integers."""
-    return (sent - answer(shards, query)).view(np.int64)
+    return (sent - answer(shards, request)).view(np.int64)
 
 
 # --- noise --------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism: str, trust: str
         np.testing.assert_array_equal(alone[0], together[k])
     order = np.random.default_rng(1).permutation(CLIENTS)
     np.testing.assert_array_equal(contribute(shards.take(order), query, order), together[order])
-    travelled = Query.from_fields(query.to_fields())
+    travelled = Request.from_fields(query.to_fields(), query.context_fields())
     np.testing.assert_array_equal(contribute(shards, travelled, everybody), together)
 
 
@@ -92,8 +93,8 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism: str, trust: str
     [
         {"seed": 1},
         {"round": 2},
-        {"kind": "accuracy_gap"},
-        {"params": {"temperatures": np.array([0.5, 2.5]), "nll_clip": 10.0}},
+        {"query": AccuracyGap((0.5, 2.0))},
+        {"query": ClippedNLL((0.5, 2.5), 10.0)},
         {"bound": "wider"},
         {"bound": "order"},
         {"bound": "per"},
@@ -213,12 +214,19 @@ def test_a_tail_sends_what_a_client_without_rows_sends() -> None:
     assert (noise != 0).any(axis=1).mean() > 0.9  # everybody adds some
 
 
+class Unknown(ClippedNLL):
+    """A question that no client has a statistic for."""
+
+    kind = "unknown"
+
+
 def test_a_tail_is_computed_and_refused_like_a_head() -> None:
     """A question that cannot be answered fails whatever the coin says, or failing would tell it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
-    query = replace(asked_of(plan), params={})
+    query = asked_of(plan)
+    query = replace(query, query=Unknown(query.query.each, 10.0))
     for k in range(10):
-        with pytest.raises(KeyError):
+        with pytest.raises(InputError, match="unknown query 'unknown'"):
             contribute(some_shards().block(k, k + 1), query, np.array([k]))
 
 
@@ -230,23 +238,18 @@ def test_without_noise_and_coins_an_answer_is_sent_as_it_is() -> None:
 
 # --- rows ---------------------------------------------------------------------------------------
 
-STATS: dict[str, tuple[int, dict[str, Any]]] = {
-    "accuracy_gap": (3, {"temperatures": np.array([0.5, 1.0, 3.0])}),
-    "bin_outcomes": (8, {"bins": 4, "counts": "correct_total"}),
-    "calibration_gaps": (4, {"temperatures": 1.5, "bins": 4}),
-    "class_histograms": (64, {"bins": 8}),
-    "clipped_nll": (3, {"temperatures": np.array([0.5, 1.0, 3.0]), "nll_clip": 10.0}),
-    "temperature_newton": (2, {"log_a": 0.3}),
-    "temperature_scores": (7, {"low": 0.25, "high": 8.0, "points": 7}),
+STATS = {
+    kind: query(**{**query.examples[-1], **dict.fromkeys(query.facts, 4)})
+    for kind, query in QUERIES.items()
+    if query.row_sums and "w" not in query.examples[-1]  # which is a vector for three classes
 }
 
 
-def per_row(kind: str, rule: Any, order: Any, norm: float = 0.4) -> Query:
-    length, params = STATS[kind]
+def per_row(kind: str, rule: Any, order: Any, norm: float = 0.4) -> Request:
+    length = sum(STATS[kind].lengths())
     cut = max(1, length // 2)
     bound = Bound((cut, length - cut), (norm, 3 * norm), rule, order, "row")
-    plan = plan_of()
-    return Query(kind, params, bound, plan.ring, 1)
+    return Request(STATS[kind], bound, plan_of().ring, 1)
 
 
 def exact_norms(words: np.ndarray, bound: Bound, grid: float) -> list[Fraction]:
@@ -290,7 +293,7 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(
     query, shards = per_row(kind, "joint", 1), some_shards()
     whole = answer(shards, query)
     rows = [
-        encode_bounded(STATISTICS[kind](part, query.params), query.bound, query.ring)
+        encode_bounded(STATISTICS[kind](part, query.query), query.bound, query.ring)
         for part in (shards.each_row().block(i, i + 1) for i in range(len(shards.labels)))
     ]
     want = np.zeros_like(whole)
@@ -309,7 +312,7 @@ def test_where_no_row_is_clipped_the_sum_is_the_clients_own(kind: str) -> None:
     query = per_row(kind, "joint", 1, norm=1e3)
     shards = some_shards()
     got = query.ring.decode(answer(shards, query))
-    want = STATISTICS[kind](shards, query.params)
+    want = STATISTICS[kind](shards, query.query)
     rows = shards.rows.max()
     np.testing.assert_allclose(got, want, atol=(rows + 1) * query.ring.grid + 1e-9)
 
@@ -336,12 +339,12 @@ def test_more_rows_than_the_ring_holds_are_saturated() -> None:
 # --- unary encoding -----------------------------------------------------------------------------
 
 
-def unary_query(epsilon: float = 1.0, bins: int = 4) -> tuple[Plan, Query]:
+def unary_query(epsilon: float = 1.0, bins: int = 4) -> tuple[Plan, Request]:
     federation = Federation(clients=CLIENTS, classes=4, epsilon=epsilon, trust="local")
     bound = Bound((2 * bins,), (2.0,))
     plan = make_plan(federation, rounds=1, bound=bound, prefers=prefer("unary"))
-    asked = Curator(plan).open(1, Ask("outcome_cell", (2 * bins,), {"bins": bins, "seed": 1}))
-    return plan, asked.query
+    asked = Curator(plan).open(1, OutcomeCell(bins, 1))
+    return plan, asked.request
 
 
 def test_a_unary_answer_is_bits() -> None:
@@ -362,8 +365,8 @@ def test_unary_counts_are_unbiased_over_seeds() -> None:
     counts = []
     for seed in range(150):
         curator = Curator(replace(plan, seed=seed))
-        asked = curator.open(1, Ask("outcome_cell", query.bound.lengths, query.params))
-        total = contribute(shards, asked.query, everybody).sum(axis=0, dtype=np.uint64)
+        asked = curator.open(1, query.query)
+        total = contribute(shards, asked.request, everybody).sum(axis=0, dtype=np.uint64)
         curator.charge(asked, CLIENTS)
         counts.append(curator.close(asked, total).values)
     error = np.std(counts, axis=0) / math.sqrt(150)
@@ -372,6 +375,6 @@ def test_unary_counts_are_unbiased_over_seeds() -> None:
 
 def test_an_answer_that_is_not_one_hot_is_refused() -> None:
     _, query = unary_query()
-    several = replace(query, kind="bin_outcomes", params={"bins": 4, "counts": "correct_wrong"})
+    several = replace(query, query=BinOutcomes(4, "correct_wrong"))
     with pytest.raises(InputError, match="one 1 at most"):
         contribute(some_shards(), several, everybody)

@@ -15,13 +15,18 @@ from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan
-from fedcal.query import Ask, Query
+from fedcal.queries import ClassCounts, TemperatureScores
+from fedcal.queries.request import Request
 from fedcal.release import Curator
 from fedcal.secure_aggregation import Ring, mask, reveal
 from fedcal.shards import Shards
 
 CLIENTS = 4
-QUERY = Query("class_counts", {}, Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)
+REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)
+FIELDS: dict[str, dict[str, Any]] = {
+    "query": REQUEST.to_fields(),  # type: ignore[dict-item]
+    "context": REQUEST.context_fields(),  # type: ignore[dict-item]
+}
 MASKING: dict[str, Any] = {"seed": 9, "cohort": [0, 2, 3]}
 
 
@@ -43,6 +48,12 @@ def ask(grid: InProcessGrid, node: int, kind: str, **records: ConfigRecord) -> M
     return reply
 
 
+def records_of(request: Request) -> dict[str, ConfigRecord]:
+    """The two records of a question."""
+    fields, context = request.to_fields(), request.context_fields()
+    return {"query": ConfigRecord(fields), "context": ConfigRecord(context)}
+
+
 def words_of(reply: Message) -> list[int]:
     return [int(v) for v in reply.content.array_records["answer"]["words"].numpy()]
 
@@ -56,10 +67,10 @@ def test_a_node_tells_its_site(grid: InProcessGrid) -> None:
 
 
 def test_an_answer_is_that_of_the_batched_function(grid: InProcessGrid, shards: Shards) -> None:
-    want = answer(shards, QUERY)
+    want = answer(shards, REQUEST)
     assert want.any()
     for site in range(CLIENTS):
-        reply = ask(grid, 70 + site, "query.answer", query=ConfigRecord(QUERY.to_fields()))
+        reply = ask(grid, 70 + site, "query.answer", **records_of(REQUEST))
         assert words_of(reply) == want[site].tolist()
         assert list(reply.content) == ["answer"]
 
@@ -69,10 +80,10 @@ def test_with_a_cohort_the_answer_is_masked(grid: InProcessGrid, shards: Shards)
         grid,
         72,
         "query.answer",
-        query=ConfigRecord(QUERY.to_fields()),
+        **records_of(REQUEST),
         masking=ConfigRecord(MASKING),
     )
-    want = answer(shards, QUERY)[2] + mask(2, [0, 2, 3], 9, QUERY.round, 3)
+    want = answer(shards, REQUEST)[2] + mask(2, [0, 2, 3], 9, REQUEST.round, 3)
     assert words_of(reply) == want.tolist()
 
 
@@ -90,10 +101,13 @@ def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid: InProcessGrid)
         # its own seeds would unmask what it has sent
         ("query.reveal", {"masking": {**MASKING, "cohort": [0, 2], "dropped": [0], "round": 5}}),
         # not a member of the cohort
-        ("query.answer", {"query": QUERY.to_fields(), "masking": {**MASKING, "cohort": [1, 2]}}),
-        ("query.answer", {"query": {**QUERY.to_fields(), "kind": "rows"}}),
-        ("query.answer", {"query": {k: v for k, v in QUERY.to_fields().items() if k != "norms"}}),
-        ("query.answer", {"query": {**QUERY.to_fields(), "lengths": [4]}}),
+        ("query.answer", {**FIELDS, "masking": {**MASKING, "cohort": [1, 2]}}),
+        ("query.answer", {**FIELDS, "query": {**FIELDS["query"], "kind": "rows"}}),
+        (
+            "query.answer",
+            {**FIELDS, "query": {k: v for k, v in FIELDS["query"].items() if k != "norms"}},
+        ),
+        ("query.answer", {**FIELDS, "query": {**FIELDS["query"], "lengths": [4]}}),
         ("query.answer", {}),
         ("query.everything", {}),
     ],
@@ -112,46 +126,44 @@ def test_what_is_not_allowed_is_an_error_reply(
 LENGTH = 40
 
 
-def noisy_query(shards: Shards, **change: Any) -> Query:
+def noisy_request(shards: Shards, **change: Any) -> Request:
     """As a plan under trust `distributed` asks it, with the seed of a simulation."""
     federation = Federation(
         clients=CLIENTS, classes=3, epsilon=1.0, trust="distributed", sampling_rate=0.5
     )
     plan = make_plan(federation, rounds=1, bound=Bound((LENGTH,), (2.0,)))
-    ask = Ask("temperature_scores", (LENGTH,), {"low": 0.25, "high": 8.0, "points": LENGTH})
-    query = Curator(plan).open(1, ask).query
-    assert query.seed is not None
-    return replace(query, **change)
+    request = Curator(plan).open(1, TemperatureScores(0.25, 8.0, LENGTH)).request
+    assert request.seed is not None
+    return replace(request, **change)
 
 
-def sent_by(shards: Shards, query: Query, simulated: bool) -> list[list[int]]:
+def sent_by(shards: Shards, request: Request, simulated: bool) -> list[list[int]]:
     app = client_app(
         lambda context: shards.block(site_of(context), site_of(context) + 1), simulated=simulated
     )
     grid = InProcessGrid(app, [70, 71, 72, 73])
-    fields = ConfigRecord(query.to_fields())
-    return [words_of(ask(grid, 70 + k, "query.answer", query=fields)) for k in range(CLIENTS)]
+    sent = records_of(request)
+    return [words_of(ask(grid, 70 + k, "query.answer", **sent)) for k in range(CLIENTS)]
 
 
 def test_a_simulated_client_sends_the_bits_of_the_batched_function(shards: Shards) -> None:
-    query = noisy_query(shards)
-    want = contribute(shards, query, np.arange(CLIENTS))
-    assert sent_by(shards, query, simulated=True) == want.tolist()
-    assert want.tolist() != answer(shards, query).tolist()
+    request = noisy_request(shards)
+    want = contribute(shards, request, np.arange(CLIENTS))
+    assert sent_by(shards, request, simulated=True) == want.tolist()
+    assert want.tolist() != answer(shards, request).tolist()
 
 
 def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
     """Whoever sent the seed could subtract the noise."""
-    query = noisy_query(shards)
-    seeded = contribute(shards, query, np.arange(CLIENTS)).tolist()
-    real = [sent_by(shards, query, simulated=False) for _ in range(2)]
+    request = noisy_request(shards)
+    seeded = contribute(shards, request, np.arange(CLIENTS)).tolist()
+    real = [sent_by(shards, request, simulated=False) for _ in range(2)]
     for k in range(CLIENTS):
         assert len({tuple(v[k]) for v in (seeded, *real)}) == 3
     plain = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
     grid = InProcessGrid(plain, [70, 71, 72, 73])
-    fields = ConfigRecord(query.to_fields())
-    by_default = words_of(ask(grid, 70, "query.answer", query=fields))
-    assert by_default not in (seeded[0], answer(shards, query)[0].tolist())
+    by_default = words_of(ask(grid, 70, "query.answer", **records_of(request)))
+    assert by_default not in (seeded[0], answer(shards, request)[0].tolist())
 
 
 @pytest.mark.parametrize(
@@ -168,14 +180,63 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
         {"order": 7},
         {"per": "site"},
         {"norms": ["x"]},
+        {"param.points": 10**9},
+        {"param.low": float("nan")},
+        {"param.high": "8"},
+        {"param.mystery": 1},
+        {"round": 2},  # the context tells of another
     ],
 )
 def test_a_question_that_makes_no_sense_is_one_line_and_no_answer(
     change: dict[str, Any], grid: InProcessGrid, shards: Shards
 ) -> None:
-    fields: dict[str, Any] = {**noisy_query(shards).to_fields(), **change}
-    reply = ask(grid, 70, "query.answer", query=ConfigRecord(fields))
+    request = noisy_request(shards)
+    sent = records_of(request) | {"query": ConfigRecord({**request.to_fields(), **change})}
+    reply = ask(grid, 70, "query.answer", **sent)
     assert reply.has_error()
     said = str(reply.error.reason)
     assert said.startswith("InputError: ")
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"query-version": 0},
+        {"run": ""},
+        {"run": "a b"},
+        {"plan": "0" * 63},
+        {"round": 2},
+        {"rounds": 0},
+        {"unit": 3},
+        {"trust": "Central!"},
+        {"mechanism": "laplace"},  # not what the noise is drawn by
+        {"epsilon": float("nan")},
+        {"epsilon": -1.0},
+        {"delta": 1.5},
+        {"delta": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(
+    change: dict[str, Any], grid: InProcessGrid, shards: Shards
+) -> None:
+    request = noisy_request(shards)
+    context = ConfigRecord({**request.context_fields(), **change})
+    reply = ask(grid, 70, "query.answer", **(records_of(request) | {"context": context}))
+    assert reply.has_error()
+    said = str(reply.error.reason)
+    assert said.startswith("InputError: ")
+    assert "\n" not in said
+
+
+def test_a_question_without_its_context_is_not_answered(
+    grid: InProcessGrid, shards: Shards
+) -> None:
+    request = noisy_request(shards)
+    reply = ask(grid, 70, "query.answer", query=ConfigRecord(request.to_fields()))
+    assert "no field 'version'" in str(reply.error.reason)
+    half = {k: v for k, v in request.context_fields().items() if k != "epsilon"}
+    sent = records_of(request) | {"context": ConfigRecord(half)}
+    assert "no field 'epsilon'" in str(ask(grid, 70, "query.answer", **sent).error.reason)

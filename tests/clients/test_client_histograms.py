@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.shards import Shards
 
 CLIENTS = 6
@@ -39,7 +40,7 @@ def slow_histograms(shards: Shards, bins: int) -> np.ndarray:
 @pytest.mark.parametrize("bins", [2, 8, 128])
 def test_histograms_are_those_of_a_plain_loop(c: int, bins: int) -> None:
     shards = some_shards(c)
-    got = class_histograms(shards, {"bins": bins})
+    got = class_histograms(shards, ClassHistograms(bins, shards.classes))
     assert np.array_equal(got, slow_histograms(shards, bins).reshape(CLIENTS, -1))
     assert got.sum() == len(shards.labels) * (1 if c == 2 else c)
 
@@ -49,7 +50,7 @@ def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides() -> None:
     logits = np.repeat([[0.0, 0.0], [-1e4, 0.0], [0.0, -1e4]], 2, axis=0)
     labels = np.tile([1, 0], 3)
     shards = Shards.from_owner(logits, labels, np.zeros(6, np.int64), 1)
-    got = class_histograms(shards, {"bins": 4})
+    got = class_histograms(shards, ClassHistograms(4, shards.classes))
     assert got.tolist() == [[1, 0, 1, 1, 1, 0, 1, 1]]
 
 
@@ -60,14 +61,14 @@ def test_class_counts_are_those_of_a_plain_loop(c: int) -> None:
     for k in range(CLIENTS):
         for i in range(int(shards.offsets[k]), int(shards.offsets[k + 1])):
             want[k, shards.labels[i]] += 1
-    assert np.array_equal(class_counts(shards, {}), want)
+    assert np.array_equal(class_counts(shards, ClassCounts(shards.classes)), want)
 
 
 @pytest.mark.parametrize("c", [3, 10, 40])
 @pytest.mark.parametrize("bins", [2, 128])
 def test_pooled_histograms_are_the_sum_over_classes(c: int, bins: int) -> None:
     shards = some_shards(c)
-    got = pooled_histograms(shards, {"bins": bins})
+    got = pooled_histograms(shards, PooledHistograms(bins, shards.classes))
     want = slow_histograms(shards, bins).sum(axis=2)
     assert np.array_equal(got, want.reshape(CLIENTS, -1))
     rows = np.diff(shards.offsets)
@@ -78,7 +79,7 @@ def test_pooled_histograms_are_the_sum_over_classes(c: int, bins: int) -> None:
 @pytest.mark.parametrize("bins", [2, 8, 128])
 def test_pooled_histograms_of_two_classes_count_each_row_once(bins: int) -> None:
     shards = some_shards(2)
-    got = pooled_histograms(shards, {"bins": bins})
+    got = pooled_histograms(shards, PooledHistograms(bins, shards.classes))
     each = slow_histograms(shards, bins)[:, :, 0]
     assert np.array_equal(got, each[:, 0] + each[:, 1, ::-1])
     assert got.shape == (CLIENTS, bins)

@@ -12,6 +12,7 @@ from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
 from fedcal.clients import mlp_training
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.numerics import label_entries, softmax
+from fedcal.queries import MLPUpdate
 from fedcal.shards import Shards
 
 SIZES = (0, 1, 130, 7, 64, 65, 0, 20, 300, 8)
@@ -27,33 +28,32 @@ def some_shards(c: int = 4, sizes: tuple[int, ...] = SIZES) -> Shards:
     return Shards.from_owner(logits, labels, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
 
 
-def asked(c: int = 4, **changes: Any) -> dict[str, Any]:
+def asked(c: int = 4, **changes: Any) -> MLPUpdate:
     w = OrderPreservingMLP.identity(c)
     w += np.random.default_rng(c).normal(0, 0.1, w.shape)
-    return {"w": w, "epochs": 3, "batch": 64, "lr": 0.05, "seed": 3, "count": False} | changes
+    fields = {"w": w, "epochs": 3, "batch": 64, "lr": 0.05, "seed": 3, "count": False}
+    return MLPUpdate(**(fields | changes))
 
 
-def sgd(own: Shards, params: dict[str, Any]) -> np.ndarray:
+def sgd(own: Shards, query: MLPUpdate) -> np.ndarray:
     """The same training, row by row and without padding."""
     y, rank = OrderPreservingMLP.features(own.logits, own.labels)
-    w = params["w"].copy()
-    for order, weights in zip(
-        *batches(len(y), params["epochs"], params["batch"], params["seed"]), strict=True
-    ):
+    w = query.w.copy()
+    for order, weights in zip(*batches(len(y), query.epochs, query.batch, query.seed), strict=True):
         rows = order[weights > 0]
         residual = softmax(OrderPreservingMLP.scores(y[rows], w))
         residual[np.arange(len(rows)), rank[rows]] -= 1
         g = OrderPreservingMLP.pull_back(y[rows], w, residual).mean(axis=0)
-        w -= params["lr"] * g * min(1.0, LARGEST_GRADIENT / float(np.linalg.norm(g)))
+        w -= query.lr * g * min(1.0, LARGEST_GRADIENT / float(np.linalg.norm(g)))
     return np.asarray(w)
 
 
 @pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (16, 1)])
 def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch: int, epochs: int) -> None:
-    shards, params = some_shards(), asked(batch=batch, epochs=epochs)
-    got = mlp_update(shards, params)
+    shards, query = some_shards(), asked(batch=batch, epochs=epochs)
+    got = mlp_update(shards, query)
     for k in range(shards.clients):
-        want = params["w"] - sgd(shards.block(k, k + 1), params) if SIZES[k] else 0 * params["w"]
+        want = query.w - sgd(shards.block(k, k + 1), query) if SIZES[k] else 0 * query.w
         np.testing.assert_allclose(got[k], want, rtol=1e-6, atol=1e-12)
 
 
@@ -68,11 +68,11 @@ def test_the_count_says_who_has_rows() -> None:
 def test_how_many_are_trained_together_changes_no_bit(
     c: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shards, params = some_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
-    want = mlp_update(shards, params)
+    shards, query = some_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
+    want = mlp_update(shards, query)
     for together in (1, 3, 64):
         monkeypatch.setattr(mlp_training, "_TOGETHER", together)
-        assert mlp_update(shards, params).tobytes() == want.tobytes()
+        assert mlp_update(shards, query).tobytes() == want.tobytes()
 
 
 def test_a_client_with_the_same_rows_answers_alike_and_another_seed_another_answer() -> None:
@@ -87,16 +87,16 @@ def test_a_client_with_the_same_rows_answers_alike_and_another_seed_another_answ
 
 def test_training_lowers_the_own_loss() -> None:
     shards = some_shards(10, (400, 80, 250))
-    params = asked(10, w=OrderPreservingMLP.identity(10), lr=0.03)
+    query = asked(10, w=OrderPreservingMLP.identity(10), lr=0.03)
     logits = shards.logits * 3  # overconfident
     shards = Shards(logits, shards.labels, shards.offsets)
-    trained = params["w"] - mlp_update(shards, params)
+    trained = query.w - mlp_update(shards, query)
     y, rank = OrderPreservingMLP.features(shards.logits, shards.labels)
     for k in range(3):
         own = shards.owner == k
         before, after = (
             -np.log(label_entries(softmax(OrderPreservingMLP.scores(y[own], w)), rank[own])).mean()
-            for w in (params["w"], trained[k])
+            for w in (query.w, trained[k])
         )
         assert after < before
 

@@ -10,6 +10,7 @@ import pytest
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.numerics import log_grid
+from fedcal.queries import TemperatureNewton, TemperatureScores
 from fedcal.shards import Shards
 
 CLIENTS = 5
@@ -58,7 +59,7 @@ def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
 def test_newton_is_its_slow_twin(c: int, log_a: float) -> None:
     shards = some_shards(c)
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
-    got = temperature_newton(shards, {"log_a": log_a})
+    got = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
     assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
 
 
@@ -68,7 +69,7 @@ def test_gradient_and_curvature_are_derivatives_of_the_loss(c: int, log_a: float
     shards, step = some_shards(c), 1e-4
     for k in range(CLIENTS):
         low, here, high = (loss(shards, k, log_a + d) for d in (-step, 0.0, step))
-        g, h = temperature_newton(shards, {"log_a": log_a})[k]
+        g, h = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))[k]
         assert g == pytest.approx((high - low) / (2 * step), rel=1e-6, abs=1e-6)
         # d2/d(log a)2 = a^2 Var + G: H leaves out the part that vanishes at the optimum
         assert h + g == pytest.approx((high - 2 * here + low) / step**2, rel=1e-4, abs=1e-4)
@@ -85,12 +86,14 @@ def test_the_grid_is_geometric_and_holds_both_ends() -> None:
 def test_scores_are_the_gradient_on_the_grid(c: int) -> None:
     shards = some_shards(c)
     want = [[slow_sums(shards, k, -math.log(t))[0] for t in TEMPERATURES] for k in range(5)]
-    assert temperature_scores(shards, GRID) == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
+    assert temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
+        np.array(want), rel=1e-10, abs=1e-10
+    )
 
 
 def test_scores_change_sign_at_the_pooled_optimum() -> None:
     shards = some_shards(10, rows=400)
     t = TemperatureScaling().fit(shards.logits, shards.labels).temperature
     around = {"low": t * 0.999, "high": t * 1.001, "points": 2}
-    low, high = temperature_scores(shards, around).sum(axis=0)
+    low, high = temperature_scores(shards, TemperatureScores(**around)).sum(axis=0)
     assert low > 0 > high

@@ -8,6 +8,7 @@ import pytest
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.metrics.scores import check_scored, scan, top_tables
 from fedcal.numerics import softmax
+from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.shards import Shards
 
 CLIENTS = 4
@@ -25,8 +26,8 @@ def some_shards(c: int, rows: int = 200) -> Shards:
 @pytest.mark.parametrize("c", [2, 10, 50])
 def test_counts_are_those_of_the_reliability_diagram(c: int) -> None:
     shards = some_shards(c)
-    wrong = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"})
-    total = bin_outcomes(shards, {"bins": 15, "counts": "correct_total"})
+    wrong = bin_outcomes(shards, BinOutcomes(15, "correct_wrong"))
+    total = bin_outcomes(shards, BinOutcomes(15, "correct_total"))
     for k in (0, 1, 3):
         rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
         scored = check_scored(softmax(shards.logits[rows]), shards.labels[rows])
@@ -39,7 +40,7 @@ def test_counts_are_those_of_the_reliability_diagram(c: int) -> None:
 def test_of_tied_logits_the_first_is_predicted() -> None:
     logits = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
     shards = Shards.from_owner(logits, np.array([0, 1]), np.array([0, 1]), 2)
-    counts = bin_outcomes(shards, {"bins": 2, "counts": "correct_wrong"})
+    counts = bin_outcomes(shards, BinOutcomes(2, "correct_wrong"))
     assert counts.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]
 
 
@@ -52,25 +53,25 @@ def test_one_row_changes_the_counts_by_its_sensitivity() -> None:
         )
         correct = shards.logits[row].argmax() == shards.labels[row]
         for counts, want in (("correct_wrong", 1.0), ("correct_total", 1.0 + correct)):
-            params = {"bins": 15, "counts": counts}
+            params = BinOutcomes(15, counts)
             change = bin_outcomes(shards, params) - bin_outcomes(less, params)
             assert np.abs(change).sum() == want
 
 
 def test_the_drawn_cell_is_one_of_the_clients_own() -> None:
     shards = some_shards(3)
-    counts = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"})
+    counts = bin_outcomes(shards, BinOutcomes(15, "correct_wrong"))
     for seed in range(20):
-        cell = outcome_cell(shards, {"bins": 15, "seed": seed})
+        cell = outcome_cell(shards, OutcomeCell(15, seed))
         assert cell.sum(axis=1).tolist() == [1.0, 1.0, 0.0, 1.0]
         assert (counts[cell > 0] > 0).all()
 
 
 def test_each_row_is_drawn_equally_often() -> None:
     shards = some_shards(3, rows=40)
-    counts = bin_outcomes(shards, {"bins": 5, "counts": "correct_wrong"})
+    counts = bin_outcomes(shards, BinOutcomes(5, "correct_wrong"))
     draws = 2000
-    mean = sum(outcome_cell(shards, {"bins": 5, "seed": seed}) for seed in range(draws)) / draws
+    mean = sum(outcome_cell(shards, OutcomeCell(5, seed)) for seed in range(draws)) / draws
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     # five standard errors of a share
     assert np.abs(mean - share).max() < 5 * np.sqrt(0.25 / draws)
@@ -81,8 +82,8 @@ def test_clients_with_as_many_rows_draw_for_themselves() -> None:
     rng = np.random.default_rng(0)
     shards = Shards.from_owner(rng.normal(0, 3, (400, 2)), np.zeros(400, int), np.arange(400), 400)
     pairs = Shards(shards.logits, shards.labels, np.arange(0, 401, 2))
-    cells = bin_outcomes(shards, {"bins": 15, "counts": "correct_wrong"}).argmax(axis=1)
-    drawn = outcome_cell(pairs, {"bins": 15, "seed": 3}).argmax(axis=1)
+    cells = bin_outcomes(shards, BinOutcomes(15, "correct_wrong")).argmax(axis=1)
+    drawn = outcome_cell(pairs, OutcomeCell(15, 3)).argmax(axis=1)
     different = cells[::2] != cells[1::2]
     first = (drawn == cells[::2])[different].mean()
     assert 0.3 < first < 0.7

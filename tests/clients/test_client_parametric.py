@@ -13,6 +13,7 @@ from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
+from fedcal.queries import ScalingNewton, ScalingUpdate
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -35,8 +36,9 @@ def some_w(form: Form, c: int) -> Floats:
     return form.identity(c) + np.random.default_rng(9).normal(0, 0.3, form.size(c))
 
 
-def newton(form: Form, w: Floats, curvature: str) -> dict[str, Any]:
-    return {"form": form.kind, "w": w, "curvature": curvature}
+def newton(form: Form, w: Floats, curvature: Any) -> ScalingNewton:
+    c = next(c for c in range(2, 20) if form.size(c) == len(w))
+    return ScalingNewton(form.kind, w, curvature, c)
 
 
 def loss(form: Form, own: Shards, w: Floats) -> float:
@@ -54,12 +56,12 @@ def unpacked(triangle: Floats, size: int) -> Floats:
 def test_the_update_is_the_way_from_the_optimum_to_w(form: Form) -> None:
     shards, w = some_shards(4), some_w(form, 4)
     asked = {"form": form.kind, "w": w, "proximal": 0.5, "steps": 40, "count": True}
-    got = scaling_update(shards, asked)
+    got = scaling_update(shards, ScalingUpdate(**asked))
     fits = local_fits(form, shards, w, proximal=0.5, steps=40)
     assert got[:, :-1] == pytest.approx(w - fits, abs=0)
     assert got[:, -1].tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
     assert not got[-1].any()
-    uncounted = scaling_update(shards, {**asked, "count": False})
+    uncounted = scaling_update(shards, ScalingUpdate(**{**asked, "count": False}))
     assert uncounted.tobytes() == np.ascontiguousarray(got[:, :-1]).tobytes()
 
 
@@ -168,7 +170,7 @@ def test_newton_steps_on_the_sums_reach_the_pooled_optimum() -> None:
     ],
 )
 def test_a_query_that_cannot_be_answered_is_refused(changes: dict[str, Any], match: str) -> None:
-    asked = {**newton(VectorScaling, VectorScaling.identity(3), "full"), **changes}
+    asked = {"form": "vector", "w": VectorScaling.identity(3), "curvature": "full", "classes": 3}
     with pytest.raises(InputError, match=match) as caught:
-        scaling_newton(some_shards(3), asked)
+        scaling_newton(some_shards(3), ScalingNewton(**{**asked, **changes}))
     assert "\n" not in str(caught.value)

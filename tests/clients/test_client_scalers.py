@@ -11,6 +11,7 @@ import pytest
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.scalers import local_log_a, temperature_update
 from fedcal.numerics import LOG_A_LIMIT
+from fedcal.queries import TemperatureUpdate
 from fedcal.shards import Shards
 
 INVERSE: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
@@ -24,6 +25,10 @@ def noisy_shards(c: int, clients: int = 8, rows: int = 400) -> Shards:
     logits = rng.normal(0, 4, (rows, c))
     logits[np.arange(rows), labels] += 3
     return Shards.from_owner(logits, labels, rng.integers(0, clients - 1, rows), clients)
+
+
+def updates(shards: Shards, params: dict[str, Any]) -> np.ndarray:
+    return temperature_update(shards, TemperatureUpdate(**params))
 
 
 def shard(logits: list[list[float]], labels: list[int]) -> Shards:
@@ -56,13 +61,13 @@ def test_the_update_is_the_way_from_the_optimum_to_w(w: float) -> None:
             for own in (shards.block(k, k + 1) for k in range(7))
         ]
     )
-    inverse = temperature_update(shards, {**INVERSE, "w": w})
+    inverse = updates(shards, {**INVERSE, "w": w})
     assert inverse[:7, 0] == pytest.approx(w - 1 / t, abs=1e-5)
-    plain = temperature_update(shards, {**PLAIN, "w": w})
+    plain = updates(shards, {**PLAIN, "w": w})
     assert plain[:7, 0] == pytest.approx(w - t, abs=1e-5)
     assert inverse[:, 1].tolist() == plain[:, 1].tolist() == [1.0] * 7 + [0.0]
     assert inverse[7].tolist() == plain[7].tolist() == [0.0, 0.0]
-    uncounted = temperature_update(shards, {**INVERSE, "w": w, "count": False})
+    uncounted = updates(shards, {**INVERSE, "w": w, "count": False})
     assert uncounted.tobytes() == np.ascontiguousarray(inverse[:, :1]).tobytes()
 
 
@@ -88,16 +93,16 @@ def test_shards_without_an_optimum_answer_the_bound(
         np.append(np.zeros(len(own.labels), np.int64), 1),
         2,
     )
-    assert temperature_update(own, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
-    assert temperature_update(beside, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
-    assert temperature_update(own, PLAIN)[0] == pytest.approx([1 - 1 / a, 1.0], rel=1e-12)
+    assert updates(own, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
+    assert updates(beside, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
+    assert updates(own, PLAIN)[0] == pytest.approx([1 - 1 / a, 1.0], rel=1e-12)
     fitted = TemperatureScaling().fit(own.logits, own.labels).temperature
     assert 1 / a == pytest.approx(fitted, rel=1e-5)
 
 
 @pytest.mark.parametrize("limit", [2.0, 20.0, 1e6])
 def test_shards_without_an_optimum_answer_the_bound_that_is_asked(limit: float) -> None:
-    got = temperature_update(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
+    got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
     assert got[0, 0] == pytest.approx(1 - limit)
 
 
@@ -123,9 +128,9 @@ def test_who_has_an_optimum_finds_it_in_fifty_steps(steps: int) -> None:
 @pytest.mark.parametrize("params", [{"steps": 7}, {"limit": 3.0}, {"limit": 1e3, "steps": 50}])
 def test_the_answer_does_not_depend_on_who_shares_the_block(params: dict[str, Any]) -> None:
     shards = noisy_shards(10)
-    together = temperature_update(shards, {**INVERSE, **params})
+    together = updates(shards, {**INVERSE, **params})
     for k in range(shards.clients):
-        alone = temperature_update(shards.block(k, k + 1), {**INVERSE, **params})
+        alone = updates(shards.block(k, k + 1), {**INVERSE, **params})
         assert np.array_equal(alone[0], together[k])
 
 
@@ -133,7 +138,7 @@ def test_one_class_with_errors_has_an_optimum_of_its_own() -> None:
     own = shard([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]], [0, 0, 0])
     fitted = TemperatureScaling().fit(own.logits, own.labels).temperature
     assert 0.06 < fitted < 19
-    assert temperature_update(own, PLAIN)[0, 0] == pytest.approx(1 - fitted, abs=1e-6)
+    assert updates(own, PLAIN)[0, 0] == pytest.approx(1 - fitted, abs=1e-6)
 
 
 @pytest.mark.parametrize("c", [2, 10])
@@ -150,6 +155,6 @@ def test_single_rows(c: int) -> None:
 
 
 def test_a_row_of_equal_logits_is_indifferent_but_finite() -> None:
-    got = temperature_update(shard([[1.0, 1.0, 1.0]], [2]), INVERSE)
+    got = updates(shard([[1.0, 1.0, 1.0]], [2]), INVERSE)
     assert np.isfinite(got).all()
     assert abs(1.0 - got[0, 0]) <= 20 * (1 + 1e-12)

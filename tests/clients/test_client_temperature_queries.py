@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.metrics import accuracy, ece, nll
+from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -57,10 +59,9 @@ def test_each_is_its_slow_twin(c: int, t: float) -> None:
             gap[k] += correct - confidence
             loss[k] += min(cost, 2.0)
             bins[k, min(int(confidence * 15), 14)] += correct - confidence
-    params = {"temperatures": t, "bins": 15, "nll_clip": 2.0}
-    assert accuracy_gap(shards, params) == pytest.approx(gap, abs=1e-10)
-    assert clipped_nll(shards, params) == pytest.approx(loss, abs=1e-10)
-    assert calibration_gaps(shards, params) == pytest.approx(bins, abs=1e-10)
+    assert accuracy_gap(shards, AccuracyGap(t)) == pytest.approx(gap, abs=1e-10)
+    assert clipped_nll(shards, ClippedNLL(t, 2.0)) == pytest.approx(loss, abs=1e-10)
+    assert calibration_gaps(shards, CalibrationGaps(t, 15)) == pytest.approx(bins, abs=1e-10)
 
 
 @pytest.mark.parametrize("c", [2, 10])
@@ -69,25 +70,32 @@ def test_pooled_they_are_the_metrics_of_the_scaled_model(c: int) -> None:
     n = len(shards.labels)
     for t in TEMPERATURES.tolist():
         probs = TemperatureScaling(t, c).predict_proba(shards.logits)
-        params = {"temperatures": t, "bins": 15, "nll_clip": 100.0}
         gap = accuracy(probs, shards.labels) - probs.max(axis=1).mean()
-        assert accuracy_gap(shards, params)[0, 0] / n == pytest.approx(gap, abs=1e-12)
-        assert clipped_nll(shards, params)[0, 0] / n == pytest.approx(nll(probs, shards.labels))
-        gaps = np.abs(calibration_gaps(shards, params)).sum() / n
+        assert accuracy_gap(shards, AccuracyGap(t))[0, 0] / n == pytest.approx(gap, abs=1e-12)
+        loss = clipped_nll(shards, ClippedNLL(t, 100.0))[0, 0] / n
+        assert loss == pytest.approx(nll(probs, shards.labels))
+        gaps = np.abs(calibration_gaps(shards, CalibrationGaps(t, 15))).sum() / n
         assert gaps == pytest.approx(ece(probs, shards.labels), abs=1e-12)
+
+
+EACH = [
+    (accuracy_gap, AccuracyGap, 1.0),
+    (clipped_nll, partial(ClippedNLL, nll_clip=10.0), 10.0),
+    (calibration_gaps, partial(CalibrationGaps, bins=15), 1.0),
+]
+"""Statistic, its question, and what a row adds to it at most."""
 
 
 def test_a_vector_of_temperatures_is_one_after_the_other() -> None:
     shards = some_shards(10)
-    for statistic in (accuracy_gap, clipped_nll, calibration_gaps):
-        params = {"bins": 7, "nll_clip": 3.0}
-        each = [statistic(shards, params | {"temperatures": t}) for t in TEMPERATURES.tolist()]
-        together = statistic(shards, params | {"temperatures": TEMPERATURES})
+    for statistic, query, _ in EACH:
+        each = [statistic(shards, query(t)) for t in TEMPERATURES.tolist()]
+        together = statistic(shards, query(TEMPERATURES))
         assert together.tobytes() == np.concatenate(each, axis=1).tobytes()
 
 
 def test_the_gap_rises_with_the_temperature() -> None:
-    gaps = accuracy_gap(some_shards(10), {"temperatures": np.linspace(0.2, 9, 40)})
+    gaps = accuracy_gap(some_shards(10), AccuracyGap(np.linspace(0.2, 9, 40)))
     assert (np.diff(gaps[:4]) > 0).all()
 
 
@@ -111,8 +119,7 @@ def test_one_row_more_changes_a_client_by_at_most_the_stated_bound(
     whole = Shards.from_owner(logits, labels, owner, 3)
     keep = np.arange(9) != 4
     less = Shards.from_owner(logits[keep], labels[keep], owner[keep], 3)
-    params = {"temperatures": t, "bins": 15, "nll_clip": 10.0}
-    for statistic, bound in ((accuracy_gap, 1.0), (clipped_nll, 10.0), (calibration_gaps, 1.0)):
-        change = statistic(whole, params) - statistic(less, params)
+    for statistic, query, bound in EACH:
+        change = statistic(whole, query(t)) - statistic(less, query(t))
         assert not change[[0, 2]].any()
         assert norms(change)[1] <= bound + 1e-9

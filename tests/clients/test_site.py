@@ -17,7 +17,8 @@ from fedcal.clients.site import DEALT, dealt_to, site_rows, write_dealt
 from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.partition import deal
-from fedcal.query import Query
+from fedcal.queries import ClassCounts
+from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 
@@ -122,7 +123,7 @@ def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
 
 def test_the_app_answers_with_the_rows_of_its_site() -> None:
     run = run_config("imdb-binary", "iid", 5)
-    query = Query("class_counts", {}, Bound((2,)), Ring(5, 2.0**-24), round=1)
+    request = Request(ClassCounts(2), Bound((2,)), Ring(5, 2.0**-24), round=1)
     node = 70
     grid = InProcessGrid(app, [node])
     grid._contexts[node] = Context(
@@ -132,7 +133,8 @@ def test_the_app_answers_with_the_rows_of_its_site() -> None:
         state=RecordDict(),
         run_config=run,
     )
-    content = RecordDict({"query": ConfigRecord(query.to_fields())})
+    fields, context = request.to_fields(), request.context_fields()
+    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
     (reply,) = grid.send_and_receive([Message(content, node, "query.answer", group_id="1")])
     words = reply.content.array_records["answer"]["words"].numpy()
-    assert np.array_equal(words, answer(site_rows(run, {"partition-id": 3}), query)[0])
+    assert np.array_equal(words, answer(site_rows(run, {"partition-id": 3}), request)[0])

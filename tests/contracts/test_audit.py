@@ -139,8 +139,8 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
             if trust == "local":
                 asked = method.open_round(1)
                 assert asked is not None
-                sent = contribute(worlds[present], asked.query, asked.clients)
-                found.append(float(asked.query.ring.decode(sent[0])[4]))
+                sent = contribute(worlds[present], asked.request, asked.clients)
+                found.append(float(asked.request.ring.decode(sent[0])[4]))
             else:
                 run_inline(method, worlds[present])
                 found.append(float(method.releases[0].values[4]))

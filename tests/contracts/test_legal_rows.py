@@ -60,13 +60,13 @@ def test_one_row_more_than_the_ring_holds_is_an_answer_like_any(method: str) -> 
     assert asked is not None
     assert most is not None
     assert 4096 <= most <= 20_000
-    bound, ring = asked.query.bound, asked.query.ring
+    bound, ring = asked.request.bound, asked.request.ring
 
     def sent(rows: int) -> np.ndarray:
         logits = np.zeros((rows, 10))
         logits[:, 0] = 50.0  # as sure as can be, and wrong
         labels, offsets = np.ones(rows, np.int64), np.array([0, rows])
-        return answer(Shards(logits, labels, offsets), asked.query).view(np.int64)
+        return answer(Shards(logits, labels, offsets), asked.request).view(np.int64)
 
     many = 3 * most
     assert np.abs(sent(many)).max() <= ring.limit

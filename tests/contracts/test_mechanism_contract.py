@@ -28,7 +28,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.privacy import Federation, Ledger, make_plan
-from fedcal.query import Ask
+from fedcal.queries import Query, TemperatureScores
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy
@@ -66,6 +66,20 @@ def epsilon_at_least(without: np.ndarray, with_it: np.ndarray, delta: float) -> 
     return best
 
 
+@dataclass(frozen=True)
+class Attack(Query):
+    kind, examples = "attack", ({},)
+
+    def lengths(self) -> tuple[int, ...]:
+        return (TRIALS,)
+
+    def params(self) -> dict[str, Any]:
+        return {}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        return Bound((TRIALS,), clips, order=order)
+
+
 def attacked_run(claim: Claim, contribution: float, seed: int) -> np.ndarray:
     """The attacker's statistic, in stds, of `TRIALS` runs of one number each.
 
@@ -81,7 +95,7 @@ def attacked_run(claim: Claim, contribution: float, seed: int) -> np.ndarray:
     curator = Curator(plan)
     seen = np.zeros(TRIALS)
     for r in range(1, claim.rounds + 1):
-        asked = curator.open(r, Ask("attack", (TRIALS,)))
+        asked = curator.open(r, Attack())
         curator.charge(asked, 3)
         seen += curator.close(asked, np.full(TRIALS, word)).values
     return seen / (plan.multiplier * clip * math.sqrt(claim.rounds))
@@ -210,9 +224,8 @@ class Sums(CalibrationStrategy):
         self.classes, self.length = federation.classes, length
         super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
 
-    def query(self, round_number: int) -> Ask:
-        params = {"low": 0.25, "high": 8.0, "points": self.length}
-        return Ask("temperature_scores", (self.length,), params)
+    def query(self, round_number: int) -> TemperatureScores:
+        return TemperatureScores(0.25, 8.0, self.length)
 
     def update(self, release: Release) -> None:
         pass
@@ -237,8 +250,8 @@ def sums_of(mechanism: str, trust: str, **change: Any) -> Sums:
 def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
     """What the answers of these clients add up to, without noise and coins."""
     asked = Curator(strategy.plan).open(1, strategy.query(1))
-    words = answer(shards.take(np.array(alive)), asked.query)
-    return np.asarray(asked.query.ring.decode(words.sum(axis=0, dtype=np.uint64)))
+    words = answer(shards.take(np.array(alive)), asked.request)
+    return np.asarray(asked.request.ring.decode(words.sum(axis=0, dtype=np.uint64)))
 
 
 @trusted

@@ -1,11 +1,11 @@
 """What every client statistic must satisfy, whatever it computes.
 
-A new statistic needs a row in `PARAMS`; the first test fails without one.
+The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs no line here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -13,136 +13,46 @@ import numpy as np
 import pytest
 
 from fedcal.bounding import Bound, Rule
-from fedcal.calibrators import (
-    EntropyTemperature,
-    MatrixScaling,
-    OrderPreservingMLP,
-    OrderPreservingVector,
-    VectorScaling,
-)
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators import OrderPreservingMLP
 from fedcal.clients.answers import STATISTICS, answer
 from fedcal.errors import InputError
-from fedcal.query import Query
+from fedcal.queries import QUERIES, AccuracyGap, Query
+from fedcal.queries.request import Request
+from fedcal.queries.scaling import form_of
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
 
 
-def near(form: type[ParametricScaling], scale: float) -> Callable[[int], Floats]:
-    """Parameters for c classes, near the identity."""
+def query_of(kind: str, number: int, c: int) -> Query:
+    """An example for c classes, with a vector of parameters of the size that these need."""
+    query = QUERIES[kind]
+    given = dict(query.examples[number])
+    given |= {name: c for name in query.facts if name == "classes"}
+    if np.ndim(given.get("w", 0.0)):
+        form = form_of(given["form"]) if "form" in given else OrderPreservingMLP
+        if len(given["w"]) != form.size(c):
+            spread = 0.2 if number else 0.0  # the first one at the identity
+            noise = np.random.default_rng(c).normal(0, spread, form.size(c))
+            given["w"] = form.identity(c) + noise
+    return query(**given)
 
-    def parameters(c: int) -> Floats:
-        w = form.identity(c)
-        return np.asarray(w + np.random.default_rng(c).normal(0, scale, w.shape))
 
-    return parameters
-
-
-def for_classes(params: dict[str, Any], c: int) -> dict[str, Any]:
-    """With vectors of the size that c classes need."""
-    return {key: value(c) if callable(value) else value for key, value in params.items()}
+def fits_any(query: type[Query], example: Mapping[str, Any]) -> bool:
+    """Whether `query_of` can make it for another number of classes than three."""
+    return "w" in example or not any(np.ndim(v) for v in query(**example).params().values())
 
 
-# A function of the number of classes stands for a vector of parameters.
-PARAMS: dict[str, list[dict[str, Any]]] = {
-    "accuracy_gap": [{"temperatures": 1.7}, {"temperatures": np.array([0.5, 1.0, 3.0])}],
-    "bin_outcomes": [
-        {"bins": 15, "counts": "correct_wrong"},
-        {"bins": 4, "counts": "correct_total"},
-    ],
-    "calibration_gaps": [
-        {"temperatures": 1.7, "bins": 15},
-        {"temperatures": np.array([0.5, 1.0, 3.0]), "bins": 4},
-    ],
-    "class_histograms": [{"bins": 16}, {"bins": 128}],
-    "class_counts": [{}],
-    "clipped_nll": [
-        {"temperatures": 1.7, "nll_clip": 10.0},
-        {"temperatures": np.array([0.5, 1.0, 3.0]), "nll_clip": 2.5},
-    ],
-    "mlp_update": [
-        {
-            "w": near(OrderPreservingMLP, 0.0),
-            "epochs": 2,
-            "batch": 64,
-            "lr": 0.05,
-            "seed": 7,
-            "count": True,
-        },
-        {
-            "w": near(OrderPreservingMLP, 0.3),
-            "epochs": 1,
-            "batch": 8,
-            "lr": 0.05,
-            "seed": 7,
-            "count": False,
-        },
-    ],
-    "outcome_cell": [{"bins": 15, "seed": 0}, {"bins": 4, "seed": 7}],
-    "pooled_histograms": [{"bins": 16}, {"bins": 128}],
-    "scaling_newton": [
-        {"form": "entropy-temperature", "w": near(EntropyTemperature, 0.5), "curvature": "full"},
-        {"form": "entropy-temperature", "w": lambda c: np.array([2.0, -9.0]), "curvature": "full"},
-        {"form": "vector", "w": near(VectorScaling, 0.3), "curvature": "full"},
-        {"form": "vector", "w": near(VectorScaling, 0.3), "curvature": "diagonal"},
-        {"form": "matrix", "w": near(MatrixScaling, 0.1), "curvature": "diagonal"},
-        {"form": "matrix", "w": near(MatrixScaling, 0.1), "curvature": "none"},
-        {
-            "form": "order-preserving-vector",
-            "w": near(OrderPreservingVector, 0.3),
-            "curvature": "full",
-        },
-        {
-            "form": "order-preserving-vector",
-            "w": near(OrderPreservingVector, 0.0),
-            "curvature": "none",
-        },
-    ],
-    "scaling_update": [
-        {
-            "form": "vector",
-            "w": near(VectorScaling, 0.0),
-            "proximal": 0.0,
-            "steps": 50,
-            "count": True,
-        },
-        {
-            "form": "vector",
-            "w": near(VectorScaling, 0.3),
-            "proximal": 1.0,
-            "steps": 20,
-            "count": False,
-        },
-        {
-            "form": "matrix",
-            "w": near(MatrixScaling, 0.1),
-            "proximal": 0.5,
-            "steps": 8,
-            "count": False,
-        },
-        {
-            "form": "order-preserving-vector",
-            "w": near(OrderPreservingVector, 0.3),
-            "proximal": 0.0,
-            "steps": 8,
-            "count": False,
-        },
-    ],
-    "temperature_newton": [{"log_a": 0.0}, {"log_a": -0.875}, {"log_a": 2.5}],
-    "temperature_scores": [{"low": 0.25, "high": 8.0, "points": 7}],
-    "temperature_update": [
-        {"w": 1.0, "average": "inverse", "count": True},
-        {"w": 2.375, "average": "temperature", "count": False},
-        {"w": 20.0, "average": "inverse", "count": False},
-    ],
-}
-
-CASES = [(kind, params) for kind in STATISTICS for params in PARAMS.get(kind, [])]
+EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
+examples = pytest.mark.parametrize(("kind", "number"), EXAMPLES)
 cases = pytest.mark.parametrize(
-    ("kind", "params"), CASES, ids=[f"{k}-{i}" for i, (k, _) in enumerate(CASES)]
+    ("kind", "number", "c"),
+    [
+        (kind, i, c)
+        for kind, i in EXAMPLES
+        for c in ((2, 10, 100) if fits_any(QUERIES[kind], QUERIES[kind].examples[i]) else (3,))
+    ],
 )
-classes = pytest.mark.parametrize("c", [2, 10, 100])
 
 CLIENTS = 17
 EMPTY = (0, 8, CLIENTS - 1)
@@ -178,63 +88,50 @@ def same_bits(x: Floats | Words, y: Floats | Words) -> bool:
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
 
 
-def query(kind: str, params: dict[str, Any], bound: Bound, clients: int = CLIENTS) -> Query:
-    return Query(kind, params, bound, Ring(clients, 2.0**-24), round=1)
-
-
-def test_every_statistic_is_in_the_table() -> None:
-    assert set(PARAMS) == set(STATISTICS)
-    assert all(PARAMS.values())
+def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
+    return Request(query, bound, Ring(clients, 2.0**-24), round=1)
 
 
 @cases
-@classes
-def test_single_calls_stacked_are_one_batched_call(
-    kind: str, params: dict[str, Any], c: int
-) -> None:
-    shards, params = some_shards(c), for_classes(params, c)
-    batched = STATISTICS[kind](shards, params)
+def test_single_calls_stacked_are_one_batched_call(kind: str, number: int, c: int) -> None:
+    shards, query = some_shards(c), query_of(kind, number, c)
+    batched = STATISTICS[kind](shards, query)
     assert batched.dtype == np.float64
     assert batched.shape[0] == CLIENTS
     assert batched.any()
-    fresh = [STATISTICS[kind](alone(shards, k), params) for k in range(CLIENTS)]
+    fresh = [STATISTICS[kind](alone(shards, k), query) for k in range(CLIENTS)]
     assert same_bits(np.concatenate(fresh), batched)
-    carried = [STATISTICS[kind](shards.block(k, k + 1), params) for k in range(CLIENTS)]
+    carried = [STATISTICS[kind](shards.block(k, k + 1), query) for k in range(CLIENTS)]
     assert same_bits(np.concatenate(carried), batched)
 
 
 @cases
-@classes
-def test_block_size_and_client_order_change_no_bit(
-    kind: str, params: dict[str, Any], c: int
-) -> None:
-    shards, params = some_shards(c), for_classes(params, c)
-    whole = STATISTICS[kind](shards, params)
+def test_block_size_and_client_order_change_no_bit(kind: str, number: int, c: int) -> None:
+    shards, query = some_shards(c), query_of(kind, number, c)
+    whole = STATISTICS[kind](shards, query)
     everybody = np.arange(CLIENTS)
     order = np.random.default_rng(5).permutation(CLIENTS)
     for size in (1, 2, 7, 64):
         ids_of: list[tuple[Integers, Integers]] = [(everybody, everybody), (order, order)]
         for ids, rows in ids_of:
-            pieces = [STATISTICS[kind](part, params) for _, part in shards.blocks(ids, size)]
+            pieces = [STATISTICS[kind](part, query) for _, part in shards.blocks(ids, size)]
             assert same_bits(np.concatenate(pieces), whole[rows])
 
 
 @cases
-@classes
-def test_an_empty_shard_is_zero(kind: str, params: dict[str, Any], c: int) -> None:
-    params = for_classes(params, c)
-    inside = STATISTICS[kind](some_shards(c), params)
+def test_an_empty_shard_is_zero(kind: str, number: int, c: int) -> None:
+    query = query_of(kind, number, c)
+    inside = STATISTICS[kind](some_shards(c), query)
     assert not inside[list(EMPTY)].any()
     nobody = Shards.from_owner(np.zeros((0, c)), np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
-    empty = STATISTICS[kind](nobody, params)
+    empty = STATISTICS[kind](nobody, query)
     assert empty.shape == (3, inside.shape[1])
     assert not empty.any()
 
 
 @cases
-@classes
 @pytest.mark.filterwarnings("error")
-def test_extreme_logits_stay_finite_and_bounded(kind: str, params: dict[str, Any], c: int) -> None:
+def test_extreme_logits_stay_finite_and_bounded(kind: str, number: int, c: int) -> None:
     rows = [
         np.zeros(c),  # all tied
         np.where(np.arange(c) == 0, 1e100, -1e100),
@@ -246,30 +143,31 @@ def test_extreme_logits_stay_finite_and_bounded(kind: str, params: dict[str, Any
     ]
     logits = np.repeat(np.array(rows), 2, axis=0)
     labels = np.tile([0, c - 1], len(rows))
-    n, params = len(logits), for_classes(params, c)
+    n, query = len(logits), query_of(kind, number, c)
     shards = Shards.from_owner(logits, labels, np.arange(n), n)
-    x = STATISTICS[kind](shards, params)
+    x = STATISTICS[kind](shards, query)
     assert np.isfinite(x).all()
     assert x.any()
     pooled = Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
-    assert np.isfinite(STATISTICS[kind](pooled, params)).all()
+    assert np.isfinite(STATISTICS[kind](pooled, query)).all()
     bound = Bound((x.shape[1],), (2.0,))
-    words = answer(shards, query(kind, params, bound, clients=n))
+    words = answer(shards, request(query, bound, clients=n))
     assert_within(words, bound, 2.0**-24)
 
 
-@cases
+@examples
 @pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
 @pytest.mark.parametrize(("norm", "order"), [(0.25, 2), (3.0, 2), (1e4, 2), (0.25, 1), (3.0, 1)])
 def test_neighbours_differ_by_at_most_the_declared_bound(
-    kind: str, params: dict[str, Any], rule: Rule, norm: float, order: Any
+    kind: str, number: int, rule: Rule, norm: float, order: Any
 ) -> None:
-    shards, params = some_shards(10), for_classes(params, 10)
-    length = STATISTICS[kind](shards, params).shape[1]
+    c = 10 if fits_any(QUERIES[kind], QUERIES[kind].examples[number]) else 3
+    shards, query = some_shards(c), query_of(kind, number, c)
+    length = STATISTICS[kind](shards, query).shape[1]
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
     bound = Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule, order)
-    asked = query(kind, params, bound)
+    asked = request(query, bound)
     words = answer(shards, asked)
     total = words.sum(axis=0, dtype=np.uint64)
     for k in (0, 3, 5):
@@ -281,19 +179,19 @@ def test_neighbours_differ_by_at_most_the_declared_bound(
         assert_within(change[None], bound, asked.ring.grid)
 
 
-@cases
+@examples
 @pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_with_a_bound_per_row_one_row_changes_no_more_than_it(
-    kind: str, params: dict[str, Any], rule: Rule, order: Any
+    kind: str, number: int, rule: Rule, order: Any
 ) -> None:
     """Whatever the statistic, also where the sum of its rows' parts means nothing."""
-    shards, params = some_shards(3, rows=40), for_classes(params, 3)
-    length = STATISTICS[kind](shards, params).shape[1]
+    shards, query = some_shards(3, rows=40), query_of(kind, number, 3)
+    length = STATISTICS[kind](shards, query).shape[1]
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
     bound = Bound(lengths, (0.5, 1.5)[: len(lengths)], rule, order, "row")
-    asked = query(kind, params, bound)
+    asked = request(query, bound)
     words = answer(shards, asked)
     for row in (0, 20):
         keep = np.arange(len(shards.labels)) != row
@@ -329,7 +227,62 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
             assert sum(shares) <= 1
 
 
+class Unknown(AccuracyGap):
+    """A question that no client has a statistic for."""
+
+    kind = "row_dump"
+
+
 def test_an_unknown_query_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="row_dump") as caught:
-        answer(some_shards(2), query("row_dump", {}, Bound((1,))))
+        answer(some_shards(2), request(Unknown(1.0), Bound((1,))))
     assert "\n" not in str(caught.value)
+
+
+# --- what a query says of its answer --------------------------------------------------------------
+
+
+@cases
+def test_an_answer_has_the_lengths_and_signs_that_its_query_says(
+    kind: str, number: int, c: int
+) -> None:
+    query = query_of(kind, number, c)
+    x = STATISTICS[kind](some_shards(c), query)
+    assert x.shape == (CLIENTS, sum(query.lengths()))
+    if not query.signed:
+        assert (x >= 0).all()
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_what_may_be_negative_is(kind: str) -> None:
+    """A sign that is claimed without need costs noise where none would be."""
+    least = [
+        STATISTICS[kind](some_shards(3), query_of(kind, i, 3)).min()
+        for i in range(len(QUERIES[kind].examples))
+    ]
+    assert (min(least) < 0) == QUERIES[kind].signed
+
+
+@examples
+def test_only_a_sum_over_rows_says_that_it_is_one(kind: str, number: int) -> None:
+    shards, query = some_shards(3, rows=40), query_of(kind, number, 3)
+    whole = STATISTICS[kind](shards, query)
+    rows = STATISTICS[kind](shards.each_row(), query)
+    summed = np.zeros_like(whole)
+    np.add.at(summed, shards.owner, rows)
+    assert np.allclose(summed, whole, rtol=1e-9, atol=1e-9) == query.row_sums
+
+
+@examples
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(
+    kind: str, number: int, order: Any
+) -> None:
+    """So that the public rule of a row is about such rows, in the units of the answer."""
+    query = query_of(kind, number, 3)
+    if not query.row_sums:
+        pytest.skip("no sum over rows")
+    rows = STATISTICS[kind](some_shards(3, rows=300).each_row(), query)
+    norms = query.bound("row", (), order).norms_of(rows).max(axis=1)
+    assert norms.max() > 0.05
+    assert (norms <= 1 + 1e-9).mean() > 0.3

@@ -133,10 +133,10 @@ def by_hand(
         asked = strategy.open_round(number)
         assert asked is not None
         gone = set() if unavailable is None else set(unavailable(number).tolist())
-        total, repliers = [0] * asked.query.bound.length, 0
+        total, repliers = [0] * asked.request.bound.length, 0
         for k in asked.clients.tolist():
             if k not in gone:
-                one = contribute(shards.block(k, k + 1), asked.query, np.array([k]))
+                one = contribute(shards.block(k, k + 1), asked.request, np.array([k]))
                 words = one[0].tolist()
                 total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
                 repliers += 1
@@ -361,7 +361,7 @@ def test_each_client_s_noise_is_its_own(trust: str, shards: Shards) -> None:
     for number in (1, 2):
         asked = strategy.open_round(number)
         assert asked is not None
-        words = contribute(shards.take(np.array(EMPTY)), asked.query, np.array(EMPTY))
+        words = contribute(shards.take(np.array(EMPTY)), asked.request, np.array(EMPTY))
         assert words.all()
         seen += words.ravel().tolist()
         strategy.charge_round(asked, CLIENTS)
@@ -376,12 +376,12 @@ def test_a_coin_leaves_out_rows_and_no_noise(shards: Shards) -> None:
     assert asked is not None
     assert asked.clients.tolist() == list(range(CLIENTS))
     sites, nobody = asked.clients, shards.take(np.full(CLIENTS, EMPTY[0]))
-    noise = contribute(nobody, asked.query, sites)
-    sent = contribute(shards, asked.query, sites)
+    noise = contribute(nobody, asked.request, sites)
+    sent = contribute(shards, asked.request, sites)
     counted = (sent != noise).any(axis=1)
     assert noise.any(axis=1).all()
     assert 0 < counted.sum() < (shards.rows > 0).sum()
-    (alone,) = contribute(shards.block(5, 6), asked.query, np.array([5]))
+    (alone,) = contribute(shards.block(5, 6), asked.request, np.array([5]))
     assert alone.tolist() == sent[5].tolist()
 
 

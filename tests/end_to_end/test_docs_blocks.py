@@ -27,8 +27,10 @@ import numpy as np
 import pytest
 import typer.main
 
+from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments import cli
+from fedcal.queries import request
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -157,6 +159,9 @@ def run_page(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(answers, "STATISTICS", dict(answers.STATISTICS))  # a page may add its own
+    known = dict(queries.QUERIES)
+    for module in (queries, request):
+        monkeypatch.setattr(module, "QUERIES", known)
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

@@ -477,9 +477,10 @@ def tells(value: float) -> bool:
 def secrets_of(asked: Asked, total: Any, shards: Shards) -> Iterator[Secret]:
     """The sum that the server decodes, the unclipped one, and the counts of the cohort."""
     part, where = shards.take(asked.clients), f"round {asked.round}"
-    for i, value in enumerate(asked.query.ring.decode(total)):
+    for i, value in enumerate(asked.request.ring.decode(total)):
         yield Secret(f"{where}: sum {i}", float(value), released=True)
-    for i, value in enumerate(STATISTICS[asked.query.kind](part, asked.query.params).sum(axis=0)):
+    query = asked.request.query
+    for i, value in enumerate(STATISTICS[query.kind](part, query).sum(axis=0)):
         yield Secret(f"{where}: unclipped sum {i}", float(value))
     yield Secret(f"{where}: clients", len(asked.clients))
     yield Secret(f"{where}: clients with rows", int(np.count_nonzero(part.rows)))

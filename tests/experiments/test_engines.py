@@ -135,7 +135,7 @@ def test_a_round_is_released_once(shards: Shards, ledger: Ledger) -> None:
     strategy = newton(ledger=ledger)
     asked = strategy.open_round(1)
     assert asked is not None
-    total = np.zeros(asked.query.bound.length, np.uint64)
+    total = np.zeros(asked.request.bound.length, np.uint64)
     with pytest.raises(PrivacyError, match="was not charged"):
         strategy.close_round(asked, total)
     strategy.charge_round(asked, CLIENTS)
@@ -205,7 +205,7 @@ def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(
 def test_an_error_of_a_client_releases_nothing(
     run: Run, shards: Shards, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(shards: Shards, params: Any) -> Any:
+    def broken(shards: Shards, query: Any) -> Any:
         raise ContributionRefused("a secret of a client")
 
     monkeypatch.setitem(STATISTICS, "temperature_newton", broken)

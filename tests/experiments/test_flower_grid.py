@@ -20,7 +20,8 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.query import Query
+from fedcal.queries import ClassCounts, ClassHistograms
+from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
 from fedcal.strategies.base import ANSWER, REVEAL, WHO
@@ -135,8 +136,9 @@ def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: S
     wire, strategy = Wire(shards), fedbin()
     strategy.start(wire)
     assert strategy.plan.bound is not None
-    query = Query("class_histograms", {"bins": 32}, strategy.plan.bound, strategy.plan.ring, 1)
-    plain = answer(shards, query)
+    query = ClassHistograms(32, CLASSES)
+    request = Request(query, strategy.plan.bound, strategy.plan.ring, 1)
+    plain = answer(shards, request)
     answers = wire.of_kind(wire.received, ANSWER)
     assert sorted(answers) == list(range(CLIENTS))
     seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
@@ -165,10 +167,11 @@ def test_without_masks_the_answers_are_the_plain_contributions(shards: Shards) -
     wire, strategy = Wire(shards), fedbin("none")
     strategy.start(wire)
     assert strategy.plan.bound is not None
-    query = Query("class_histograms", {"bins": 32}, strategy.plan.bound, strategy.plan.ring, 1)
+    query = ClassHistograms(32, CLASSES)
+    request = Request(query, strategy.plan.bound, strategy.plan.ring, 1)
     answers = wire.of_kind(wire.received, ANSWER)
     seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
-    assert np.array_equal(seen, answer(shards, query))
+    assert np.array_equal(seen, answer(shards, request))
     assert all("masking" not in m.content for m in wire.sent)
 
 
@@ -191,13 +194,18 @@ def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) ->
     queries = [m for m in wire.sent if m.metadata.message_type == ANSWER]
     assert len(queries) == 2 * CLIENTS
     for message in queries:
-        query = Query.from_fields(message.content.config_records["query"])
-        assert (query.bound, query.ring) == (plan.bound, plan.ring)
-        assert query.kind == "temperature_newton"
-        assert query.round == int(message.metadata.group_id)
+        records = message.content.config_records
+        request = Request.from_fields(records["query"], records["context"])
+        assert (request.bound, request.ring) == (plan.bound, plan.ring)
+        assert request.query.kind == "temperature_newton"
+        assert request.round == int(message.metadata.group_id)
+        context = request.context
+        assert context is not None
+        assert (context.plan, context.rounds) == (plan.key, 2)
+        assert (context.epsilon, context.unit, context.trust) == (plan.epsilon, "user", plan.trust)
     for message in wire.sent:
         assert not message.content.array_records
-        assert set(message.content) <= {"query", "masking"}
+        assert set(message.content) <= {"query", "context", "masking"}
 
 
 def test_only_sampled_clients_are_asked(shards: Shards) -> None:
@@ -387,8 +395,9 @@ def test_a_raised_error_reaches_the_server_as_flowers_error_reply(shards: Shards
         raise OSError("no rows")
 
     grid = InProcessGrid(client_app(shard_of), IDS)
-    query = Query("class_counts", {}, Bound((CLASSES,)), fedbin().plan.ring, 1)
-    content = RecordDict({"query": ConfigRecord(query.to_fields())})
+    request = Request(ClassCounts(CLASSES), Bound((CLASSES,)), fedbin().plan.ring, 1)
+    fields, context = request.to_fields(), request.context_fields()
+    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
     (reply,) = grid.send_and_receive([Message(content, IDS[0], ANSWER, group_id="1")])
     assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
     (nobody,) = grid.send_and_receive([Message(RecordDict(), 1, WHO, group_id="1")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,40 @@ from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Noise
 from fedcal.mechanisms.exponential import scores_of
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.query import Ask
+from fedcal.queries import ClassCounts, Query
 from fedcal.release import Asked, Curator, Release
 from fedcal.streams import Purpose, stream
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
-ASK = Ask("statistic", (2, 1), {"w": 0.5})
+
+
+@dataclass(frozen=True)
+class Asks(Query):
+    """Any question."""
+
+    kind, examples = "statistic", ()
+    sizes: tuple[int, ...] = (2, 1)
+    w: float = 0.5
+
+    def lengths(self) -> tuple[int, ...]:
+        return self.sizes
+
+    def params(self) -> dict[str, Any]:
+        return {"w": self.w}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        return Bound(self.sizes, clips, order=order)
+
+
+class Another(Asks):
+    kind = "another"
+
+
+class OfEveryone(Asks):
+    everyone = True
+
+
+ASK = Asks()
 SUM = np.array([1.5, -2.25, 100.0])
 ROUNDS = 3
 
@@ -41,7 +69,7 @@ def exponential_plan(**change: Any) -> Plan:
 
 def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
     curator.charge(asked, repliers)
-    return curator.close(asked, asked.query.ring.encode(SUM))
+    return curator.close(asked, asked.request.ring.encode(SUM))
 
 
 def release(curator: Curator, round_number: int = 1) -> Release:
@@ -78,7 +106,7 @@ def test_without_privacy_the_exact_sum_is_released() -> None:
     curator = Curator(plan)
     asked = curator.open(1, ASK)
     assert asked.clients.tolist() == list(range(10))
-    assert not asked.query.bound.finite
+    assert not asked.request.bound.finite
     released = close(curator, asked)
     assert released.values.tolist() == SUM.tolist()
     assert released.std.tolist() == [0, 0, 0]
@@ -87,19 +115,19 @@ def test_without_privacy_the_exact_sum_is_released() -> None:
 
 def test_without_privacy_queries_may_differ_by_round_and_ask_everyone() -> None:
     curator = Curator(plan_of(epsilon=math.inf, sampling_rate=0.2))
-    first = curator.open(1, Ask("class_counts", (7,), everyone=True))
+    first = curator.open(1, ClassCounts(7))
     assert len(first.clients) == 10
     curator.charge(first, 10)
     curator.close(first, np.zeros(7, np.uint64))
     second = curator.open(2, ASK)
-    assert second.query.bound.lengths == ASK.lengths
+    assert second.request.bound.lengths == ASK.lengths()
     assert second.clients.tolist() == curator.plan.sample(2).tolist()
 
 
 def test_a_private_release_is_the_sum_and_noise_of_the_plans_std() -> None:
     plan = plan_of()
-    query = Curator(plan).open(1, ASK).query
-    assert (query.bound, query.ring, query.params) == (BOUND, plan.ring, {"w": 0.5})
+    query = Curator(plan).open(1, ASK).request
+    assert (query.bound, query.ring, query.query) == (BOUND, plan.ring, ASK)
     noise = []
     for seed in range(300):
         released = release(Curator(replace(plan, seed=seed)))
@@ -122,9 +150,9 @@ def test_noise_is_repeated_by_seed_and_round_only() -> None:
 def test_the_exponential_mechanism_releases_an_index_and_nothing_else() -> None:
     scores = np.array([9e4, -5e4, 0.0, 5e4, 9e4])
     curator = Curator(exponential_plan())
-    asked = curator.open(1, Ask("scores", (5,)))
+    asked = curator.open(1, Asks((5,)))
     curator.charge(asked, 10)
-    released = curator.close(asked, asked.query.ring.encode(scores))
+    released = curator.close(asked, asked.request.ring.encode(scores))
     assert released.values.tolist() == [2.0]
     assert released.std.shape == (0,)
 
@@ -136,9 +164,9 @@ def test_the_exponential_draw_has_the_plans_epsilon() -> None:
     hits = 0
     for seed in range(1000):
         curator = Curator(replace(plan, seed=seed))
-        asked = curator.open(1, Ask("scores", (5,)))
+        asked = curator.open(1, Asks((5,)))
         curator.charge(asked, 10)
-        hits += curator.close(asked, asked.query.ring.encode(scores)).values[0] == 0
+        hits += curator.close(asked, asked.request.ring.encode(scores)).values[0] == 0
     p = 1 / (1 + 4 * math.exp(-2))
     assert abs(hits - 1000 * p) < 5 * math.sqrt(1000 * p * (1 - p))
 
@@ -175,7 +203,7 @@ def test_release_r_plus_1_is_refused_by_the_curator(epsilon: float, drawn: list[
     drawn.clear()
     with pytest.raises(PrivacyError, match="round 4 cannot be opened after 3 of the 3"):
         curator.open(ROUNDS + 1, ASK)
-    late = replace(asked, query=replace(asked.query, round=ROUNDS + 1))
+    late = replace(asked, request=replace(asked.request, round=ROUNDS + 1, context=None))
     with pytest.raises(PrivacyError, match="round 4 is not open"):
         close(curator, late)
     assert not drawn
@@ -256,7 +284,7 @@ def test_without_privacy_nothing_is_charged(ledger: Ledger) -> None:
 
 
 def test_a_pure_run_is_charged_without_delta(ledger: Ledger) -> None:
-    Curator(exponential_plan(), ledger).open(1, Ask("scores", (5,)))
+    Curator(exponential_plan(), ledger).open(1, Asks((5,)))
     assert ledger.spent() == (1.0, 0.0)
 
 
@@ -308,12 +336,39 @@ def test_without_privacy_nobody_answering_fails_too() -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    [Ask("statistic", (3,)), Ask("statistic", (1, 2)), Ask("statistic", (2, 1), everyone=True)],
+    [Asks((4,)), Asks((1, 2)), Asks((1, 1, 1)), OfEveryone()],
 )
-def test_a_private_query_is_the_one_that_was_planned(ask: Ask, ledger: Ledger) -> None:
+def test_a_private_query_is_the_one_that_was_planned(ask: Query, ledger: Ledger) -> None:
     with pytest.raises(PrivacyError, match="not the one that the plan was made for"):
         Curator(plan_of(), ledger).open(1, ask)
     assert ledger.entries() == ()
+
+
+def test_a_plan_may_bound_parts_of_a_block() -> None:
+    asked = Curator(plan_of()).open(1, Asks((3,)))
+    assert asked.request.bound == BOUND
+
+
+def test_what_a_site_is_told_of_the_run(ledger: Ledger) -> None:
+    plan = plan_of(trust="distributed", unit="example")
+    first, other = Curator(plan, ledger), Curator(plan_of(epsilon=0.5))
+    told = first.open(1, ASK).request.context
+    assert told is not None
+    assert (told.plan, told.round, told.rounds) == (plan.key, 1, ROUNDS)
+    assert (told.unit, told.trust, told.mechanism) == (plan.unit, plan.trust, plan.mechanism)
+    assert (told.epsilon, told.delta) == (plan.epsilon, plan.delta)
+    also = other.open(1, ASK).request.context
+    assert also is not None
+    assert told.run != also.run
+    assert told.plan != also.plan
+    assert told.plan == replace(plan, seed=plan.seed + 1).key  # a seed could be guessed from it
+
+
+def test_without_privacy_a_clip_is_the_callers(ledger: Ledger) -> None:
+    asked = Curator(plan_of(epsilon=math.inf), ledger).open(1, ASK, norms=(0.5, 2.0))
+    assert asked.request.bound == Bound((2, 1), (0.5, 2.0), "per_block")
+    private = Curator(plan_of(), ledger).open(1, ASK, norms=(0.5, 2.0))
+    assert private.request.bound == BOUND
 
 
 def test_a_round_that_was_not_opened_here_is_not_closed(drawn: list[int]) -> None:
@@ -322,9 +377,9 @@ def test_a_round_that_was_not_opened_here_is_not_closed(drawn: list[int]) -> Non
         close(Curator(plan_of()), asked)
     curator = Curator(plan_of())
     mine = curator.open(1, ASK)
-    wider = replace(mine.query, bound=replace(BOUND, norms=(1e6, 1e6)))
+    wider = replace(mine.request, bound=replace(BOUND, norms=(1e6, 1e6)))
     with pytest.raises(PrivacyError, match="is not open"):
-        close(curator, replace(mine, query=wider))
+        close(curator, replace(mine, request=wider))
     assert not drawn
 
 
@@ -360,11 +415,12 @@ def test_runs_that_differ_in_anything_share_no_noise(change: dict[str, Any]) -> 
         **public: Any,
     ) -> Any:
         fields: dict[str, Any] = {"clients": 10, "classes": 2, "epsilon": 1.0}
+        kinds = {"statistic": Asks, "another": Another}
         bound = Bound((numbers, numbers), norms, rule)
         plan = make_plan(Federation(**fields | public), rounds=max(rounds, round), bound=bound)
         curator = Curator(plan)
         for r in range(1, round + 1):
-            asked = curator.open(r, Ask(kind, bound.lengths))
+            asked = curator.open(r, kinds[kind](bound.lengths))
             curator.charge(asked, 10)
             released = curator.close(asked, np.zeros(2 * numbers, np.uint64))
         return released.values / released.std
@@ -379,9 +435,9 @@ def test_a_ring_of_the_callers_own_is_not_believed(drawn: list[int]) -> None:
     """On a coarse ring all noise would round to nothing."""
     curator = Curator(plan_of())
     mine = curator.open(1, ASK)
-    coarse = replace(mine.query, ring=replace(mine.query.ring, grid=2.0**30, headroom=0))
+    coarse = replace(mine.request, ring=replace(mine.request.ring, grid=2.0**30, headroom=0))
     with pytest.raises(PrivacyError, match="is not open"):
-        close(curator, replace(mine, query=coarse))
+        close(curator, replace(mine, request=coarse))
     assert not drawn
 
 
@@ -397,7 +453,7 @@ def test_the_server_adds_nothing_where_clients_did(
     plan = plan_of(trust=trust, mechanism=asked_for if trust == "distributed" else mechanism)
     curator = Curator(plan)
     asked = curator.open(1, ASK)
-    assert asked.query.noise == plan.noise
+    assert asked.request.noise == plan.noise
     released = close(curator, asked)
     np.testing.assert_array_equal(released.values, SUM)  # no client of this test added any
     np.testing.assert_array_equal(released.std, plan.std_of_sum(10))
@@ -406,17 +462,17 @@ def test_the_server_adds_nothing_where_clients_did(
 
 
 def test_what_clients_are_told_of_noise_and_coins() -> None:
-    central = Curator(plan_of(1, sampling_rate=0.5)).open(1, ASK).query
+    central = Curator(plan_of(1, sampling_rate=0.5)).open(1, ASK).request
     assert (central.noise, central.rate, central.seed) == (None, 1.0, None)
     shared = plan_of(1, sampling_rate=0.5, trust="distributed")
-    query = Curator(shared).open(1, ASK).query
+    query = Curator(shared).open(1, ASK).request
     assert (query.noise, query.rate, query.seed) == (shared.noise, 0.5, shared.client_seed)
     alone = plan_of(1, sampling_rate=0.5, trust="local")
-    query = Curator(alone).open(1, ASK).query
+    query = Curator(alone).open(1, ASK).request
     assert (query.noise, query.rate, query.seed) == (alone.noise, 1.0, alone.client_seed)
     for trust in ("distributed", "local"):
         plan = plan_of(trust=trust, noise_source="system")
-        assert Curator(plan).open(1, ASK).query.seed is None
+        assert Curator(plan).open(1, ASK).request.seed is None
     seeds = {shared.seed, shared.client_seed, shared.mask_seed}
     assert len(seeds) == 3  # who knows one of clients' seeds must not know the server's
 
@@ -540,7 +596,7 @@ def test_unary_answers_are_released_as_counts() -> None:
     federation = Federation(clients=10, classes=2, epsilon=2.0, trust="local")
     plan = make_plan(federation, rounds=1, bound=Bound((4,), (2.0,)), prefers=prefer("unary"))
     curator = Curator(plan)
-    asked = curator.open(1, Ask("cells", (4,)))
+    asked = curator.open(1, Asks((4,)))
     ones = np.array([5, 0, 3, 1], np.uint64)
     curator.charge(asked, 8)
     released = curator.close(asked, ones)
@@ -577,9 +633,9 @@ def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) ->
     hits = 0
     for seed in range(300):
         curator = Curator(replace(plan, seed=seed))
-        asked = curator.open(1, Ask("scores", (2, 1, 2)))
+        asked = curator.open(1, Asks((2, 1, 2)))
         curator.charge(asked, 10)
-        hits += curator.close(asked, asked.query.ring.encode(sums)).values[0] == 0
+        hits += curator.close(asked, asked.request.ring.encode(sums)).values[0] == 0
     assert abs(hits - 300 * p) < 5 * math.sqrt(300 * p * (1 - p))
     wrong = 1 / (1 + 2 * math.exp(-2.0 * 4 / norm))
     assert abs(hits - 300 * wrong) > 5 * math.sqrt(300 * wrong * (1 - wrong))

@@ -12,7 +12,8 @@ from laws import noise as noise_of
 from fedcal.bounding import Bound
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.query import Query
+from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of
 
@@ -45,14 +46,14 @@ def test_what_differs_has_another_key(a: object, b: object) -> None:
     assert key_of(a) != key_of(b)
 
 
-def query(**change: object) -> Query:
-    whole = Query("statistic", {"t": 1.5}, BOUND, Ring(10, 2.0**-8), 1)
+def request(**change: object) -> Request:
+    whole = Request(ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
     return replace(whole, **change)  # type: ignore[arg-type]
 
 
 def test_a_question_s_key_survives_the_wire() -> None:
-    asked = query(params={"t": np.array([1.5, 2.0]), "bins": 15, "how": "all"})
-    assert Query.from_fields(asked.to_fields()).key == asked.key
+    asked = request(query=CalibrationGaps(np.array([0.7]), 3))
+    assert Request.from_fields(asked.to_fields(), asked.context_fields()).key == asked.key
 
 
 NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
@@ -61,9 +62,9 @@ NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": "other"},
-        {"params": {"t": 1.5000001}},
-        {"params": {"T": 1.5}},
+        {"query": AccuracyGap((1.0, 1.5, 2.0))},
+        {"query": ClippedNLL((1.0, 1.5000001, 2.0), 10.0)},
+        {"query": ClippedNLL((1.0, 1.5, 2.0), 10.000001)},
         {"bound": replace(BOUND, order=1)},
         {"bound": replace(BOUND, per="row")},
         {"bound": replace(BOUND, norms=(1.0, 3.5))},
@@ -76,11 +77,11 @@ NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
     ],
 )
 def test_a_question_s_key_has_all_that_the_noise_follows_from(change: dict[str, object]) -> None:
-    assert query(**change).key != query().key
+    assert request(**change).key != request().key
 
 
 def test_the_round_and_the_seed_are_the_stream_s_own() -> None:
-    assert query(round=2, seed=7).key == query().key
+    assert request(round=2, seed=7).key == request().key
 
 
 OF_NO_CONSEQUENCE = {

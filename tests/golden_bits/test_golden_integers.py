@@ -13,7 +13,7 @@ import pytest
 from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
 from fedcal.privacy import Federation, make_plan
-from fedcal.query import Ask
+from fedcal.queries import AccuracyGap
 from fedcal.release import Curator
 from fedcal.secure_aggregation import mask
 from fedcal.shards import Shards
@@ -30,10 +30,9 @@ def shares(trust: str, mechanism: str, rate: float = 1.0) -> object:
         clients=5, classes=2, epsilon=1.0, trust=trust, mechanism=mechanism, sampling_rate=rate
     )
     plan = make_plan(public, rounds=2, bound=Bound((3, 1), (1.0, 4.0), "per_block"))
-    params = {"temperatures": np.array([0.5, 1.0, 1.5, 2.0])}
-    asked = Curator(plan).open(1, Ask("accuracy_gap", (3, 1), params))
+    asked = Curator(plan).open(1, AccuracyGap((0.5, 1.0, 1.5, 2.0)))
     empty = Shards(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(6, np.int64))
-    return contribute(empty, asked.query, np.arange(5)).view(np.int64)
+    return contribute(empty, asked.request, np.arange(5)).view(np.int64)
 
 
 GOLDEN = {

@@ -64,8 +64,8 @@ def test_the_result_is_the_calibrator_of_the_histograms(
 ) -> None:
     ask = method.query(1)
     assert ask is not None
-    assert (ask.kind, ask.params, ask.everyone) == ("class_histograms", {"bins": BINS}, False)
-    assert ask.lengths == (BINS,) * (2 * CLASSES)
+    assert (ask.kind, ask.params(), ask.everyone) == ("class_histograms", {"bins": BINS}, False)
+    assert ask.lengths() == (BINS,) * (2 * CLASSES)
     method.update(histograms(POSITIVE, NEGATIVE))
     want = calibrator.from_histograms(POSITIVE, NEGATIVE, CLASSES)
     result = method.result()
@@ -91,7 +91,7 @@ def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(
     first, second = method.query(1), method.query(2)
     assert first is not None
     assert second is not None
-    assert (first.kind, first.lengths, first.everyone) == ("class_counts", (CLASSES,), True)
+    assert (first.kind, first.lengths(), first.everyone) == ("class_counts", (CLASSES,), True)
     assert (second.kind, second.everyone) == ("class_histograms", False)
     method.update(counts(16.0, 4.0, 80.0))
     method.update(histograms(POSITIVE, NEGATIVE, number=2))
@@ -220,7 +220,7 @@ def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows(sampling_rat
     method = FedBBQ(own, bins_exponent=2, tables="pooled")
     ask = method.query(2)
     assert ask is not None
-    assert (ask.kind, ask.lengths) == ("pooled_histograms", (4, 1, 3))
+    assert (ask.kind, ask.lengths()) == ("pooled_histograms", (4, 1, 3))
     method.update(counts(10.0, 20.0, 34.0))
     values = np.array([1.0, 2, 5, 8, 20, 2, 1, 9])
     method.update(Release(2, "pooled_histograms", values, np.zeros(8)))

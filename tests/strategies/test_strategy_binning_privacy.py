@@ -15,7 +15,7 @@ from fedcal.clients.answers import STATISTICS, answer
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import FedBBQ, FedBin
 from fedcal.types import Floats
@@ -55,10 +55,10 @@ def nobody(classes: int = CLASSES) -> Shards:
     return Shards.from_owner(np.zeros((0, classes)), none, none, CLIENTS)
 
 
-def query(strategy: FedBBQ) -> Query:
+def query(strategy: FedBBQ) -> Request:
     asked = strategy.open_round(1)
     assert asked is not None
-    return asked.query
+    return asked.request
 
 
 # --- how much noise ------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_one_joint_clip_keeps_each_clients_shares_and_separate_ones_do_not() -> 
     for shape in SHAPES:
         strategy = method(shape, clip_positive=1.0, clip_negative=1.5)
         asked = query(strategy)
-        exact = STATISTICS[asked.kind](rows, asked.params)
+        exact = STATISTICS[asked.query.kind](rows, asked.query)
         clipped = bounded(exact, asked.bound)
         there = exact > 0
         factors = [clipped[k, there[k]] / exact[k, there[k]] for k in range(CLIENTS)]
@@ -157,7 +157,7 @@ def test_positives_weigh_more_in_a_joint_clip() -> None:
     for label, norm in ((1, 3.0), (0, 7.0)):
         logits, labels = np.tile([0.0, 2.0], (500, 1)), np.full(500, label)
         one = Shards.from_owner(logits, labels, np.zeros(500, np.int64), 1)
-        clipped = bounded(STATISTICS[asked.kind](one, asked.params), asked.bound)
+        clipped = bounded(STATISTICS[asked.query.kind](one, asked.query), asked.bound)
         assert clipped.max() == pytest.approx(norm, rel=1e-6)
 
 

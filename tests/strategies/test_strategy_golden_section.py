@@ -19,7 +19,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy, ece
 from fedcal.numerics import log_grid, shifted, softmax
 from fedcal.privacy.plan import Federation, Plan
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import ECET, NLLT, STRATEGIES, AccT, CalibrationStrategy
@@ -303,11 +303,11 @@ def test_posterior_beats_golden_section_at_the_same_budget() -> None:
 # --- how much a neighbour changes -----------------------------------------------------------------
 
 
-def l1_change(whole: Shards, less: Shards, query: Query) -> Floats:
+def l1_change(whole: Shards, less: Shards, request: Request) -> Floats:
     """|change| of each number of the sum over clients, in the statistic's units."""
-    sums = [answer(shards, query).sum(axis=0, dtype=np.uint64) for shards in (whole, less)]
+    sums = [answer(shards, request).sum(axis=0, dtype=np.uint64) for shards in (whole, less)]
     words = (sums[0] - sums[1]).view(np.int64)
-    return np.asarray(np.abs(words * query.ring.grid))
+    return np.asarray(np.abs(words * request.ring.grid))
 
 
 def without(shards: Shards, gone: NDArray[np.bool_]) -> Shards:
@@ -341,10 +341,10 @@ def test_neighbours_differ_by_at_most_the_bound_in_every_query(
         for number in range(1, strategy.plan.rounds + 1):
             asked = strategy.open_round(number)
             assert asked is not None
-            change = l1_change(shards, less, asked.query)
+            change = l1_change(shards, less, asked.request)
             candidates = 4 if exponential else 1
             assert (change.reshape(candidates, -1).sum(axis=1) <= most).all()
-            total = answer(shards, asked.query).sum(axis=0, dtype=np.uint64)
+            total = answer(shards, asked.request).sum(axis=0, dtype=np.uint64)
             strategy.charge_round(asked, CLIENTS)
             strategy.close_round(asked, total)
 
@@ -355,7 +355,7 @@ def test_a_large_client_is_clipped_to_exactly_its_bound(name: str) -> None:
     strategy = method(name, private(), clip=0.5)
     asked = strategy.open_round(1)
     assert asked is not None
-    words = answer(shards, asked.query).view(np.int64) * asked.query.ring.grid
+    words = answer(shards, asked.request).view(np.int64) * asked.request.ring.grid
     sizes = np.abs(words).sum(axis=1)
     assert (sizes[[0, -1]] == 0).all()
     assert sizes[1:-1] == pytest.approx(np.full(CLIENTS - 2, 0.5), rel=0.005)
@@ -370,7 +370,7 @@ def test_for_unit_example_no_client_is_clipped(name: str) -> None:
     for strategy in (exact, noisy):
         asked = strategy.open_round(1)
         assert asked is not None
-        words = answer(shards, asked.query).view(np.int64) * asked.query.ring.grid
+        words = answer(shards, asked.request).view(np.int64) * asked.request.ring.grid
         answers.append(words)
     # each row is rounded to the grid by itself
     assert answers[1] == pytest.approx(answers[0], abs=shards.rows.max() * noisy.plan.grid)
@@ -403,7 +403,7 @@ def test_the_result_so_far_is_the_middle_of_the_interval() -> None:
     strategy = method("acct")
     asked = strategy.query(1)
     assert asked is not None
-    assert asked.params == {"temperatures": 3.0 - 2.5 * RATIO}
+    assert asked.params() == {"temperatures": 3.0 - 2.5 * RATIO}
     strategy.update(Release(1, asked.kind, np.array([5.0]), np.zeros(1)))
     assert temperature(strategy) == 1.75
     strategy.update(Release(2, asked.kind, np.array([9.0]), np.zeros(1)))

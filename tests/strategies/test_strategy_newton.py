@@ -151,8 +151,8 @@ def test_neighbours_differ_by_no_more_than_the_bound(method: Any) -> None:
     ask, plan = strategy.query(1), strategy.plan
     bound = plan.bound
     assert bound is not None
-    assert (ask.lengths, bound.rule) == (bound.lengths, "joint")
-    answers = STATISTICS[ask.kind](shards, ask.params)
+    assert (ask.lengths(), bound.rule) == (bound.lengths, "joint")
+    answers = STATISTICS[ask.kind](shards, ask)
     assert not answers[0].any()  # the client without rows
     assert bound.norms_of(answers).max() > 1  # some client must be clipped
     sent = plan.ring.decode(encode_bounded(answers, bound, plan.ring))

@@ -15,7 +15,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
-from fedcal.query import Query
+from fedcal.queries.request import Request
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
@@ -68,12 +68,12 @@ def nobody(classes: int = CLASSES) -> Shards:
     return Shards.from_owner(np.zeros((0, classes)), none, none, CLIENTS)
 
 
-def query(strategy: CalibrationStrategy) -> Query:
+def query(strategy: CalibrationStrategy) -> Request:
     """The first round's question, without the clients' own noise."""
     ask, plan = strategy.query(1), strategy.plan
     assert ask is not None
     assert plan.bound is not None
-    return Query(ask.kind, ask.params, plan.bound, plan.ring, 1)
+    return Request(ask, plan.bound, plan.ring, 1)
 
 
 def moved(strategy: CalibrationStrategy, seed: int) -> CalibrationStrategy:

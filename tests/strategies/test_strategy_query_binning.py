@@ -113,8 +113,8 @@ def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) 
         less = Shards.from_owner(
             shards.logits[~gone], shards.labels[~gone], shards.owner[~gone], CLIENTS
         )
-        sums = [answer(s, asked.query).sum(axis=0, dtype=np.uint64) for s in (shards, less)]
-        change = (sums[0] - sums[1]).view(np.int64) * asked.query.ring.grid
+        sums = [answer(s, asked.request).sum(axis=0, dtype=np.uint64) for s in (shards, less)]
+        change = (sums[0] - sums[1]).view(np.int64) * asked.request.ring.grid
         assert np.abs(change).sum() <= most
         assert change.any() or not gone.any()
 

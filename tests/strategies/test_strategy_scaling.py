@@ -57,12 +57,12 @@ def test_without_privacy_the_mean_is_over_clients_with_rows(method: Any) -> None
     strategy = method(federation(sampling_rate=0.5), server_lr=0.5)
     start, size = strategy.w.copy(), len(strategy.w)
     ask = strategy.query(1)
-    assert (ask.kind, ask.lengths) == (method.statistic, (size, 1))
-    assert ask.params["count"] is True
-    np.testing.assert_array_equal(ask.params["w"], start)
+    assert ask.lengths() == (size, 1)
+    assert ask.params()["count"] is True
+    np.testing.assert_array_equal(ask.params()["w"], start)
     told(strategy, np.append(np.linspace(-1, 1, size), 4.0))
     np.testing.assert_allclose(strategy.w, start - 0.5 * np.linspace(-1, 1, size) / 4, rtol=1e-14)
-    np.testing.assert_array_equal(strategy.query(2).params["w"], strategy.w)
+    np.testing.assert_array_equal(strategy.query(2).params()["w"], strategy.w)
     before = strategy.w.copy()
     told(strategy, np.zeros(size + 1))  # nobody with rows was asked
     np.testing.assert_array_equal(strategy.w, before)
@@ -74,7 +74,7 @@ def test_with_privacy_the_divisor_is_public(method: Any, rate: float) -> None:
     strategy = method(federation(epsilon=1.0, sampling_rate=rate, rounds=1), clip=0.25)
     start, size = strategy.w.copy(), len(strategy.w)
     ask = strategy.query(1)
-    assert (ask.lengths, ask.params["count"]) == ((size,), False)
+    assert (ask.lengths(), ask.params()["count"]) == ((size,), False)
     bound = strategy.plan.bound
     assert bound is not None
     assert (bound.norms, bound.rule) == ((0.25,), "joint")
@@ -98,7 +98,7 @@ def test_neighbours_differ_by_no_more_than_the_bound(method: Any, shards: Shards
 
     strategy = method(federation(epsilon=1.0), clip=0.5)
     ask, plan = strategy.query(1), strategy.plan
-    answers = STATISTICS[ask.kind](shards, ask.params)
+    answers = STATISTICS[ask.kind](shards, ask)
     assert not answers[0].any()  # the client without rows
     assert np.linalg.norm(answers, axis=1).max() > 0
     many = np.concatenate([answers, 1e6 * np.ones_like(answers[:1])])
@@ -167,7 +167,7 @@ def test_local_training_knobs_reach_the_query(method: Any) -> None:
     else:
         strategy = method(federation(), proximal=0, steps=9)
         want = {"form": method.form.kind, "proximal": 0.0, "steps": 9}
-    params = strategy.query(3).params
+    params = strategy.query(3).params()
     assert want.items() <= params.items()
 
 

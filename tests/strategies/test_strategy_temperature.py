@@ -12,6 +12,7 @@ from fedcal.clients.answers import STATISTICS
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
+from fedcal.queries import TemperatureNewton
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
@@ -45,11 +46,11 @@ def shards_of(clients: int, rows: int) -> Shards:
 
 def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
     strategy = FedNewton(federation())
-    assert strategy.query(1).params == {"log_a": 0.0}
+    assert strategy.query(1).params() == {"log_a": 0.0}
     learn(strategy, [1.0, 4.0])
     ask = strategy.query(2)
-    assert (ask.kind, ask.lengths) == ("temperature_newton", (1, 1))
-    assert ask.params == {"log_a": -0.25}
+    assert (ask.kind, ask.lengths()) == ("temperature_newton", (1, 1))
+    assert ask.params() == {"log_a": -0.25}
 
 
 @pytest.mark.parametrize(
@@ -112,10 +113,10 @@ def test_fedtemp_divides_by_the_repliers_with_rows(
     average: Any, values: list[float], w: float
 ) -> None:
     strategy = FedTemp(federation(sampling_rate=0.5), average=average)
-    assert strategy.query(1).lengths == (1, 1)
+    assert strategy.query(1).lengths() == (1, 1)
     temperature = learn(strategy, values)
     assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-14)
-    assert strategy.query(2).params["w"] == pytest.approx(w, rel=1e-14)
+    assert strategy.query(2).params()["w"] == pytest.approx(w, rel=1e-14)
 
 
 @pytest.mark.parametrize("average", ["inverse", "temperature"])
@@ -124,7 +125,7 @@ def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: f
     public = federation(clients=clients, sampling_rate=rate, epsilon=1.0, rounds=1)
     strategy = FedTemp(public, average=average, clip=0.25, server_lr=0.5)
     ask = strategy.query(1)
-    assert (ask.lengths, ask.params["count"]) == ((1,), False)
+    assert (ask.lengths(), ask.params()["count"]) == ((1,), False)
     temperature = learn(strategy, [4.0], [1.0])
     w = 1 - 0.5 * 4.0 / (rate * clients)
     assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-13)
@@ -143,9 +144,9 @@ def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
 
 
 def test_fedtemp_asks_for_its_own_bound_and_steps_only() -> None:
-    plain = FedTemp(federation()).query(1).params
+    plain = FedTemp(federation()).query(1).params()
     assert set(plain) == {"w", "average", "count"}
-    asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params
+    asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params()
     assert asked == {**plain, "limit": 3.0, "steps": 50}
 
 
@@ -170,8 +171,8 @@ def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None
 def test_one_shot_interpolates_the_root_without_privacy() -> None:
     # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
     strategy = FedOneShot(federation(), points=4, low=0.5, high=4.0)
-    assert strategy.query(1).params == {"low": 0.5, "high": 4.0, "points": 4}
-    assert strategy.query(1).lengths == (4,)
+    assert strategy.query(1).params() == {"low": 0.5, "high": 4.0, "points": 4}
+    assert strategy.query(1).lengths() == (4,)
     assert learn(strategy, [9.0, 3.0, -1.0, -2.0]) == pytest.approx(2**0.75, rel=1e-14)
 
 
@@ -225,7 +226,7 @@ def test_one_shot_asks_few_temperatures_where_scores_are_released(
 ) -> None:
     strategy = FedOneShot(federation(epsilon=1.0, **fields), rows_per_client=50, low=0.5, high=4.0)
     ask = strategy.query(1)
-    assert (ask.lengths, ask.params) == ((asked,), {"low": 0.5, "high": 4.0, "points": asked})
+    assert (ask.lengths(), ask.params()) == ((asked,), {"low": 0.5, "high": 4.0, "points": asked})
     assert (strategy.plan.mechanism == "exponential") == (asked == 257)
     assert strategy.plan.bound is not None
     assert strategy.plan.bound.rule == "per_value"
@@ -266,7 +267,7 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     ahead = np.linspace(0, 40, 4001)[:, None]
     logits = np.concatenate([ahead, np.zeros((4001, classes - 1))], axis=1)
     shards = Shards.from_owner(logits, np.zeros(4001, int), np.arange(4001), 4001)
-    largest = STATISTICS["temperature_newton"](shards, {"log_a": 0.0})[:, 1].max()
+    largest = STATISTICS["temperature_newton"](shards, TemperatureNewton(0.0, classes))[:, 1].max()
     own = federation(epsilon=1.0, unit="example", classes=classes)
     bound = FedNewton(own).plan.bound
     assert bound is not None

@@ -1,52 +1,78 @@
-"""What goes from the server to a client: the question, and the bound that travels with it."""
+"""What goes from the server to a client: a question, the bound that travels with it, its context.
+
+The question and its bound are one record of a message, the context another: a client needs the
+first to answer, and the second to decide whether it wants to. The context, and the versions that
+travel in its record, are in no key of noise and in no count of payload.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedcal import accounting
 from fedcal.bounding import Bound
-from fedcal.checks import one_of
+from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Noise
+from fedcal.queries import QUERIES
+from fedcal.queries.base import Param, Query, Scalar
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import check_seed, key_of
-from fedcal.types import Floats
-
-Scalar = bool | int | float | str
-Param = Scalar | Floats
-"""A parameter of a statistic: a scalar, or a vector of parameters (size,) float64."""
 
 Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
 
+VERSION = 1
+"""Of the wire form."""
+
+_ID, _DIGEST, _NAME = (re.compile(p) for p in (r"[\w.:-]{1,64}", r"[0-9a-f]{64}", r"[a-z-]{1,32}"))
+
 
 @dataclass(frozen=True)
-class Ask:
-    """What a strategy wants to know in a round; the plan turns it into a `Query`.
+class Context:
+    """What a question is asked for: a site books by it and checks it; nothing is computed from it.
 
     Attributes
     ----------
-    kind : name of a client statistic
-    params : the statistic's parameters
-    lengths : block lengths of the answer
-    everyone : ask all enrolled clients, not this round's sample (no privacy only)
-    norms : what each block is clipped to where there is no privacy; () = nothing is. With privacy
-        the plan says it
+    run : names the run
+    plan : digest of the plan, without the seed (`Plan.key`)
+    round, rounds : number of this round, from 1, and of all
+    unit, trust, mechanism : as the plan's
+    epsilon, delta : what the whole run spends; (inf, 0) without privacy
     """
 
-    kind: str
-    lengths: tuple[int, ...]
-    params: Mapping[str, Param] = field(default_factory=dict)
-    everyone: bool = False
-    norms: tuple[float, ...] = ()
+    run: str
+    plan: str
+    round: int
+    rounds: int
+    unit: str
+    trust: str
+    mechanism: str
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for name, form in (("run", _ID), ("plan", _DIGEST)):
+            _text(name, getattr(self, name), form)
+        for name in ("unit", "trust", "mechanism"):
+            _text(name, getattr(self, name), _NAME)
+        whole("rounds of the context", self.rounds, 1)
+        whole("round of the context", self.round, 1, self.rounds)
+        _real("epsilon", self.epsilon)
+        _real("delta", self.delta)
+        if not self.epsilon > 0:  # False for NaN
+            raise InputError(f"epsilon of the context must be > 0, got {self.epsilon:g}")
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta of the context must be in [0, 1), got {self.delta:g}")
 
 
 @dataclass(frozen=True)
-class Query:
+class Request:
     """A question with its bound and its ring: all a client needs to answer.
 
     Nothing that a client sends is believed about its own bound: the client clips to `bound`,
@@ -57,31 +83,48 @@ class Query:
     noise : what each client adds to its answer (trust `distributed`, `local`); None = nothing
     rate : each client's rows take part with this probability, by its own coin (`distributed`)
     seed : of a simulated client's noise and coin; a real site takes none from a message
+    context : what it is asked for; None = nobody said
     """
 
-    kind: str
-    params: Mapping[str, Param]
+    query: Query
     bound: Bound
     ring: Ring
     round: int
     noise: Noise | None = None
     rate: float = 1.0
     seed: int | None = None
+    context: Context | None = None
 
     def __post_init__(self) -> None:
         accounting.check_rate(self.rate)
         if self.seed is not None:
             check_seed(self.seed)
+        length = sum(self.query.lengths())
+        if length != self.bound.length:
+            raise InputError(
+                f"a bound of {self.bound.length} numbers does not fit the query "
+                f"{self.query.kind!r}, whose answer has {length}"
+            )
         if self.noise is not None and sum(self.noise.lengths) != self.bound.length:
             raise InputError(
                 f"noise for {sum(self.noise.lengths)} numbers does not fit an answer of "
                 f"{self.bound.length}"
             )
+        if self.context is not None:
+            self._agrees(self.context)
+
+    def _agrees(self, context: Context) -> None:
+        if context.round != self.round:
+            raise InputError(f"a query of round {self.round} came for round {context.round}")
+        if self.noise is not None and self.noise.mechanism != context.mechanism:
+            raise InputError(
+                f"noise of {self.noise.mechanism!r} does not go with a run by {context.mechanism!r}"
+            )
 
     def to_fields(self) -> dict[str, Field]:
         """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
         fields: dict[str, Field] = {
-            "kind": self.kind,
+            "kind": self.query.kind,
             "round": self.round,
             "lengths": list(self.bound.lengths),
             "norms": list(self.bound.norms),
@@ -103,21 +146,30 @@ class Query:
             fields["rate"] = self.rate
         if self.seed is not None:
             fields["seed"] = self.seed
-        for key, value in self.params.items():
+        for key, value in self.query.params().items():
             fields[f"param.{key}"] = value.tolist() if isinstance(value, np.ndarray) else value
         return fields
 
+    def context_fields(self) -> dict[str, Field]:
+        """The record beside it: versions, public facts of the question, and the context."""
+        fields: dict[str, Field] = {"version": VERSION, "query-version": self.query.version}
+        fields |= {f"fact.{name}": getattr(self.query, name) for name in self.query.facts}
+        if self.context is not None:
+            fields |= vars(self.context)
+        return fields
+
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Query:
-        """The query that `to_fields` wrote; InputError if a field is missing or makes no sense."""
+    def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
+        """The request that `to_fields` and `context_fields` wrote.
+
+        Raises
+        ------
+        InputError
+            If a field is missing or makes no sense, or a version is not known here.
+        """
         try:
             return cls(
-                kind=str(fields["kind"]),
-                params={
-                    k.removeprefix("param."): _param(v)
-                    for k, v in fields.items()
-                    if k.startswith("param.")
-                },
+                query=_query(fields, context),
                 bound=Bound(
                     tuple(int(n) for n in fields["lengths"]),
                     tuple(float(c) for c in fields["norms"]),
@@ -130,6 +182,7 @@ class Query:
                 noise=_noise(fields),
                 rate=float(fields.get("rate", 1.0)),
                 seed=int(fields["seed"]) if "seed" in fields else None,
+                context=_context(context),
             )
         except KeyError as missing:
             raise InputError(f"a query has no field {missing}") from None
@@ -141,7 +194,7 @@ class Query:
     @property
     def question(self) -> str:
         """What is asked, without how it travels: part of the key of seeded noise."""
-        return key_of(self.kind, self.params)
+        return key_of(self.query.kind, self.query.params())
 
     @property
     def key(self) -> str:
@@ -159,11 +212,45 @@ class Query:
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the question: 8 per number, 1 per character."""
+        """Bytes of the question: 8 per number, 1 per character. The context does not count."""
         return sum(
             len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
             for v in self.to_fields().values()
         )
+
+
+def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+    _known("wire form", context["version"], VERSION)
+    query = QUERIES[one_of("query", fields["kind"], QUERIES)]
+    _known(f"query {query.kind!r}", context["query-version"], query.version)
+    params, facts = (
+        {k.removeprefix(start): _param(v) for k, v in given.items() if k.startswith(start)}
+        for given, start in ((fields, "param."), (context, "fact."))
+    )
+    return query.read(params, facts)
+
+
+def _known(what: str, version: Any, ours: int) -> None:
+    if isinstance(version, bool) or version != ours:
+        raise InputError(f"version {version!r} of the {what} is not known here, only {ours}")
+
+
+def _context(fields: Mapping[str, Any]) -> Context | None:
+    """The context, if any of it is there; then all must be."""
+    names = tuple(Context.__dataclass_fields__)
+    if not any(name in fields for name in names):
+        return None
+    return Context(**{name: fields[name] for name in names})
+
+
+def _text(name: str, value: Any, form: re.Pattern[str]) -> None:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InputError(f"{name} of the context must be like {form.pattern}, got {value!r:.80}")
+
+
+def _real(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise InputError(f"{name} of the context must be a number, got {value!r:.80}")
 
 
 def _noise(fields: Mapping[str, Any]) -> Noise | None:

@@ -1,0 +1,55 @@
+"""One class for each question: its parameters, the shape of its answer, its public bound.
+
+`fedcal.queries.request` has what travels: the question with its bound and ring (`Request`), and
+what it is asked for (`Context`).
+"""
+
+from __future__ import annotations
+
+from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
+from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
+from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
+from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
+from fedcal.registry import registry
+
+QUERIES: dict[str, type[Query]] = registry(
+    AccuracyGap,
+    BinOutcomes,
+    CalibrationGaps,
+    ClassCounts,
+    ClassHistograms,
+    ClippedNLL,
+    MLPUpdate,
+    OutcomeCell,
+    PooledHistograms,
+    ScalingNewton,
+    ScalingUpdate,
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+    key="kind",
+)
+"""Every question, by its kind; the clients' statistics have the same names."""
+
+__all__ = [
+    "QUERIES",
+    "AccuracyGap",
+    "BinOutcomes",
+    "CalibrationGaps",
+    "ClassCounts",
+    "ClassHistograms",
+    "ClippedNLL",
+    "MLPUpdate",
+    "OutcomeCell",
+    "Param",
+    "Part",
+    "PooledHistograms",
+    "Query",
+    "ScalingNewton",
+    "ScalingUpdate",
+    "TemperatureNewton",
+    "TemperatureScores",
+    "TemperatureUpdate",
+]

@@ -1,0 +1,200 @@
+"""What every question is: typed parameters, the shape of its answer, and its public bound.
+
+A question is checked where it is made, on the server, and where it is read, on the client: what a
+client computes never depends on a number that no server of this version would send.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from fedcal.bounding import Bound, Per
+from fedcal.checks import one_of, whole
+from fedcal.errors import InputError
+from fedcal.types import Floats
+from fedcal.units import UNITS
+
+Scalar = bool | int | float | str
+Param = Scalar | Floats
+"""A parameter of a statistic: a scalar, or a vector of parameters (size,) float64."""
+
+Part = Per
+"""Whose contribution a bound is about: all of a client's, or what one subject or one row adds."""
+
+Order = Literal[1, 2]
+
+MOST_NUMBERS = 2**27
+"""Numbers of one client's answer: more do not fit any memory that clients have (1 GiB)."""
+
+MOST_CLASSES = 10**6
+MOST_TEXT = 300
+"""Characters that are said of a value that came over the wire."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query(ABC):
+    """A question to the clients; a subclass for each, its fields are the statistic's parameters.
+
+    A subclass is a frozen dataclass (with `eq=False` where a field is an array: equality is
+    defined here) that checks its fields in `__post_init__`.
+
+    Attributes
+    ----------
+    kind : name on the wire, and of the clients' statistic
+    version : of the parameters' meaning; a client refuses any but its own
+    row_sums : whether a client's answer is the sum of what its rows add, so that the part of a row,
+        or of a subject, may be clipped by itself
+    signed : whether a number of an answer may be negative
+    everyone : ask all enrolled clients, not this round's sample (no privacy only)
+    facts : fields that are no parameters of the statistic, but of the bound and the lengths: public
+        facts such as `classes`. They travel beside the question, and are in no noise key
+    examples : small constructor arguments, for a problem of three classes; at most ten
+    """
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    row_sums: ClassVar[bool] = True
+    signed: ClassVar[bool] = True
+    everyone: ClassVar[bool] = False
+    facts: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[tuple[Mapping[str, Any], ...]]
+
+    @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers in each block of an answer."""
+
+    @abstractmethod
+    def params(self) -> Mapping[str, Param]:
+        """What travels of the fields; part of the key of seeded noise. Defaults may be left out."""
+
+    @abstractmethod
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """What one client, or a smaller part of one, may add to the answer.
+
+        Parameters
+        ----------
+        part : "client": as `clips` says; "subject", "row": follows from the question alone
+        clips : the method's own public clip values, in the units of the answer
+        order : norm that is bounded, 1 or 2
+
+        Raises
+        ------
+        InputError
+            If the question is no sum over rows, or has no use for so many clips.
+        """
+
+    @classmethod
+    def part(cls, unit: str) -> Part:
+        """The part of a client that is clipped by itself, where `unit` is protected."""
+        return UNITS[unit].per if cls.row_sums else "client"
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any], facts: Mapping[str, Any]) -> Self:
+        """The question with these parameters, as they came over the wire.
+
+        Raises
+        ------
+        InputError
+            If one is missing, unknown or not allowed.
+        """
+        needed = {f.name: f.default is MISSING for f in fields(cls)}
+        for name in params:
+            if name not in needed or name in cls.facts:
+                raise InputError(f"the query {cls.kind!r} has no parameter {name!r}")
+        known = {name: facts[name] for name in cls.facts if name in facts}
+        for name, must in needed.items():
+            if must and name not in params and name not in known:
+                raise InputError(f"the query {cls.kind!r} has no value of {name!r}")
+        try:
+            return cls(**params, **known)
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, InputError):  # a long value may have been printed in many lines
+                raise InputError(" ".join(str(error).split())[:MOST_TEXT]) from None
+            raise InputError(
+                f"a parameter of the query {cls.kind!r} holds something else than it should"
+            ) from None
+
+    def takes(self, part: Part, clips: Sequence[float], number: int) -> bool:
+        """Whether a bound is about all of a client's part, by its `number` clips; or InputError."""
+        one_of("part", part, get_args(Part))
+        if part == "client":
+            if len(clips) != number:
+                raise InputError(f"the query {self.kind!r} takes {number} clips, got {len(clips)}")
+            return True
+        if not self.row_sums:
+            raise InputError(f"the answer to {self.kind!r} is no sum over rows: a {part} has none")
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values()))
+
+    def _values(self) -> tuple[Any, ...]:
+        values = (getattr(self, f.name) for f in fields(self))
+        return tuple(v.tobytes() if isinstance(v, np.ndarray) else v for v in values)
+
+    def _set(self, **values: Any) -> None:
+        """Keep checked values in place of the given ones."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def fits(bound: Bound, query: Query) -> bool:
+    """Whether a bound's blocks are those of the answer, or parts of them."""
+    ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
+    return ours <= theirs and max(ours) == max(theirs)
+
+
+# --- checks of parameters -------------------------------------------------------------------------
+
+
+def finite(name: str, value: Any, most: float = math.inf) -> float:
+    """`value` as a finite float of at most `most` in absolute value, or InputError."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InputError(f"{name} must be a finite number, got one above 1e308") from None
+    if not math.isfinite(number) or abs(number) > most:
+        raise InputError(f"{name} must be a finite number within +-{most:g}, got {number:g}")
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value` if it is true or false, or InputError."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} must be true or false, got {value!r}")
+    return bool(value)
+
+
+def vector(name: str, value: Any) -> Floats:
+    """A copy of `value` that cannot be written, (size,) float64, finite; or InputError."""
+    given = np.asarray(value)
+    if given.dtype.kind not in "fi" or given.ndim != 1 or not 1 <= len(given) <= MOST_NUMBERS:
+        raise InputError(f"{name} must be a vector of numbers, got {given.dtype} {given.shape}")
+    copied = np.array(given, np.float64)
+    if not np.isfinite(copied).all():
+        raise InputError(f"{name} must be finite; number {np.isfinite(copied).argmin()} is not")
+    copied.setflags(write=False)
+    return copied
+
+
+def number_of_classes(value: Any) -> int:
+    """How many classes the model has, or InputError."""
+    return whole("classes", value, 2, MOST_CLASSES)
+
+
+def not_too_long(query: Query) -> None:
+    """InputError if an answer would have more numbers than any client can hold."""
+    if sum(query.lengths()) > MOST_NUMBERS:
+        raise InputError(f"the answer to {query.kind!r} has more than {MOST_NUMBERS:,} numbers")

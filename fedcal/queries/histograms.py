@@ -1,0 +1,155 @@
+"""Questions for counts: histograms of predicted probabilities, by class or pooled; class counts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedcal.bounding import Bound
+from fedcal.calibrators.histogram import tables
+from fedcal.checks import whole
+from fedcal.queries.base import Order, Param, Part, Query, not_too_long, number_of_classes
+
+MOST_BINS = 2**16
+
+OUTSIDE = 2.0
+"""Of a row's pooled negatives, how many may lie outside the first bin unclipped."""
+
+
+@dataclass(frozen=True)
+class HistogramQuery(Query):
+    """What the two share: P and N, bounded jointly. `bound` takes a client's clips of P and of N.
+
+    Parameters
+    ----------
+    bins : of equal width, of each predicted probability
+    classes : of the model
+    """
+
+    facts = ("classes",)
+    signed = False
+
+    bins: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        bins, classes = whole("bins", self.bins, 2, MOST_BINS), number_of_classes(self.classes)
+        self._set(bins=bins, classes=classes)
+        not_too_long(self)
+
+    def params(self) -> Mapping[str, Param]:
+        """The bins."""
+        return {"bins": self.bins}
+
+    @abstractmethod
+    def norms(self, positive: float, negative: float) -> tuple[float, ...]:
+        """Of each block, where P has norm `positive` and N has norm `negative`."""
+
+    @abstractmethod
+    def ones(self, order: Order) -> float:
+        """A row's counts in the norm of this order, to its power: where three classes or more."""
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """All blocks, each in units of its norm, to norm 1 together.
+
+        Of a row the norms follow from what a row is, so that hardly any is cut: of two classes a
+        single 1; else `ones`.
+        """
+        if self.takes(part, clips, 2):
+            norms = self.norms(clips[0], clips[1])
+        else:
+            one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
+            norms = self.norms(one, one)
+        return Bound(self.lengths(), norms, order=order)
+
+
+@dataclass(frozen=True)
+class ClassHistograms(HistogramQuery):
+    """P_j and N_j, of each class: rows of the class, and the others, by their probability of it.
+
+    Of two classes only class 1 is sent.
+    """
+
+    kind = "class_histograms"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"bins": 16, "classes": 3},
+        {"bins": 128, "classes": 3},
+    )
+
+    def lengths(self) -> tuple[int, ...]:
+        """P_1, ..., P_c, N_1, ..., N_c."""
+        return (self.bins,) * (2 * tables(self.classes))
+
+    def norms(self, positive: float, negative: float) -> tuple[float, ...]:
+        """Of each P and of each N."""
+        m = tables(self.classes)
+        return (positive,) * m + (negative,) * m
+
+    def ones(self, order: Order) -> float:
+        """A 1 in P of its class and a 1 in N of each other: c ones."""
+        return float(self.classes)
+
+
+@dataclass(frozen=True)
+class PooledHistograms(HistogramQuery):
+    """P and N over all classes. Of two classes N is P mirrored, and only P is sent.
+
+    N's first bin, where nearly all of the c - 1 negatives of each row are, is a block of its own,
+    with norm 2 (c - 1) times P's. Of two classes the clip of N is not used.
+    """
+
+    kind = "pooled_histograms"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"bins": 16, "classes": 3},
+        {"bins": 128, "classes": 3},
+    )
+
+    def lengths(self) -> tuple[int, ...]:
+        """P, N's first bin, N's other bins."""
+        return (self.bins,) if self.classes == 2 else (self.bins, 1, self.bins - 1)
+
+    def norms(self, positive: float, negative: float) -> tuple[float, ...]:
+        """Of P, N's first bin, N's other bins."""
+        if self.classes == 2:
+            return (positive,)
+        return (positive, 2.0 * (self.classes - 1) * positive, negative)
+
+    def ones(self, order: Order) -> float:
+        """A 1 in P, `OUTSIDE` in N outside the first bin, and half a norm in the first."""
+        return 1.0 + OUTSIDE + 0.5**order
+
+
+@dataclass(frozen=True)
+class ClassCounts(Query):
+    """Rows of each class, of everybody. `bound` takes a client's clip, in rows.
+
+    Parameters
+    ----------
+    classes : of the model
+    """
+
+    kind = "class_counts"
+    facts = ("classes",)
+    signed = False
+    everyone = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        self._set(classes=number_of_classes(self.classes))
+
+    def lengths(self) -> tuple[int, ...]:
+        """A number for each class."""
+        return (self.classes,)
+
+    def params(self) -> Mapping[str, Param]:
+        """None."""
+        return {}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """All counts together to a client's clip; a row adds a single 1."""
+        norm = clips[0] if self.takes(part, clips, 1) else 1.0
+        return Bound(self.lengths(), (norm,), order=order)

@@ -1,0 +1,259 @@
+"""Questions about scaling calibrators with a vector of parameters w."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from fedcal.bounding import Bound
+from fedcal.calibrators.base import kinds
+from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.checks import one_of, positive, whole
+from fedcal.errors import InputError
+from fedcal.queries.base import (
+    Order,
+    Param,
+    Part,
+    Query,
+    finite,
+    flag,
+    not_too_long,
+    number_of_classes,
+    vector,
+)
+from fedcal.queries.temperature import (
+    ROW_GRADIENT,
+    client_curvature,
+    row_curvature,
+    update_bound,
+)
+from fedcal.streams import check_seed
+from fedcal.types import Floats
+
+Curvature = Literal["full", "diagonal", "none"]
+
+MOST_STEPS, MOST_EPOCHS, MOST_BATCH = 10**6, 10**4, 2**31
+
+_VECTOR = np.array([1.25, 0.75, 1.0, -0.5, 0.0, 0.25])
+_MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.25, 0.0, -0.25]])
+_MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
+"""Parameters of three classes, for the examples."""
+
+
+class Norms(NamedTuple):
+    """Of gradient and curvature's diagonal, each of slopes and of offsets."""
+
+    g_slopes: float
+    g_offsets: float
+    h_slopes: float
+    h_offsets: float
+
+
+CLIENT_NORMS = {
+    "vector": Norms(5.0, 1.0, 15.0, 1.0),
+    "order-preserving-vector": Norms(3.0, 1.0, 9.0, 3.0),
+}
+"""Forms with a slope and an offset for each class: a client's norms, in multiples of its clip."""
+
+ROW_NORMS = {
+    "vector": Norms(8.0, 1.5, 16.0, 0.5),
+    "order-preserving-vector": Norms(4.0, 4.0, 4.0, 2.0),
+}
+"""The same of one row, in nats."""
+
+
+def form_of(kind: Any) -> type[ParametricScaling]:
+    """The scaling calibrator of this kind, or InputError."""
+    forms = {k: form for k, form in kinds().items() if issubclass(form, ParametricScaling)}
+    return forms[one_of("form", kind, forms)]
+
+
+@dataclass(frozen=True, eq=False)
+class ScalingUpdate(Query):
+    """How far from w is the optimum of your own rows? (Maddock et al., Algorithm 2.)
+
+    As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
+    update.
+
+    Parameters
+    ----------
+    w : (size,) global parameters
+    form : kind of calibrator
+    proximal : weight of the way from w, >= 0
+    steps : most evaluations of a local fit
+    count : send also whether there are rows (without privacy, where the mean is over those)
+    """
+
+    kind = "scaling_update"
+    row_sums = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
+        {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
+        {"form": "matrix", "w": _MATRIX, "proximal": 0.5, "steps": 8, "count": False},
+        {
+            "form": "order-preserving-vector",
+            "w": _VECTOR,
+            "proximal": 0.0,
+            "steps": 8,
+            "count": False,
+        },
+    )
+
+    w: Floats
+    form: str
+    proximal: float
+    steps: int
+    count: bool
+
+    def __post_init__(self) -> None:
+        form_of(self.form)
+        proximal = finite("proximal", self.proximal)
+        if proximal < 0:
+            raise InputError(f"proximal must be >= 0, got {proximal:g}")
+        steps, count = whole("steps", self.steps, 1, MOST_STEPS), flag("count", self.count)
+        self._set(w=vector("w", self.w), proximal=proximal, steps=steps, count=count)
+
+    def lengths(self) -> tuple[int, ...]:
+        """The update, the count."""
+        return (len(self.w), 1) if self.count else (len(self.w),)
+
+    def params(self) -> Mapping[str, Param]:
+        """All."""
+        fit: dict[str, Param] = {"proximal": self.proximal, "steps": self.steps}
+        return {"w": self.w, "form": self.form, **fit, "count": self.count}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """The update to the clip; the count stays as it is."""
+        self.takes(part, clips, 1)
+        return update_bound(self.lengths(), clips[0], order)
+
+
+@dataclass(frozen=True, eq=False)
+class MLPUpdate(Query):
+    """How far from w does SGD on your own rows lead? (Maddock et al., Algorithm 2; Peng et al.)
+
+    Numbers and bound are those of `ScalingUpdate`.
+
+    Parameters
+    ----------
+    w : (size,) global parameters
+    epochs, batch, lr : of SGD
+    seed : of the order of rows, another one each round
+    count : send also whether there are rows (without privacy, where the mean is over those)
+    """
+
+    kind = "mlp_update"
+    row_sums = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"w": _MLP, "epochs": 2, "batch": 64, "lr": 0.05, "seed": 7, "count": True},
+        {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},
+    )
+
+    w: Floats
+    epochs: int
+    batch: int
+    lr: float
+    seed: int
+    count: bool
+
+    def __post_init__(self) -> None:
+        self._set(
+            w=vector("w", self.w),
+            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
+            batch=whole("batch", self.batch, 1, MOST_BATCH),
+            lr=positive("lr", self.lr),
+            seed=check_seed(self.seed),
+            count=flag("count", self.count),
+        )
+
+    def lengths(self) -> tuple[int, ...]:
+        """The update, the count."""
+        return (len(self.w), 1) if self.count else (len(self.w),)
+
+    def params(self) -> Mapping[str, Param]:
+        """All."""
+        sgd: dict[str, Param] = {"epochs": self.epochs, "batch": self.batch, "lr": self.lr}
+        return {"w": self.w, **sgd, "seed": self.seed, "count": self.count}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """The update to the clip; the count stays as it is."""
+        self.takes(part, clips, 1)
+        return update_bound(self.lengths(), clips[0], order)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalingNewton(Query):
+    """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
+
+    `bound` takes the clip of a client's gradient; all numbers are clipped together.
+
+    Parameters
+    ----------
+    form : kind of calibrator
+    w : (size,) parameters
+    curvature : "full" (the upper triangle, row by row), "diagonal" or "none"
+    classes : of the model
+    """
+
+    kind = "scaling_newton"
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = tuple(
+        {"form": form, "w": w, "curvature": curvature, "classes": 3}
+        for form, w, curvature in (
+            ("entropy-temperature", np.array([0.25, -0.5]), "full"),
+            ("entropy-temperature", np.array([2.0, -9.0]), "full"),
+            ("vector", _VECTOR, "full"),
+            ("vector", _VECTOR, "diagonal"),
+            ("matrix", _MATRIX, "diagonal"),
+            ("matrix", _MATRIX, "none"),
+            ("order-preserving-vector", _VECTOR, "full"),
+            ("order-preserving-vector", _VECTOR, "diagonal"),
+            ("order-preserving-vector", _VECTOR, "none"),
+        )
+    )
+
+    form: str
+    w: Floats
+    curvature: Curvature
+    classes: int
+
+    def __post_init__(self) -> None:
+        form = form_of(self.form)
+        one_of("curvature", self.curvature, get_args(Curvature))
+        w, classes = vector("w", self.w), number_of_classes(self.classes)
+        if len(w) != form.size(classes):
+            raise InputError(
+                f"{self.form} scaling of {classes} classes has {form.size(classes)} parameters, "
+                f"the query has {len(w)}"
+            )
+        self._set(w=w, classes=classes)
+        not_too_long(self)
+
+    def lengths(self) -> tuple[int, ...]:
+        """G, H; of slopes and offsets with a diagonal, G's of each and H's of each."""
+        size = len(self.w)
+        if self.curvature == "none":
+            return (size,)
+        if self.curvature == "full":
+            return (size, size * (size + 1) // 2)
+        return (self.classes,) * 4 if self.form in ROW_NORMS else (size, size)
+
+    def params(self) -> Mapping[str, Param]:
+        """What is asked at which w."""
+        return {"form": self.form, "w": self.w, "curvature": self.curvature}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """With a diagonal by `CLIENT_NORMS`, `ROW_NORMS`; else as of one temperature."""
+        client, lengths = self.takes(part, clips, 1), self.lengths()
+        if len(lengths) == 4:
+            norms: tuple[float, ...] = tuple(ROW_NORMS[self.form])
+            if client:
+                norms = tuple(clips[0] * n for n in CLIENT_NORMS[self.form])
+        elif client:
+            norms = (clips[0], client_curvature(clips[0]))
+        else:
+            norms = (ROW_GRADIENT, row_curvature(self.classes))
+        return Bound(lengths, norms[: len(lengths)], order=order)

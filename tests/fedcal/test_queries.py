@@ -1,0 +1,264 @@
+"""Every question: its examples, its bound, and what it refuses, on the server and on the client."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fedcal.errors import InputError
+from fedcal.privacy import Bound
+from fedcal.queries import (
+    QUERIES,
+    AccuracyGap,
+    BinOutcomes,
+    CalibrationGaps,
+    ClassHistograms,
+    ClippedNLL,
+    OutcomeCell,
+    PooledHistograms,
+    Query,
+    ScalingNewton,
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+)
+from fedcal.queries.base import fits
+from fedcal.registry import registry
+
+EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
+every_example = pytest.mark.parametrize(("kind", "number"), EXAMPLES)
+every_query = pytest.mark.parametrize("kind", QUERIES)
+
+
+def example(kind: str, number: int = 0) -> Query:
+    return QUERIES[kind](**QUERIES[kind].examples[number])
+
+
+def read(query: Query, **changes: Any) -> Query:
+    """What a client makes of the parameters, some of them changed; None = left out."""
+    facts = {name: getattr(query, name) for name in query.facts}
+    params = {k: v for k, v in {**query.params(), **changes}.items() if v is not None}
+    return type(query).read(params, facts)
+
+
+@every_query
+def test_a_query_has_a_few_examples(kind: str) -> None:
+    assert 1 <= len(QUERIES[kind].examples) <= 10
+
+
+@every_example
+def test_a_query_is_read_as_it_was_written(kind: str, number: int) -> None:
+    query = example(kind, number)
+    assert read(query) == query
+    assert hash(read(query)) == hash(query)
+    assert set(query.params()) <= {f.name for f in fields(query)} - set(query.facts)
+    assert all(isinstance(v, (bool, int, float, str, np.ndarray)) for v in query.params().values())
+    assert all(n >= 1 for n in query.lengths())
+
+
+@every_example
+def test_unknown_and_missing_parameters_are_refused(kind: str, number: int) -> None:
+    query = example(kind, number)
+    facts = {name: getattr(query, name) for name in query.facts}
+    with pytest.raises(InputError, match="has no parameter 'mystery'"):
+        read(query, mystery=1)
+    for name in query.facts:
+        with pytest.raises(InputError, match=f"has no parameter '{name}'"):
+            read(query, **{name: facts[name]})
+        with pytest.raises(InputError, match=f"has no value of '{name}'"):
+            type(query).read(query.params(), {})
+    optional = {f.name for f in fields(query) if f.default is not MISSING}
+    for name in set(query.params()) - optional:
+        with pytest.raises(InputError, match=f"has no value of '{name}'"):
+            read(query, **{name: None})
+
+
+HOSTILE = [
+    *(float("nan"), float("inf"), -float("inf"), -1.0, 10**400, "x", b"x", "", [], ["x"]),
+    *(np.array([np.nan]), np.zeros(0), np.zeros((2, 2)), -np.ones(500), object(), {}),
+]
+
+
+@every_example
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda v: repr(v)[:12])
+def test_hostile_parameters_are_refused_in_one_line(kind: str, number: int, value: Any) -> None:
+    query = example(kind, number)
+    for name in query.params():
+        if name == "log_a" and type(value) is float and value == -1:
+            continue  # a log(1/T) like any
+        if kind in ("mlp_update", "scaling_update") and np.shape(value) == (500,) and name == "w":
+            continue  # the client's own rows say which sizes there are
+        with pytest.raises(InputError) as caught:
+            read(query, **{name: value})
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) <= 300
+
+
+@every_example
+@pytest.mark.parametrize("order", [1, 2])
+def test_bounds_fit_the_answer(kind: str, number: int, order: Any) -> None:
+    query = example(kind, number)
+    takes = next(n for n in range(4) if _takes(query, n))
+    bound = query.bound("client", (0.5, 0.75, 1.0)[:takes], order)
+    assert bound.order == order
+    assert bound.finite
+    assert fits(bound, query)
+    with pytest.raises(InputError, match=f"takes {takes} clips, got {takes + 1}"):
+        query.bound("client", (1.0,) * (takes + 1))
+    with pytest.raises(InputError, match="unknown part 'site'"):
+        query.bound("site", (1.0,) * takes)  # type: ignore[arg-type]
+    for part in ("row", "subject"):
+        if query.row_sums:
+            assert query.bound(part, (), order) == query.bound("row", (7.0,), order)
+            assert fits(query.bound(part), query)
+        else:
+            with pytest.raises(InputError, match="is no sum over rows"):
+                query.bound(part)
+
+
+def _takes(query: Query, number: int) -> bool:
+    try:
+        query.bound("client", (1.0,) * number)
+    except InputError:
+        return False
+    return True
+
+
+@every_query
+def test_the_part_that_is_clipped_follows_from_the_unit(kind: str) -> None:
+    query = QUERIES[kind]
+    assert query.part("user") == "client"
+    assert query.part("example") == ("row" if query.row_sums else "client")
+
+
+# --- the bounds themselves ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_bounds_of_one_row(classes: int) -> None:
+    """In figures, as the methods' documentation has them."""
+    c, tables = classes, 1 if classes == 2 else classes
+    ones = {2: 1.0 if c == 2 else math.sqrt(c), 1: 1.0 if c == 2 else float(c)}
+    pooled = {2: math.sqrt(3.25), 1: 3.5}
+    half = 2 + math.log(c) ** 2 / 2
+    assert TemperatureNewton(0.0, c).bound("row") == Bound((1, 1), (4.0, half))
+    entropy = ScalingNewton("entropy-temperature", np.zeros(2), "full", c)
+    assert entropy.bound("row") == Bound((2, 3), (4.0, half))
+    vector = ScalingNewton("vector", np.zeros(2 * c), "diagonal", c)
+    assert vector.bound("row") == Bound((c,) * 4, (8.0, 1.5, 16.0, 0.5))
+    ranks = ScalingNewton("order-preserving-vector", np.zeros(2 * c), "diagonal", c)
+    assert ranks.bound("row") == Bound((c,) * 4, (4.0, 4.0, 4.0, 2.0))
+    for order in (1, 2):
+        norm = pytest.approx(ones[order], rel=1e-15)
+        bound = ClassHistograms(8, c).bound("row", order=order)
+        assert (bound.lengths, bound.rule) == ((8,) * (2 * tables), "joint")
+        assert bound.norms == (norm,) * (2 * tables)
+        bound = PooledHistograms(8, c).bound("row", order=order)
+        norm = pytest.approx(pooled[order], rel=1e-15)
+        first = pytest.approx(2 * (c - 1) * pooled[order], rel=1e-15)
+        assert bound.norms == ((1.0,) if c == 2 else (norm, first, norm))
+
+
+def test_bounds_of_one_row_in_a_search() -> None:
+    assert TemperatureScores(0.5, 2.0, 5).bound("row") == Bound((5,), (4.0,), "per_value")
+    assert AccuracyGap(1.5).bound("row", order=1) == Bound((1,), (1.0,), "joint", 1)
+    assert AccuracyGap((1, 2)).bound("row", order=1) == Bound((2,), (1.0,), "per_value", 1)
+    assert ClippedNLL(1.5, 7.0).bound("row", order=1) == Bound((1,), (7.0,), "joint", 1)
+    assert CalibrationGaps(1.5, 4).bound("row", order=1) == Bound((4,), (1.0,), "joint", 1)
+    several = CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
+    assert several == Bound((4, 4), (1.0, 1.0), "per_block", 1)
+    assert CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
+    assert BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound((6,), (1.0,), "joint", 1)
+    total = BinOutcomes(3, "correct_total").bound("row", order=1)
+    assert total == Bound((3, 3), (1.0, 1.0), "per_block", 1)
+
+
+def test_bounds_of_one_client() -> None:
+    assert TemperatureNewton(0.0, 3).bound("client", (5.0,)) == Bound((1, 1), (5.0, 15.0))
+    vector = ScalingNewton("vector", np.zeros(6), "diagonal", 3)
+    assert vector.bound("client", (2.0,)) == Bound((3,) * 4, (10.0, 2.0, 30.0, 2.0))
+    ranks = ScalingNewton("order-preserving-vector", np.zeros(6), "diagonal", 3)
+    assert ranks.bound("client", (2.0,)) == Bound((3,) * 4, (6.0, 2.0, 18.0, 6.0))
+    assert PooledHistograms(8, 3).bound("client", (1.0, 0.5)) == Bound((8, 1, 7), (1.0, 4.0, 0.5))
+    assert PooledHistograms(8, 2).bound("client", (1.0, 0.5)) == Bound((8,), (1.0,))
+    assert TemperatureUpdate(1.0, "inverse", False).bound("client", (0.5,)) == Bound((1,), (0.5,))
+    counted = TemperatureUpdate(1.0, "inverse", True).bound("client", (0.5,))
+    assert counted == Bound((1, 1), (0.5, 2.0), "per_block")
+    assert OutcomeCell(3, 1).bound("client") == Bound((6,), (2.0,))
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ClassHistograms(2**16, 10**6),
+        lambda: ScalingNewton("matrix", np.zeros(300 * 301), "full", 300),
+        lambda: CalibrationGaps((1.0, 2.0), 2**20),
+        lambda: TemperatureScores(0.5, 2.0, 2**20),
+        lambda: AccuracyGap((1.0,) * (2**16 + 1)),
+        lambda: ScalingNewton("vector", np.zeros(6), "full", 4),
+    ],
+)
+def test_sizes_that_are_too_large_or_do_not_fit_are_refused(make: Any) -> None:
+    with pytest.raises(InputError):
+        make()
+
+
+# --- the registry ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Whole(Query):
+    kind, examples = "whole", ({},)
+
+    def lengths(self) -> tuple[int, ...]:
+        return (1,)
+
+    def params(self) -> dict[str, Any]:
+        return {}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        return Bound((1,), (1.0,))
+
+
+def test_what_a_member_lacks_is_listed_at_import() -> None:
+    assert registry(Whole, key="kind") == {"whole": Whole}
+
+    class NoExamples(Query):
+        kind = "half"
+
+        def lengths(self) -> tuple[int, ...]:
+            return (1,)
+
+    with pytest.raises(TypeError, match="NoExamples lacks bound, examples, params"):
+        registry(Whole, NoExamples, key="kind")
+
+    class NoName:
+        name: ClassVar[str]
+
+    with pytest.raises(TypeError, match="NoName lacks name"):
+        registry(NoName)
+    with pytest.raises(TypeError, match="are both 'whole'"):
+        registry(Whole, Whole, key="kind")
+
+
+def test_a_query_without_a_statistic_stops_the_import() -> None:
+    """In a process of its own: a module that is imported twice would have two registries."""
+    import subprocess
+    import sys
+
+    code = (
+        "import fedcal.queries as q; q.QUERIES.pop('class_counts'); q.QUERIES['odd'] = q.Query; "
+        "import fedcal.clients.answers"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "ImportError: a query without a statistic, or the reverse: class_counts, odd" in (
+        run.stderr
+    )
