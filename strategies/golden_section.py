@@ -66,6 +66,8 @@ class _TemperatureSearch(CalibrationStrategy):
 
     statistic: ClassVar[str]
     signed: ClassVar[bool] = False
+    trials = ({"search": "auto"},)
+    examples = ({}, {"search": "exponential", "points": 11})
     clip_share: ClassVar[float]  # default clip, per nominal row
     least_clip: ClassVar[float]
     numbers = 1  # in an evaluation
@@ -293,6 +295,10 @@ class AccT(_TemperatureSearch):
 
     name = "acct"
     most_noise = 1.0
+    examples = (
+        *({}, {"search": "bisection"}, {"search": "posterior"}),
+        {"search": "exponential", "points": 11},
+    )
     statistic = "accuracy_gap"
     signed = True
     clip_share, least_clip = 0.08, 2.0

@@ -21,7 +21,8 @@ from fedcal.privacy.bounding import Bound
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import CLIP
 
 
 class _Averaged(CalibrationStrategy):
@@ -48,6 +49,8 @@ class _Averaged(CalibrationStrategy):
     form: ClassVar[type[ParametricScaling]]
     statistic: ClassVar[str] = "scaling_update"
     least_rows_each = 15
+    fits_locally = True
+    planned = 0  # seconds to minutes of local training in a simulation
 
     def __init__(
         self,
@@ -172,6 +175,7 @@ class FedOPVector(_LocalFits):
     """
 
     name, form, most_noise = "fedopvector", OrderPreservingVector, 0.2
+    examples = ({}, {"proximal": 0.0})
 
 
 class FedCal(_Averaged):
@@ -192,6 +196,7 @@ class FedCal(_Averaged):
 
     name, form, statistic = "fedcal", OrderPreservingMLP, "mlp_update"
     most_noise = 0.02
+    examples = ({"epochs": 1, "batch": 8},)
 
     def __init__(
         self,

@@ -17,7 +17,8 @@ from fedcal.privacy.mechanisms import LAPLACIAN
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.query import Ask, Param, Scalar
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import CLIP
 from fedcal.strategies.root_posterior import root_posterior
 from fedcal.types import Floats
 
@@ -72,6 +73,8 @@ class FedTemp(_Temperature):
 
     name = "fedtemp"
     least_rows_each = 15
+    fits_locally = True
+    examples = ({}, {"average": "temperature"}, {"clip": 0.2, "server_lr": 0.5})
 
     def __init__(
         self,
@@ -140,6 +143,7 @@ class FedNewton(_Temperature):
 
     name = "fednewton"
     most_noise = 1.2
+    trials = ({}, {"rounds": 2})
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -201,6 +205,7 @@ class FedOneShot(_Temperature):
 
     name = "fedoneshot"
     most_noise = 2.5  # of eight noisy scores together
+    examples = ({"points": 33},)
 
     def __init__(
         self,

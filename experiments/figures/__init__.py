@@ -10,9 +10,11 @@ from __future__ import annotations
 from fedcal.experiments.figures.paper import draw, reliability_figure, save_figure, save_sheets
 
 NAMES = tuple(
-    f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
+    f"{name}.{suffix}"
+    for name in ("reliability", "classes", "rounds", "curve-[0-9]*")
+    for suffix in ("png", "svg")
 )
-"""Files of figures that a run may leave in its folder."""
+"""Patterns of the files of figures that a run may leave in its folder."""
 
 COMPARISON_NAMES = tuple(
     f"{name}.{suffix}"

@@ -23,7 +23,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.query import Query
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
-from fedcal.strategies.base import ANSWER, REVEAL, WHO
+from fedcal.strategies.flower import ANSWER, REVEAL, WHO
 from fedcal.types import Words
 
 CLIENTS, CLASSES = 16, 4
