@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -92,7 +92,7 @@ def _curve(part: Mapping[str, Any]) -> Curve:
     return Curve(title, x, y, series, note)
 
 
-_PARTS = {"table": _table, "curve": _curve}
+_PARTS: dict[str, Callable[[Mapping[str, Any]], Table | Curve]] = {"table": _table, "curve": _curve}
 
 
 def _entry(value: Any) -> Entry:

@@ -67,7 +67,10 @@ class _TemperatureSearch(CalibrationStrategy):
     statistic: ClassVar[str]
     signed: ClassVar[bool] = False
     trials = ({"search": "auto"},)
-    examples = ({}, {"search": "exponential", "points": 11})
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {},
+        {"search": "exponential", "points": 11},
+    )
     clip_share: ClassVar[float]  # default clip, per nominal row
     least_clip: ClassVar[float]
     numbers = 1  # in an evaluation
@@ -295,7 +298,7 @@ class AccT(_TemperatureSearch):
 
     name = "acct"
     most_noise = 1.0
-    examples = (
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         *({}, {"search": "bisection"}, {"search": "posterior"}),
         {"search": "exponential", "points": 11},
     )

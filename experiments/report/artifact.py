@@ -52,14 +52,12 @@ def write_artifact_report(folder: Path) -> Path:
             for k, curve in enumerate(curves, 1)
         }
         numbers = _numbers(result)
+        said = [f"{name} {number}" for name, number in numbers]
         write_page(
             folder / FILE,
             "artifact.html.j2",
             title=f"{result['method']} on {Path(str(result['config']['data'])).name}",
-            verdict="; ".join(
-                [*(f"{k} {v}" for k, v in numbers), words.guarantee(result["privacy"])]
-            )
-            + ".",
+            verdict=f"{'; '.join([*said, words.guarantee(result['privacy'])])}.",
             tiles=[*numbers[:3], *run_tiles(result)],
             sections=sections(parts),
             **run_context(result, sheets),

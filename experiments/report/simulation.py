@@ -75,6 +75,7 @@ def write_calibrator_report(folder: str | Path) -> Path:
 
 
 def title_of(result: dict[str, Any], what: str) -> str:
+    """The title of a figure: method, data, budget, and what is shown."""
     data = Path(str(result["config"]["data"])).name
     epsilon = result["privacy"]["epsilon"]
     budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
