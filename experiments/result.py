@@ -153,10 +153,10 @@ class SimulationResult:
 
         Figures and artifacts of an earlier run there that this one does not leave go.
         """
-        from fedcal.experiments.figures import NAMES
+        from fedcal.experiments.figures import CURVE_NAMES, NAMES
 
         left = (name for form in ARTIFACTS.values() for name in form.files())
-        write_folder(Path(out), self._write, stale=(*NAMES, PAGE, *left))
+        write_folder(Path(out), self._write, stale=(*NAMES, *CURVE_NAMES, PAGE, *left))
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:

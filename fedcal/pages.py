@@ -73,8 +73,20 @@ def to_json(parts: Sequence[Table | Curve]) -> list[dict[str, Any]]:
 
 
 def from_json(plain: Any) -> list[Table | Curve]:
-    """What `to_json` wrote; KeyError, TypeError or ValueError for anything else."""
-    return [_PARTS[part["part"]](part) for part in plain]
+    """What `to_json` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is anything else.
+    """
+    try:
+        return [_PARTS[part["part"]](part) for part in plain]
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        what = " ".join(f"{type(e).__name__}: {e}".split())
+        raise InputError(f"holds no tables and curves ({what})") from None
 
 
 def _table(part: Mapping[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""What a server asks and learns: calibration methods as Flower strategies."""
+"""What a server asks and learns: methods as Flower strategies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if __name__ != "fedcal.strategies":  # a second copy of every class and registry
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
+from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
@@ -36,6 +37,7 @@ __all__ = [
     "FedOneShot",
     "FedTemp",
     "FedVector",
+    "Method",
 ]
 
 STRATEGIES: dict[str, type[CalibrationStrategy]] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from fedcal.errors import InputError
 from fedcal.experiments.figures.curves import METHOD_STYLES
 from fedcal.experiments.figures.panel import Line, Panel, Sheet, linear_axis
 from fedcal.experiments.figures.paper import save_sheets
@@ -43,8 +44,10 @@ def write_artifact_report(folder: Path) -> Path:
     result, page = read_json(folder / "result.json"), read_json(folder / PAGE)
     check_kind(folder / "result.json", result, "result")
     check_kind(folder / PAGE, page, "page")
-    with reading(folder, PAGE):
-        parts = from_json(page["parts"])
+    try:
+        parts = from_json(page.get("parts"))
+    except InputError as e:
+        raise InputError(f"{folder / PAGE}: {e}") from None
     with reading(folder, "result.json"):
         curves = [part for part in parts if isinstance(part, Curve)]
         sheets = {
