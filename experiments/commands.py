@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from fedcal import calibrators, datasets
+from fedcal import calibrators, datasets, pages
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import load_config, merge, parse_setting
-from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.files import OWN_PAGES, check_out, to_json
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, progress_bar, shown
@@ -75,13 +75,8 @@ def _show(result: SimulationResult, out: Path | None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    table = Table()
-    table.add_column("test rows")
-    for heading in SHOWN.values():
-        table.add_column(heading, justify="right")
-    for name, metrics in (("before", result.before), ("after", result.after)):
-        table.add_row(name, *(shown(k, metrics[k]) for k in SHOWN))
-    console.print(table)
+    for table in _tables(result):
+        console.print(table)
     for line in privacy["statement"]:
         console.print(f"- {line}", soft_wrap=True, highlight=False)
     sent = result.communication
@@ -93,6 +88,28 @@ def _show(result: SimulationResult, out: Path | None) -> None:
     )
     if out is not None:
         console.print(f"written to {out}", highlight=False, soft_wrap=True)
+
+
+def _tables(result: SimulationResult) -> list[Table]:
+    """Metrics before and after a calibrator, or what tables another artifact has."""
+    if result.artifact.form not in OWN_PAGES:
+        from fedcal.experiments.report.artifact import shown_entry
+
+        found = []
+        for part in result.artifact.page():
+            if isinstance(part, pages.Table):
+                lines = Table(*part.columns, title=part.title)
+                for row in part.rows:
+                    lines.add_row(*map(shown_entry, row))
+                found.append(lines)
+        return found
+    table = Table()
+    table.add_column("test rows")
+    for heading in SHOWN.values():
+        table.add_column(heading, justify="right")
+    for name, metrics in (("before", result.before), ("after", result.after)):
+        table.add_row(name, *(shown(k, metrics[k]) for k in SHOWN))
+    return [table]
 
 
 def run_compare(

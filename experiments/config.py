@@ -59,7 +59,7 @@ class Config:
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, (*METHODS, AUTO))
+        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
         _built("engine", self.engine, ("inline", "ray"), ("grpc",))
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))

@@ -15,6 +15,12 @@ from fedcal.errors import FedcalError, InputError
 _SUMMARIES = ("result.json", "compare.json")
 """What says that a folder is complete."""
 
+PAGE = "page.json"
+"""An artifact's part of the report, as data; a folder without it is a calibrator's."""
+
+OWN_PAGES = ("calibrator",)
+"""Forms whose reports are drawn from other files instead (`report.simulation`)."""
+
 
 def to_json(value: Any) -> str:
     """Strict JSON, two spaces; ValueError for NaN and infinity."""

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 import fedcal
-from fedcal.calibrators import Calibrator
+from fedcal import pages
+from fedcal.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
-from fedcal.errors import FedcalError
 from fedcal.experiments.config import Config
-from fedcal.experiments.files import to_json, write_folder
-from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll
-from fedcal.metrics.bootstrap import FEWEST
-from fedcal.types import Floats, Integers
+from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
+from fedcal.metrics import Reliability
+from fedcal.types import Floats
 
 _MOST_JUDGED = 24
 _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
@@ -29,26 +29,26 @@ _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """A fitted calibrator, what it is worth on test rows, and what it cost.
+    """What a run yields, what it is worth on test rows, and what it cost.
 
     Attributes
     ----------
-    calibrator : ready for `predict_proba` and `save`
-    before, after : metrics on the test rows, as fractions. For the researcher's eyes: they are
-        exact numbers about test rows, not private releases
+    artifact : what the run yields
+    judged : what the artifact says of itself on test rows. For the researcher's eyes: exact
+        numbers about test rows, not private releases
     privacy : unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
     communication : payload bytes per client over the whole run, rounds
     config : resolved; running it again gives the same bits
     given : what was asked for, and so does this: what follows from other values is left out
     seconds : of the federated rounds (or the pooled fit); None where who is sampled is secret
     rounds : one record per release
-    data : what was calibrated; its test part is what `before` and `after` are about
-    history : the calibrator after each release
+    test : the rows that `judged` is about
+    data : what the run was on
+    history : the artifact after each release
     """
 
-    calibrator: Calibrator
-    before: dict[str, float]
-    after: dict[str, float]
+    artifact: Artifact
+    judged: dict[str, Any]
     privacy: dict[str, Any]
     communication: dict[str, Any]
     config: Config
@@ -56,22 +56,54 @@ class SimulationResult:
     seconds: float | None
     versions: dict[str, str]
     rounds: list[dict[str, Any]] = field(repr=False)
-    reliability: dict[str, Reliability] = field(repr=False)
-    test_probs: Floats = field(repr=False)
+    test: Holdout = field(repr=False)
     data: Dataset = field(repr=False)
-    history: list[Calibrator] = field(repr=False)
+    history: list[Artifact] = field(repr=False)
+
+    # -- of a method that calibrates; FedcalError of another one ---------------------------
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibrator, ready for `predict_proba` and `save`."""
+        return calibrator_of(self.artifact)
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Metrics on the test rows before any calibration, as fractions."""
+        return dict(self._calibration["before"])
+
+    @property
+    def after(self) -> dict[str, float]:
+        """Metrics on the test rows after it."""
+        return dict(self._calibration["after"])
+
+    @property
+    def intervals(self) -> dict[str, Any] | None:
+        """95 % intervals over test rows: see `Calibrator.intervals`."""
+        calibrator_of(self.artifact)
+        found: dict[str, Any] | None = self._intervals["intervals"]
+        return found
 
     @cached_property
-    def intervals(self) -> dict[str, Any] | None:
-        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
+    def reliability(self) -> dict[str, Reliability]:
+        """What reliability diagrams of the test rows show, `before` and `after`."""
+        return self.calibrator.reliability(self.test)
 
-        None of fewer than `fedcal.metrics.bootstrap.FEWEST` test rows: resampling them would
-        promise what they cannot tell.
-        """
-        before, labels = self._test()
-        if len(labels) < FEWEST:
-            return None
-        return metric_intervals(before, self.test_probs, labels, seed=self.config.seed)
+    @cached_property
+    def test_probs(self) -> Floats:
+        """Calibrated probabilities of the test rows, (n, c)."""
+        return self.calibrator.test_probs(self.test)
+
+    @property
+    def _calibration(self) -> dict[str, Any]:
+        calibrator_of(self.artifact)
+        return self.judged
+
+    # -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _intervals(self) -> dict[str, Any]:
+        return self.artifact.intervals(self.test)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `result.json`: strict JSON, no NaN and no infinity."""
@@ -82,9 +114,8 @@ class SimulationResult:
             "schema": 1,
             "method": self.config.method,
             "config": config,
-            "before": self.before,
-            "after": self.after,
-            "intervals": self.intervals,
+            **self.judged,
+            **self._intervals,
             "privacy": self.privacy,
             "communication": self.communication,
             "seconds": self.seconds,
@@ -92,45 +123,40 @@ class SimulationResult:
         }
 
     def judged_rounds(self) -> list[dict[str, Any]]:
-        """`rounds` with the key `test`: metrics of the calibrator after that release.
+        """`rounds` with the key `test`: a few test numbers of the artifact after that release.
 
         At most 24 rounds are judged, and fewer of large test sets; always the last one. Like
         all test metrics they are exact, for the researcher's eyes.
         """
-        _, labels = self._test()
-        logits, last = self.data.test_logits, len(self.history) - 1
-        if last < 0 or logits is None or len(self.rounds) != len(self.history):
+        last = len(self.history) - 1
+        if last < 0 or len(self.rounds) != len(self.history):
             return self.rounds
-        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test_probs.size))
+        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
         chosen = set(np.unique(np.linspace(0, last, min(most, last + 1)).round()).astype(int))
         records = []
-        for k, (record, calibrator) in enumerate(zip(self.rounds, self.history, strict=True)):
+        for k, (record, artifact) in enumerate(zip(self.rounds, self.history, strict=True)):
             if k in chosen:
-                p = self.test_probs if k == last else calibrator.calibrated(logits)
-                scores = {f.__name__: f(p, labels) for f in (ece, classwise_ece, nll, accuracy)}
-                record = {**record, "test": scores}
+                told = (self.artifact if k == last else artifact).glance(self.test)
+                record = {**record, "test": told} if told else record
             records.append(record)
         return records
 
-    def _test(self) -> tuple[Floats, Integers]:
-        """Probabilities before any calibration, and labels, of the test rows."""
-        if self.data.test_probs is None or self.data.test_labels is None:
-            raise FedcalError(f"{self.data.name} has no test rows")
-        return self.data.test_probs, self.data.test_labels
-
     def _repr_html_(self) -> str:
-        from fedcal.experiments.report import result_card
+        from fedcal.experiments.report import artifact_card, result_card
 
-        return result_card(self.to_json(), self.reliability)
+        if self.artifact.form in OWN_PAGES:
+            return result_card(self.to_json(), self.reliability)
+        return artifact_card(self.to_json(), self.artifact.page())
 
     def save(self, out: str | Path) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none.
 
-        Figures of an earlier run there that this one does not draw go.
+        Figures and artifacts of an earlier run there that this one does not leave go.
         """
-        from fedcal.experiments.figures import NAMES
+        from fedcal.experiments.figures import CURVE_NAMES, NAMES
 
-        write_folder(Path(out), self._write, stale=NAMES)
+        left = (name for form in ARTIFACTS.values() for name in form.files())
+        write_folder(Path(out), self._write, stale=(*NAMES, *CURVE_NAMES, PAGE, *left))
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:
@@ -140,9 +166,11 @@ class SimulationResult:
         text("config.toml", self.given.to_toml())
         rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
         text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
-        text("reliability.json", to_json({k: v.to_json() for k, v in self.reliability.items()}))
-        np.save(folder / "test_probs.npy", self.test_probs, allow_pickle=False)
-        self.calibrator.save(folder / "calibrator.npz")
+        form = self.artifact.form
+        self.artifact.write(folder, form, self.test)
+        if form not in OWN_PAGES:
+            parts = pages.to_json(self.artifact.page())
+            text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         from fedcal.experiments.report import write_report
 
         write_report(folder)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
+from fedcal.artifact import Artifact, Holdout
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -35,7 +36,6 @@ from fedcal.experiments.statement import (
     of_plan,
     without_privacy,
 )
-from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import tell, too_little
@@ -54,7 +54,7 @@ def simulate(
     progress: Progress | None = None,
     **options: Any,
 ) -> SimulationResult:
-    """Calibrate a model over simulated clients.
+    """Run a method over simulated clients: calibrate a model, or what else the method is for.
 
     Parameters
     ----------
@@ -116,15 +116,15 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Run:
-    """A fit before it is judged on test rows."""
+    """A run before it is judged on test rows."""
 
-    calibrator: Calibrator
+    artifact: Artifact
     config: Config
     seconds: float | None
     privacy: dict[str, Any]
     communication: dict[str, Any]
     rounds: list[dict[str, Any]]
-    history: list[Calibrator] = field(default_factory=list)
+    history: list[Artifact] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
 
@@ -178,7 +178,7 @@ def _fit_pooled(config: Config, shards: Shards) -> _Run:
     start = time.perf_counter()
     calibrator = fits[config.method].fit(shards_used.logits, shards_used.labels)
     seconds = time.perf_counter() - start
-    calibrator.input = shards.input
+    calibrator.learnt_on(shards.input)
     privacy = without_privacy(trust, config.unit, said)
     communication = {"bytes_up_per_client": 0, "bytes_down_per_client": 0, "rounds": 0}
     known = replace(
@@ -232,7 +232,7 @@ def _fit_federated(
         "rounds": len(outcome.records),
     }
     return _Run(
-        outcome.calibrator,
+        outcome.artifact,
         known,
         outcome.seconds,
         privacy,
@@ -247,11 +247,10 @@ def _judge(run: _Run, given: Config, data: Dataset) -> SimulationResult:
     logits, before, labels = data.test_logits, data.test_probs, data.test_labels
     if logits is None or before is None or labels is None:
         raise InputError(f"{data.name} has no test rows")
-    after = before if isinstance(run.calibrator, Identity) else run.calibrator.calibrated(logits)
+    test = Holdout(logits, before, labels, run.config.seed)
     return SimulationResult(
-        calibrator=run.calibrator,
-        before=summary(before, labels),
-        after=summary(after, labels),
+        artifact=run.artifact,
+        judged=run.artifact.judge(test),
         privacy=run.privacy,
         communication=run.communication,
         config=run.config,
@@ -259,11 +258,7 @@ def _judge(run: _Run, given: Config, data: Dataset) -> SimulationResult:
         seconds=run.seconds,
         versions=versions(),
         rounds=run.rounds,
-        reliability={
-            "before": Reliability.of(before, labels),
-            "after": Reliability.of(after, labels),
-        },
-        test_probs=np.ascontiguousarray(after),
+        test=test,
         data=data,
         history=run.history,
     )

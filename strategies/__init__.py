@@ -1,13 +1,15 @@
-"""What a server asks and learns: calibration methods as Flower strategies."""
+"""What a server asks and learns: methods as Flower strategies."""
 
 from __future__ import annotations
 
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 
+from fedcal.registry import registry
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
+from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
@@ -36,15 +38,13 @@ __all__ = [
     "FedOneShot",
     "FedTemp",
     "FedVector",
+    "Method",
 ]
 
-STRATEGIES: dict[str, type[CalibrationStrategy]] = {
-    s.name: s
-    for s in (
-        *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
-        *(FedVector, FedMatrix, FedOPVector, FedCal),
-        *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
-        *(AccT, NLLT, ECET, DPHistogram),
-    )
-}
+STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
+    *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
+    *(FedVector, FedMatrix, FedOPVector, FedCal),
+    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+    *(AccT, NLLT, ECET, DPHistogram),
+)
 """Method name on the command line -> strategy."""

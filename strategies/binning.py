@@ -187,6 +187,11 @@ class FedBin(_Binning):
     """
 
     name, most_noise = "fedbin", 0.01
+    examples = (
+        {"bins_exponent": 4},
+        {"bins_exponent": 4, "tables": "pooled"},
+        {"bins_exponent": 4, "weighting": "all"},
+    )
     calibrator = HistogramBinning
 
 
@@ -230,6 +235,12 @@ class FedBBQ(_Binning):
     """
 
     name, most_noise = "fedbbq", 0.02
+    examples = (
+        {"bins_exponent": 4},
+        {"bins_exponent": 4, "tables": "per_class"},
+        {"bins_exponent": 4, "weighting": "none"},
+        {"bins_exponent": 4, "weighting": "changed"},
+    )
     calibrator = BBQ
 
     def __init__(

@@ -68,6 +68,11 @@ class _TemperatureSearch(CalibrationStrategy):
     """
 
     signed: ClassVar[bool] = False
+    trials = ({"search": "auto"},)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {},
+        {"search": "exponential", "points": 11},
+    )
     clip_share: ClassVar[float]  # default clip, per nominal row
     least_clip: ClassVar[float]
 
@@ -282,6 +287,10 @@ class AccT(_TemperatureSearch):
 
     name = "acct"
     most_noise = 1.0
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        *({}, {"search": "bisection"}, {"search": "posterior"}),
+        {"search": "exponential", "points": 11},
+    )
     signed = True
     clip_share, least_clip = 0.08, 2.0
 

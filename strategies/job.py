@@ -15,9 +15,9 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from fedcal import calibrators
+from fedcal.artifact import ARTIFACTS, Artifact
 from fedcal.atomic import whole_file
-from fedcal.calibrators import Calibrator, TemperatureScaling
+from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.checks import one_of
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy.federation import Federation, check_quorum
@@ -27,6 +27,7 @@ from fedcal.release import Release
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import Method
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 
@@ -43,31 +44,37 @@ class Outcome:
 
     Attributes
     ----------
-    calibrator : after the last round
-    history : the calibrator after each release
-    records : one for each release: round, query, released values, noise_std, temperature
+    artifact : after the last round
+    history : the artifact after each release
+    records : one for each release: round, query, released values, noise_std, and what the artifact
+        tells of itself (`temperature`)
     bytes_up, bytes_down : payload that one client is expected to send and get over the run
     seconds : of the rounds; None where who is sampled is secret, because it tells how many
     round_seconds : of each of them; empty there
     """
 
-    calibrator: Calibrator
-    history: list[Calibrator]
+    artifact: Artifact
+    history: list[Artifact]
     records: list[dict[str, Any]]
     bytes_up: int
     bytes_down: int
     seconds: float | None
     round_seconds: list[float]
 
+    @property
+    def calibrator(self) -> Calibrator:
+        """The artifact of a method that calibrates; FedcalError of another one."""
+        return calibrator_of(self.artifact)
+
     def save(self, folder: Path) -> None:
         """Write everything into an existing folder, without a loss of a bit.
 
         `outcome.json` comes last: where it is, all is.
         """
-        self.calibrator.save(folder / "calibrator.npz")
-        for number, calibrator in enumerate(self.history, 1):
-            calibrator.save(folder / f"round-{number}.npz")
-        plain = {key: getattr(self, key) for key in _PLAIN}
+        self.artifact.write(folder, self.artifact.form)
+        for number, learnt in enumerate(self.history, 1):
+            learnt.write(folder, f"round-{number}")
+        plain = {"form": self.artifact.form, **{key: getattr(self, key) for key in _PLAIN}}
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
 
@@ -77,17 +84,19 @@ class Outcome:
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             rest = {key: plain[key] for key in _PLAIN}
+            form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):
             raise InputError(f"{folder} holds no outcome of a run") from None
-        history = [
-            calibrators.load(folder / f"round-{number}.npz")
-            for number in range(1, len(rest["records"]) + 1)
-        ]
-        return cls(calibrators.load(folder / "calibrator.npz"), history, **rest)
+        numbers = range(1, len(rest["records"]) + 1)
+        history = [form.read(folder, f"round-{number}") for number in numbers]
+        return cls(form.read(folder, form.form), history, **rest)
 
 
 OUTCOME = "outcome.json"
 """The file that says that an outcome is whole."""
+
+RELEASED = ("round", "query", "values", "noise_std")
+"""Keys of a record; the others are what the artifact tells of itself."""
 
 _PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds")
 
@@ -251,17 +260,32 @@ class Job:
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
-        calibrator = strategy.result()
-        for learnt in (calibrator, *watch.history):
-            learnt.input = self.input
+        artifact = strategy.result()
+        for learnt in (artifact, *watch.history):
+            learnt.learnt_on(self.input)
         return Outcome(
-            calibrator=calibrator,
+            artifact=artifact,
             history=watch.history,
             records=watch.records,
             bytes_up=round(strategy.bytes_up),
             bytes_down=round(strategy.bytes_down),
             seconds=None if plan.secret_sample else seconds,
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
+        )
+
+
+def calibrating() -> list[str]:
+    """Names of the methods that calibrate: what comparison and planner rank."""
+    return [name for name, strategy in STRATEGIES.items() if strategy.family == "calibrate"]
+
+
+def must_calibrate(who: str, method: str) -> None:
+    """Refuse a federated method of another family, for `who` ranks calibrators."""
+    strategy = STRATEGIES.get(method)
+    if strategy is not None and strategy.family != "calibrate":
+        raise InputError(
+            f"{who} takes methods that calibrate, and {method} is of the family "
+            f"'{strategy.family}': run it by fedcal simulate"
         )
 
 
@@ -339,30 +363,29 @@ def _settings(text: str) -> dict[str, Setting]:
 class _Watch:
     """Keeps what was released in each round."""
 
-    def __init__(self, strategy: CalibrationStrategy, progress: Progress | None) -> None:
+    def __init__(self, method: Method, progress: Progress | None) -> None:
         self.records: list[dict[str, Any]] = []
-        self.history: list[Calibrator] = []
+        self.history: list[Artifact] = []
         self.times: list[float] = []
-        self._strategy, self._progress = strategy, progress
-        strategy.on_release = self._note
+        self._method, self._progress = method, progress
+        method.on_release = self._note
 
     def _note(self, release: Release) -> None:
         self.times.append(time.perf_counter())
-        plan = self._strategy.plan
+        plan = self._method.plan
         std = plan.noise_std
         if std is not None and plan.bound is not None and len(release.std):
             # what this round's answers hold: with clients' own noise that depends on their number
             std = tuple(release.std[plan.bound.firsts].tolist())
+        artifact = self._method.result()
         record = {
             "round": release.round,
             "query": release.kind,
             "values": release.values.tolist(),
             "noise_std": None if std is None else list(std),
+            **artifact.record(),
         }
-        calibrator = self._strategy.result()
-        if isinstance(calibrator, TemperatureScaling):
-            record["temperature"] = calibrator.temperature
         self.records.append(record)
-        self.history.append(calibrator)
+        self.history.append(artifact)
         if self._progress is not None:
-            self._progress(len(self.records), self._strategy.plan.rounds)
+            self._progress(len(self.records), plan.rounds)

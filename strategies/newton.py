@@ -106,6 +106,7 @@ class FedNewtonEntropy(_Newton):
 
     name, form, rounds = "fednewton-entropy", EntropyTemperature, (8, 4)
     most_noise = 1.2
+    trials = ({}, {"rounds": 2})
     private_curvature = "full"
 
     def prior(self) -> Floats:
@@ -117,6 +118,7 @@ class _ByForm(_Newton):
     """Forms with 2c parameters: all of the curvature, or, with privacy, its diagonal."""
 
     rounds, private_curvature = (8, 4), "diagonal"
+    planned = 20  # parameters for each class: with more of them it takes long to simulate
     stds: ClassVar[tuple[float, float]]  # of the prior: slopes, offsets
 
     def prior(self) -> Floats:

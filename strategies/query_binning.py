@@ -52,6 +52,7 @@ class DPHistogram(CalibrationStrategy):
 
     name = "dp-histogram"
     most_noise, least_rows = 0.02, 150
+    examples = ({}, {"counts": "correct_total"})
 
     def __init__(
         self,

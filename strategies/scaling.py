@@ -20,7 +20,8 @@ from fedcal.checks import positive, whole
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy, exact_norms
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import CLIP, exact_norms
 
 
 class _Averaged(CalibrationStrategy):
@@ -46,6 +47,8 @@ class _Averaged(CalibrationStrategy):
 
     form: ClassVar[type[ParametricScaling]]
     least_rows_each = 15
+    fits_locally = True
+    planned = 0  # seconds to minutes of local training in a simulation
 
     def __init__(
         self,
@@ -167,6 +170,7 @@ class FedOPVector(_LocalFits):
     """
 
     name, form, most_noise = "fedopvector", OrderPreservingVector, 0.2
+    examples = ({}, {"proximal": 0.0})
 
 
 class FedCal(_Averaged):
@@ -187,6 +191,7 @@ class FedCal(_Averaged):
 
     name, form = "fedcal", OrderPreservingMLP
     most_noise = 0.02
+    examples = ({"epochs": 1, "batch": 8},)
 
     def __init__(
         self,

@@ -24,9 +24,10 @@ from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.partition import deal
-from fedcal.strategies.base import CalibrationStrategy, ask_who
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
-from fedcal.strategies.job import OUTCOME, Job, Outcome, lacks_rows
+from fedcal.strategies.flower import ask_who
+from fedcal.strategies.job import OUTCOME, RELEASED, Job, Outcome, lacks_rows
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -209,14 +210,18 @@ def _told(out: Path | None) -> Iterator[None]:
         raise
 
 
+def _said(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def _show(job: Job, outcome: Outcome) -> None:
     """Log what came out; no sum, which would be exact without privacy."""
     plan = job.plan
     log.info("fedcal: %s, clients %d, rounds %d", job.method, plan.clients, plan.rounds)
     for record in outcome.records:
-        known = f", temperature {record['temperature']:.6g}" if "temperature" in record else ""
+        known = "".join(f", {k} {_said(record[k])}" for k in record if k not in RELEASED)
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
     took = "" if outcome.seconds is None else f" in {outcome.seconds:.3f} s"
-    log.info("fedcal: %r%s", outcome.calibrator, took)
+    log.info("fedcal: %r%s", outcome.artifact, took)
     budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}" if plan.private else "no privacy"
     log.info("fedcal: %s, unit %s, trust %s, seed %d", budget, plan.unit, plan.trust, plan.seed)

@@ -18,7 +18,8 @@ from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpda
 from fedcal.queries.temperature import LIMIT as LIMIT  # also found here
 from fedcal.queries.temperature import MOST_POINTS, Average
 from fedcal.release import Release
-from fedcal.strategies.base import CLIP, CalibrationStrategy, exact_norms
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import CLIP, exact_norms
 from fedcal.strategies.root_posterior import root_posterior
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
@@ -69,6 +70,8 @@ class FedTemp(_Temperature):
 
     name = "fedtemp"
     least_rows_each = 15
+    fits_locally = True
+    examples = ({}, {"average": "temperature"}, {"clip": 0.2, "server_lr": 0.5})
 
     def __init__(
         self,
@@ -135,6 +138,7 @@ class FedNewton(_Temperature):
 
     name = "fednewton"
     most_noise = 1.2
+    trials = ({}, {"rounds": 2})
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -198,6 +202,7 @@ class FedOneShot(_Temperature):
 
     name = "fedoneshot"
     most_noise = 2.5  # of eight noisy scores together
+    examples = ({"points": 33},)
 
     def __init__(
         self,

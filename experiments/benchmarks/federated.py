@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, partition
-from fedcal.calibrators import BBQ, Calibrator, HistogramBinning
+from fedcal.artifact import Artifact
+from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
 from fedcal.errors import FedcalError
 from fedcal.experiments.benchmarks import population
@@ -32,7 +33,7 @@ _DATA = "resnet110-cifar10"
 _ROWS = 50  # of a client
 _ROUNDS = 12
 
-Engine = Callable[[CalibrationStrategy, Shards], Calibrator]
+Engine = Callable[[CalibrationStrategy, Shards], Artifact]
 
 
 def histogram_round(quick: bool) -> Work:
@@ -119,7 +120,7 @@ def _round(
     return Contestant(name, prepare, _table)
 
 
-def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Calibrator:
+def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Artifact:
     """A plain loop over clients, the same `answer` for each: what vectorising saves."""
     for round_number in range(1, strategy.plan.rounds + 1):
         asked = strategy.open_round(round_number)

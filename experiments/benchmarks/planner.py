@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
-from fedcal.calibrators import Calibrator
+from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, Advice, advise
-from fedcal.experiments.planner.candidates import MOST_CLASSES, Candidate
+from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import Facts
 from fedcal.experiments.planner.worlds import Errors, errors, made_up
 from fedcal.partition import deal
@@ -49,6 +49,7 @@ FACTS: tuple[dict[str, Any], ...] = (
     {"clients": 100, "epsilon": 1.0, "unit": Example.name},
     {"clients": 100},
 )
+_MOST_CLASSES = 20  # of what is measured besides: with more it takes minutes
 ALSO = ("fedopvector",)
 """Measured, too, though the planner tries it only where it is named."""
 
@@ -92,7 +93,7 @@ def rows(
             federation = Federation(classes=whole.classes, **asked)
             known = Facts(federation, rows_of_each)
             advice = advise(known, made_up(whole.classes), search=False)
-            also = [Candidate(m) for m in ALSO if whole.classes <= MOST_CLASSES]
+            also = [Candidate(m) for m in ALSO if whole.classes <= _MOST_CLASSES]
             found = {
                 candidate.text: _measured(candidate, known, name, seeds)
                 for candidate in [*(e.candidate for e in advice.estimates), *also]
@@ -147,7 +148,7 @@ def _measured(candidate: Candidate, facts: Facts, name: str, seeds: int) -> Meas
         data, shards = _dealt(name, facts.federation.clients, seed)
         before = _errors(data)
         job = candidate.job(facts, facts.rows_per_client, seed)
-        after = _errors(data, run_inline(job.strategy(), shards))
+        after = _errors(data, calibrator_of(run_inline(job.strategy(), shards)))
         left = 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
         lost = before.accuracy - after.accuracy
         runs.append((after.ece, after.classwise_ece, left, lost))

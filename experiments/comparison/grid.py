@@ -13,11 +13,11 @@ import tomli_w
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.config import METHODS, Config, typed
+from fedcal.experiments.config import POOLED, Config, typed
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import check_quorum
 from fedcal.privacy.plan import Federation, Plan
-from fedcal.strategies.job import Setting, settings_of
+from fedcal.strategies.job import Setting, calibrating, must_calibrate, settings_of
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
@@ -36,6 +36,11 @@ NOT_HERE = {
 
 _NUMBERS = {"clients": int, "rounds": int, "sampling_rate": float, "epsilon": float, "delta": float}
 _OPEN, _CLOSE = "([{", ")]}"
+
+
+def comparable() -> tuple[str, ...]:
+    """Methods that a table has columns for: those that calibrate, and the baselines."""
+    return (*calibrating(), *POOLED)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,9 @@ class Grid:
     """
 
     data: tuple[str, ...] = (Config.data,)
-    method: tuple[Variant, ...] = tuple(Variant(m) for m in METHODS)
+    method: tuple[Variant, ...] = field(
+        default_factory=lambda: tuple(Variant(m) for m in comparable())
+    )
     partition: tuple[str, ...] = (Config.partition,)
     clients: tuple[int | None, ...] = (None,)
     rounds: tuple[int | None, ...] = (None,)
@@ -98,6 +105,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         whole("seeds", self.seeds, 1)
+        for variant in self.method:
+            must_calibrate("compare", variant.method)
         check_seed(self.seed)
         check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:
@@ -303,7 +312,7 @@ def _axis(key: str, value: Any) -> tuple[Any, ...]:
     if not listed:
         raise InputError(f"{key}: the list is empty")
     if key == "method":
-        listed = [m for entry in listed for m in (METHODS if entry == "all" else (entry,))]
+        listed = [m for entry in listed for m in (comparable() if entry == "all" else (entry,))]
     return tuple(_entry(key, entry) for entry in listed)
 
 

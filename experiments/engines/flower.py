@@ -11,13 +11,13 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fedcal.calibrators import Calibrator
+from fedcal.artifact import Artifact
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import Unavailable
 from fedcal.shards import Shards
-from fedcal.strategies import CalibrationStrategy
-from fedcal.strategies.base import ANSWER
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.flower import ANSWER
 
 if TYPE_CHECKING:
     from flwr.supercore.run import Run
@@ -126,7 +126,7 @@ def run_in_process(
     *,
     node_ids: Sequence[int] | None = None,
     unavailable: Unavailable | None = None,
-) -> Calibrator:
+) -> Artifact:
     """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
 
     Parameters
@@ -138,7 +138,7 @@ def run_in_process(
 
     Returns
     -------
-    Calibrator
+    Artifact
         `strategy.result()` after the last round; same bits as `run_inline`.
     """
     ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
@@ -151,6 +151,6 @@ def run_in_process(
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     app = client_app(lambda context: single[site_of(context)], simulated=True)
     strategy.start(InProcessGrid(app, ids, gone))
-    calibrator = strategy.result()
-    calibrator.input = shards.input
-    return calibrator
+    artifact = strategy.result()
+    artifact.learnt_on(shards.input)
+    return artifact

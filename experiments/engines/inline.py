@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedcal.calibrators import Calibrator
+from fedcal.artifact import Artifact
 from fedcal.checks import whole
 from fedcal.clients.answers import contribute
 from fedcal.release import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
-from fedcal.strategies import CalibrationStrategy
+from fedcal.strategies.method import Method
 from fedcal.types import Integers, Words
 
 BLOCK_NUMBERS = 1 << 17
@@ -25,17 +25,17 @@ Unavailable = Callable[[int], Integers]
 
 
 def run_inline(
-    strategy: CalibrationStrategy,
+    method: Method,
     shards: Shards,
     *,
     unavailable: Unavailable | None = None,
     block: int | None = None,
-) -> Calibrator:
-    """Drive a strategy over shards in this process.
+) -> Artifact:
+    """Drive a method over shards in this process.
 
     Parameters
     ----------
-    strategy : fresh; its `secure_aggregation` says whether blocks are masked before they are
+    method : fresh; its `secure_aggregation` says whether blocks are masked before they are
         summed (same bits either way)
     shards : one shard for each of the plan's clients
     unavailable : dropouts, by round
@@ -43,8 +43,8 @@ def run_inline(
 
     Returns
     -------
-    Calibrator
-        `strategy.result()` after the last round; it takes what the shards were made of.
+    Artifact
+        `method.result()` after the last round; it takes what the shards were made of.
     """
     if block is not None:
         whole("block", block, 1)
@@ -53,22 +53,22 @@ def run_inline(
     np.empty(_KEPT_BYTES, np.uint8)
     blocks = _Blocks(shards)
     try:
-        for round_number in range(1, strategy.plan.rounds + 1):
-            asked = strategy.open_round(round_number)
+        for round_number in range(1, method.plan.rounds + 1):
+            asked = method.open_round(round_number)
             if asked is None:
                 break
             alive = asked.clients
             if unavailable is not None:
                 alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
-            strategy.charge_round(asked, len(alive))
-            total = _secure_sum(strategy, blocks, asked, alive, block)
-            strategy.close_round(asked, total)
+            method.charge_round(asked, len(alive))
+            total = _secure_sum(method, blocks, asked, alive, block)
+            method.close_round(asked, total)
     except BaseException:
-        strategy.abandon()
+        method.abandon()
         raise
-    calibrator = strategy.result()
-    calibrator.input = shards.input
-    return calibrator
+    artifact = method.result()
+    artifact.learnt_on(shards.input)
+    return artifact
 
 
 class _Blocks:
@@ -88,7 +88,7 @@ class _Blocks:
 
 
 def _secure_sum(
-    strategy: CalibrationStrategy,
+    method: Method,
     blocks: _Blocks,
     asked: Asked,
     alive: Integers,
@@ -96,8 +96,8 @@ def _secure_sum(
 ) -> Words:
     length = asked.request.bound.length
     total = np.zeros(length, np.uint64)
-    masked = strategy.secure_aggregation == "masks"
-    cohort, seed = asked.clients.tolist(), strategy.plan.mask_seed
+    masked = method.secure_aggregation == "masks"
+    cohort, seed = asked.clients.tolist(), method.plan.mask_seed
     for ids, part in blocks.of(alive, block or max(1, BLOCK_NUMBERS // length)):
         words = contribute(part, asked.request, ids)
         if masked:

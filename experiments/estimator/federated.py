@@ -29,7 +29,7 @@ from fedcal.partition import deal
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little
-from fedcal.strategies.job import Outcome, Setting
+from fedcal.strategies.job import Outcome, Setting, must_calibrate
 from fedcal.trust import SecAgg
 from fedcal.types import Floats
 
@@ -173,6 +173,7 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
             f"method {config.method!r} is not federated: fit a calibrator of fedcal.calibrators on "
             f"the rows themselves, or choose one of {', '.join(STRATEGIES)}"
         )
+    must_calibrate("FederatedCalibrator", config.method)
     shards = deal(data, config.partition, config.clients, config.seed)
     chosen: list[str] = []
     if config.method == AUTO:

@@ -12,7 +12,10 @@ from fedcal.experiments.figures.paper import draw, reliability_figure, save_figu
 NAMES = tuple(
     f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
 )
-"""Files of figures that a run may leave in its folder."""
+"""Files of figures that a calibrator's report may leave in its folder."""
+
+CURVE_NAMES = ("curve-[0-9]*.png", "curve-[0-9]*.svg")
+"""Patterns of those of another artifact's report."""
 
 COMPARISON_NAMES = tuple(
     f"{name}.{suffix}"
@@ -21,4 +24,12 @@ COMPARISON_NAMES = tuple(
 )
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""
 
-__all__ = ["COMPARISON_NAMES", "NAMES", "draw", "reliability_figure", "save_figure", "save_sheets"]
+__all__ = [
+    "COMPARISON_NAMES",
+    "CURVE_NAMES",
+    "NAMES",
+    "draw",
+    "reliability_figure",
+    "save_figure",
+    "save_sheets",
+]

@@ -210,7 +210,7 @@ def advise(
     Parameters
     ----------
     worlds : of `worlds.made_up` or `worlds.of_public`
-    methods : only these; None = all but `candidates.COSTLY`
+    methods : only these; None = all that calibrate and are quick to simulate
     search : where nothing pays, search for what would
     progress : called after each candidate's runs of a world
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fedcal.checks import one_of
 from fedcal.errors import InputError
@@ -12,26 +11,7 @@ from fedcal.experiments.planner.facts import Facts
 from fedcal.privacy.plan import Plan
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.job import Job, Setting, settings_of
-
-COSTLY = ("fedvector", "fedmatrix", "fedopvector", "fedcal")
-"""Seconds to minutes of local training in a simulation; tried only where they are asked for."""
-
-PER_CLASS = ("fednewton-vector", "fednewton-opvector")
-MOST_CLASSES = 20
-"""Methods with parameters for each class take long to simulate with more classes than that."""
-
-LOCAL = ("fedtemp", *COSTLY)
-"""Methods whose clients fit something of their own in each round: simulated on fewer clients."""
-
-VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
-    "fednewton": ({}, {"rounds": 2}),
-    "fednewton-entropy": ({}, {"rounds": 2}),
-    "acct": ({"search": "auto"},),
-    "nllt": ({"search": "auto"},),
-    "ecet": ({"search": "auto"},),
-}
-"""What is tried of a method: its defaults, if it is not listed."""
+from fedcal.strategies.job import Job, Setting, must_calibrate, settings_of
 
 
 @dataclass(frozen=True)
@@ -73,23 +53,23 @@ def candidates(
 
     Parameters
     ----------
-    methods : only these; None = all but the costly ones
+    methods : only these; None = all that calibrate, but those slow to simulate (`Method.planned`)
 
     Raises
     ------
     InputError
-        An unknown method, or nothing that can be run.
+        An unknown method, one that does not calibrate, or nothing that can be run.
     """
     found: list[Candidate] = []
     refused: list[tuple[str, str]] = []
     if methods is None:
-        slow = COSTLY + (PER_CLASS if facts.federation.classes > MOST_CLASSES else ())
-        methods = [name for name in STRATEGIES if name not in slow]
-        refused = [
-            (name, "slow to simulate: --method names it") for name in STRATEGIES if name in slow
-        ]
+        known = {name: s for name, s in STRATEGIES.items() if s.family == "calibrate"}
+        slow = [name for name, s in known.items() if facts.federation.classes > s.planned]
+        methods = [name for name in known if name not in slow]
+        refused = [(name, "slow to simulate: --method names it") for name in slow]
     for name in dict.fromkeys(methods):
         one_of("method", name, STRATEGIES)
+        must_calibrate("the planner", name)
         why = ""
         there = len(found)
         for candidate in _variants(name, facts):
@@ -109,7 +89,7 @@ def _variants(name: str, facts: Facts) -> list[Candidate]:
     """Variants that the method has settings for, each once."""
     found: list[Candidate] = []
     known = settings_of(name)
-    for variant in VARIANTS.get(name, ({},)):
+    for variant in STRATEGIES[name].trials:
         own = {k: v for k, v in variant.items() if k in known}
         rounds = None if facts.federation.rounds else variant.get("rounds")
         if rounds is not None and not facts.federation.private:

@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedcal.calibrators import Calibrator, TemperatureScaling
+from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
 from fedcal.clients.answers import answer
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.planner.candidates import LOCAL, Candidate
+from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import Facts
 from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.partition import owners, parse
 from fedcal.release import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.method import Method
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers, Words
 
@@ -108,16 +109,14 @@ def trial(candidate: Candidate, facts: Facts, population: Population) -> Trial:
     """Run a candidate on a population under the facts."""
     strategy, weight = scaled(candidate, facts, population)
     shards = population.shards
-    if candidate.method in LOCAL and shards.clients > LEAST_SIMULATED:
+    if STRATEGIES[candidate.method].fits_locally and shards.clients > LEAST_SIMULATED:
         shards = shards.block(0, LEAST_SIMULATED)
     calibrator = drive(strategy, shards, weight, population.seed)
     found, said = population.world.judge(calibrator)
     return Trial(found, said, (round(strategy.bytes_up), round(strategy.bytes_down)))
 
 
-def scaled(
-    candidate: Candidate, facts: Facts, population: Population
-) -> tuple[CalibrationStrategy, float]:
+def scaled(candidate: Candidate, facts: Facts, population: Population) -> tuple[Method, float]:
     """A strategy, and how many rows' worth each simulated row stands for within its client.
 
     Where a bound is each row's own, rows scale like clients. Where it is the client's, a client
@@ -133,7 +132,7 @@ def scaled(
     return strategy, 1.0
 
 
-def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: int) -> Calibrator:
+def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibrator:
     """Run all rounds, on `shards` in place of the plan's clients.
 
     With as many shards as clients, and noise that is added to the sum, this is `run_inline`.
@@ -145,7 +144,7 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
     """
     plan = strategy.plan
     if shards.clients == plan.clients and weight == 1.0 and plan.model.noise_by != "client":
-        return run_inline(strategy, shards)
+        return calibrator_of(run_inline(strategy, shards))
     rng = stream(seed, Purpose.SHARE, what="planner")
     for number in range(1, plan.rounds + 1):
         asked = strategy.open_round(number)
@@ -160,7 +159,7 @@ def drive(strategy: CalibrationStrategy, shards: Shards, weight: float, seed: in
             of = plan.sum_of(asked.request.bound, repliers)
             total = plan.law.draw_sum(total, of, rng)
         strategy.close_round(asked, total)
-    return strategy.result()
+    return calibrator_of(strategy.result())
 
 
 def _sum(

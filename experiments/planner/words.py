@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedcal.experiments.planner.advice import MOST_WORSE, PAYS, Advice
-from fedcal.experiments.planner.candidates import LOCAL
 from fedcal.experiments.planner.estimate import LEAST_SIMULATED
+from fedcal.strategies import STRATEGIES
 from fedcal.trust import TRUSTS
 
 LOOKED_AT = (
@@ -106,7 +106,8 @@ def approximations(advice: Advice) -> list[str]:
         )
     if TRUSTS[str(f.trust)].noise_by == "client":
         lines.append("The noise of all clients was drawn at once, as one draw of their variance.")
-    local = [e.candidate.method for e in advice.estimates if e.candidate.method in LOCAL]
+    tried = [e.candidate.method for e in advice.estimates]
+    local = [name for name in tried if STRATEGIES[name].fits_locally]
     if local and size.clients > LEAST_SIMULATED:
         lines.append(
             f"Of {', '.join(dict.fromkeys(local))}, {LEAST_SIMULATED} clients were simulated."

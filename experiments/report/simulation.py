@@ -1,4 +1,4 @@
-"""The report of one run, from its folder."""
+"""The report of a run that yields a calibrator, from its folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_report(folder: str | Path) -> Path:
+def write_calibrator_report(folder: str | Path) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
     Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
@@ -58,13 +58,13 @@ def write_report(folder: str | Path) -> Path:
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
     with reading(folder, "rounds.jsonl"):
         rounds = read_json_lines(folder / "rounds.jsonl")
-        curves = rounds_sheet(result["before"], rounds, _title(result, "by round"))
+        curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"))
     with reading(folder, "result.json"):
         sheets = {
             "reliability": reliability_sheet(
-                {"before": before, "after": after}, _title(result, "test rows")
+                {"before": before, "after": after}, title_of(result, "test rows")
             ),
-            "classes": classes_sheet(before, after, _title(result, "class by class")),
+            "classes": classes_sheet(before, after, title_of(result, "class by class")),
         }
         if curves is not None:
             sheets["rounds"] = curves
@@ -74,7 +74,8 @@ def write_report(folder: str | Path) -> Path:
     return folder / FILE
 
 
-def _title(result: dict[str, Any], what: str) -> str:
+def title_of(result: dict[str, Any], what: str) -> str:
+    """The title of a figure: method, data, budget, and what is shown."""
     data = Path(str(result["config"]["data"])).name
     epsilon = result["privacy"]["epsilon"]
     budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
@@ -85,7 +86,7 @@ def report_context(
     result: dict[str, Any], before: Reliability, after: Reliability, sheets: dict[str, Sheet]
 ) -> dict[str, Any]:
     """Everything that the template shows, as words and markup."""
-    privacy, config = result["privacy"], result["config"]
+    config = result["config"]
     pairs = [
         (part, figure(Sheet("", 1, (diagram(part, data), histogram(part, data)), ()), f"r{part}"))
         for part, data in (("before", before), ("after", after))
@@ -110,6 +111,14 @@ def report_context(
         "shown_classes": len(sheets["classes"].panels),
         "gaps": gaps,
         "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
+        **run_context(result, sheets),
+    }
+
+
+def run_context(result: dict[str, Any], sheets: dict[str, Sheet]) -> dict[str, Any]:
+    """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
+    privacy, config = result["privacy"], result["config"]
+    return {
         "releases": privacy["releases"],
         "privacy": privacy,
         "facts": _facts(privacy),
@@ -123,16 +132,23 @@ def report_context(
 
 
 def _tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    before, after, sent = result["before"], result["after"], result["communication"]
-    epsilon = result["privacy"]["epsilon"]
+    before, after = result["before"], result["after"]
     return [
         ("ECE", f"{words.percent(before['ece'])} → {words.percent(after['ece'])}"),
         (
             "classwise ECE",
             f"{words.percent(before['classwise_ece'])} → {words.percent(after['classwise_ece'])}",
         ),
-        ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {result['privacy']['unit']}"),
-        ("sent by a client", f"{_bytes(sent['bytes_up_per_client'])}"),
+        *run_tiles(result),
+    ]
+
+
+def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """What any run costs, in two numbers."""
+    epsilon, unit = result["privacy"]["epsilon"], result["privacy"]["unit"]
+    return [
+        ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {unit}"),
+        ("sent by a client", _bytes(result["communication"]["bytes_up_per_client"])),
     ]
 
 

@@ -21,7 +21,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from fedcal import datasets
-from fedcal.calibrators import Calibrator
+from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
@@ -229,12 +229,12 @@ def _fits(
     nominal = float(ROWS_PER_CLIENT) if federation.private else None
     plain: dict[str, Any] = {"secure_aggregation": "none"}
     newton = FedNewton(federation, rows_per_client=nominal, **plain)
-    yield BASELINE, None, run_inline(newton, shards)
+    yield BASELINE, None, calibrator_of(run_inline(newton, shards))
     for method, settings in BINNING.items():
         if not federation.private:  # nothing is clipped
             settings = {k: v for k, v in settings.items() if k != "clipping"}
         strategy = FedBBQ(federation, **settings, **plain)
-        yield method, None, run_inline(strategy, shards)
+        yield method, None, calibrator_of(run_inline(strategy, shards))
         if method not in NEGATIVES_OF or federation.epsilon not in NEGATIVES_AT:
             continue
         for negatives in NEGATIVES:

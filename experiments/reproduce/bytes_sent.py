@@ -38,7 +38,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.base import ANSWER
+from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job, Progress, Setting
 
 Row = dict[str, Any]

@@ -38,7 +38,7 @@ from fedcal.partition import owners
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import ANSWER
+from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Progress
 
 Row = dict[str, Any]

@@ -29,7 +29,7 @@ from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
-from fedcal.strategies.base import ask_who
+from fedcal.strategies.flower import ask_who
 from fedcal.types import Floats
 
 if TYPE_CHECKING:

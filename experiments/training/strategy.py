@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvgM
 from fedcal.errors import FedcalError, RoundFailed
 from fedcal.experiments.training.client import WEIGHT
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.strategies.base import reason
+from fedcal.strategies.flower import reason
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.base import Calibrator, calibrator_of, load
 from fedcal.calibrators.entropy import EntropyTemperature
-from fedcal.calibrators.files import load
 from fedcal.calibrators.histogram import BBQ, HistogramBinning, WeightedBinning
 from fedcal.calibrators.identity import Identity
 from fedcal.calibrators.linear import MatrixScaling, VectorScaling
@@ -26,5 +25,6 @@ __all__ = [
     "TopLabelBinning",
     "VectorScaling",
     "WeightedBinning",
+    "calibrator_of",
     "load",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,9 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.artifact import Artifact, Holdout
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
+from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
+from fedcal.metrics.bootstrap import FEWEST
+from fedcal.npz import read_npz
 from fedcal.scores import KINDS, Kind, check_scores, finite, logits_of, moderate
 from fedcal.types import Floats, Integers
 
@@ -23,7 +27,7 @@ VERSION = 1
 _kinds: dict[str, type[Calibrator]] = {}
 
 
-class Calibrator(ABC):
+class Calibrator(Artifact):
     """A map from a model's scores to calibrated probabilities.
 
     Subclasses set `kind` (their name in files), keep their parameters as plain attributes and
@@ -36,6 +40,7 @@ class Calibrator(ABC):
         apply` and exports take. Of probabilities the logits are log max(p, 1e-12)
     """
 
+    form = "calibrator"
     kind: ClassVar[str]
     classes: int = 0
     input: Kind = "logits"
@@ -144,6 +149,122 @@ class Calibrator(ABC):
         arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays()}
         with whole_file(Path(path)) as f:
             np.savez_compressed(f, **arrays)
+
+    # -- as an artifact -------------------------------------------------------------------
+
+    @classmethod
+    def files(cls) -> tuple[str, ...]:
+        """The calibrator, and what it makes of test rows."""
+        return ("calibrator.npz", "test_probs.npy", "reliability.json")
+
+    def write(self, folder: Path, stem: str, test: Holdout | None = None) -> list[str]:
+        """Write its file; with test rows also their probabilities and reliability."""
+        self.save(folder / f"{stem}.npz")
+        if test is None:
+            return [f"{stem}.npz"]
+        reliability = {part: r.to_json() for part, r in self.reliability(test).items()}
+        text = json.dumps(reliability, indent=2, allow_nan=False) + "\n"
+        (folder / "reliability.json").write_text(text, "utf-8")
+        np.save(folder / "test_probs.npy", self.test_probs(test), allow_pickle=False)
+        return [f"{stem}.npz", "test_probs.npy", "reliability.json"]
+
+    @classmethod
+    def read(cls, folder: Path, stem: str) -> Calibrator:
+        """The calibrator of any kind that `save` wrote."""
+        return load(folder / f"{stem}.npz")
+
+    def learnt_on(self, input: Kind) -> None:
+        """What `predict_proba` takes from now on."""
+        self.input = input
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics on the test rows `before` any calibration and `after` this one, as fractions."""
+        return {
+            "before": summary(test.probs, test.labels),
+            "after": summary(self._on(test), test.labels),
+        }
+
+    def intervals(self, test: Holdout) -> dict[str, Any]:
+        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
+
+        None of fewer than `fedcal.metrics.bootstrap.FEWEST` test rows: resampling them would
+        promise what they cannot tell.
+        """
+        if len(test.labels) < FEWEST:
+            return {"intervals": None}
+        after = self.test_probs(test)
+        found = metric_intervals(test.probs, after, test.labels, seed=test.seed)
+        return {"intervals": found}
+
+    def glance(self, test: Holdout) -> dict[str, float]:
+        """Four of the metrics `after`."""
+        p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits)
+        return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
+
+    def test_probs(self, test: Holdout) -> Floats:
+        """Calibrated probabilities of the test rows, (n, c)."""
+        return np.ascontiguousarray(self._on(test))
+
+    def reliability(self, test: Holdout) -> dict[str, Reliability]:
+        """What reliability diagrams of the test rows show, `before` and `after`."""
+        return {
+            "before": Reliability.of(test.probs, test.labels),
+            "after": Reliability.of(self._on(test), test.labels),
+        }
+
+    def _on(self, test: Holdout) -> Floats:
+        """Calibrated probabilities of the test rows; computed once."""
+        if self not in test.kept:
+            test.kept[self] = self._calibrate(test)
+        after: Floats = test.kept[self]
+        return after
+
+    def _calibrate(self, test: Holdout) -> Floats:
+        return self.calibrated(test.logits)
+
+
+def calibrator_of(artifact: Artifact) -> Calibrator:
+    """An artifact that must be a calibrator; FedcalError if it is none."""
+    if not isinstance(artifact, Calibrator):
+        raise FedcalError(f"this run yields no calibrator: its artifact is of form {artifact.form}")
+    return artifact
+
+
+def load(path: str | Path) -> Calibrator:
+    """The calibrator that `save` wrote.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no calibrator, is of a later version, or holds parameters
+        that do not fit together.
+    """
+    try:
+        return _load(Path(path))
+    except InputError as e:
+        raise InputError(f"calibrator {str(path)!r}: {e}") from None
+
+
+def _load(path: Path) -> Calibrator:
+    arrays = read_npz(path)
+    try:
+        header = json.loads(str(arrays.pop("header")))
+        if header["format"] != FORMAT:
+            raise KeyError(FORMAT)
+        found, kind, source = header["version"], header["kind"], header["input"]
+    except (KeyError, TypeError, ValueError):
+        raise InputError("is no fedcal calibrator") from None
+    if found != VERSION:
+        raise InputError(f"has version {found!r}; this fedcal reads version {VERSION}")
+    cls = kinds()[one_of("kind of calibrator", kind, kinds())]
+    try:
+        calibrator = cls.from_arrays(arrays)
+    except KeyError as e:
+        raise InputError(f"has no array {e}") from None
+    except (TypeError, ValueError) as e:
+        raise InputError(" ".join(str(e).split())) from None
+    calibrator.input = one_of("input", source, KINDS)
+    return calibrator
 
 
 def kinds() -> dict[str, type[Calibrator]]:

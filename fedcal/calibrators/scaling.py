@@ -47,6 +47,10 @@ class TemperatureScaling(Calibrator):
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits / self.temperature)
 
+    def record(self) -> dict[str, Any]:
+        """`temperature`."""
+        return {"temperature": self.temperature}
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """`temperature` () and `classes` ()."""
         return {"temperature": np.array(self.temperature), "classes": np.array(self.classes)}

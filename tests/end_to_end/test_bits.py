@@ -44,7 +44,7 @@ from fedcal.strategies import (
     FedTemp,
     FedVector,
 )
-from fedcal.strategies.base import ANSWER
+from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import dropouts
 
 METHODS: dict[str, Callable[..., CalibrationStrategy]] = {

@@ -24,7 +24,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from fedcal.strategies.base import ANSWER, WHO
+from fedcal.strategies.flower import ANSWER, WHO
 from fedcal.strategies.job import Job, Outcome
 
 CLIENTS, CLASSES = 9, 3

@@ -1,0 +1,295 @@
+"""A method over Flower's messages: who is asked, what is sent, masks and dropouts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.release import Asked
+from fedcal.secure_aggregation import owed, unmask
+from fedcal.strategies.method import Method
+from fedcal.types import Words
+
+WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
+"""Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
+
+ABSENT = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
+"""Error replies of Flower itself: the node is gone. Every other error is the client's own."""
+
+
+class FlowerTransport(Strategy):
+    """A Flower strategy that carries the questions and answers of a `Method`."""
+
+    def __init__(self) -> None:
+        self._sites: dict[int, int] = {}
+        self._asked: Asked | None = None
+        self._grid: Grid | None = None
+        self._timeout = 3600.0
+
+    @property
+    @abstractmethod
+    def method(self) -> Method:
+        """What is carried."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Flower's loop over the plan's rounds.
+
+        Raises
+        ------
+        InputError
+            If `num_rounds` is given and is not the plan's.
+        RoundFailed
+            If a client raised an error, or nobody of those asked answered.
+        """
+        planned = self.method.plan.rounds
+        if num_rounds not in (None, planned):
+            raise InputError(
+                f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
+            )
+        self._timeout = timeout
+        try:
+            return super().start(
+                grid,
+                initial_arrays or ArrayRecord(),
+                planned,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn,
+            )
+        except BaseException:
+            self.method.abandon()
+            raise
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message with the query to each sampled client."""
+        self._grid = grid
+        self._asked = asked = self.method.open_round(server_round)
+        if asked is None:
+            return []
+        self._meet(grid)
+        content = {
+            "query": ConfigRecord(asked.request.to_fields()),
+            "context": ConfigRecord(asked.request.context_fields()),
+        }
+        if self.method.secure_aggregation == "masks":
+            content["masking"] = ConfigRecord(
+                {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
+            )
+        unavailable = self.method.unavailable
+        gone = set() if unavailable is None else set(unavailable(server_round).tolist())
+        return [
+            _message(content, self._sites[k], ANSWER, server_round)
+            for k in asked.clients.tolist()
+            if k in self._sites and k not in gone
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Sum the contributions, unmask dropouts, release."""
+        asked = self._asked
+        if asked is None:
+            return None, None
+        with self._discreet(server_round):
+            sent = self._contributions(asked, replies)
+        self.method.charge_round(asked, len(sent))
+        total = np.zeros(asked.request.bound.length, np.uint64)
+        for words in sent.values():
+            total += words
+        if self.method.secure_aggregation == "masks" and sent:
+            with self._discreet(server_round):
+                total = self._unmasked(asked, total, set(sent))
+        self.method.close_round(asked, total)
+        arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    @contextmanager
+    def _discreet(self, server_round: int) -> Iterator[None]:
+        """With privacy: who was sampled, and what a client writes of its rows, reach no log."""
+        try:
+            yield
+        except FedcalError:
+            if not self.method.plan.private:
+                raise
+            raise RoundFailed(
+                f"round {server_round}: a sampled client failed or sent what cannot be used; "
+                "nothing was released (its own log says why)"
+            ) from None
+
+    def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
+        """What each client that answered sent, masked or not: site -> words."""
+        sent: dict[int, Words] = {}
+        for site, reply in self._answers(replies):
+            if site in sent or site not in asked.clients:
+                raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
+            sent[site] = _contribution(reply, site, asked.request.bound.length)
+        return sent
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nothing: metrics over clients are releases of their own."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Nothing beyond Flower's own lines: the plan is in the result."""
+
+    def _meet(self, grid: Grid) -> None:
+        """Learn which site each new node is; node ids are random and mean nothing.
+
+        A site whose node is gone may come back as another one.
+        """
+        nodes = list(grid.get_node_ids())
+        self._sites = {site: node for site, node in self._sites.items() if node in set(nodes)}
+        known, enrolled = set(self._sites.values()), self.method.plan.clients
+        new = [node for node in nodes if node not in known]
+        for site, node, clients in ask_who(grid, new, self._timeout) if new else []:
+            if not 0 <= site < enrolled or site in self._sites:
+                raise RoundFailed(f"a node says it is site {site}, which cannot be")
+            if clients not in (None, enrolled):
+                raise RoundFailed(
+                    f"site {site} deals the data to {clients} clients, not {enrolled}"
+                )
+            self._sites[site] = node
+
+    def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
+        """Replies by site. A missing node is a dropout; a client's error stops the run."""
+        site_of = {node: site for site, node in self._sites.items()}
+        for reply in replies:
+            site = site_of.get(reply.metadata.src_node_id, -1)
+            if not reply.has_error():
+                yield site, reply
+            elif reply.error.code not in ABSENT:
+                raise RoundFailed(f"site {site} answered with an error: {reason(reply)}")
+
+    def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
+        """Ask survivors for the round seeds that they share with dropouts, and take them off."""
+        cohort = asked.clients.tolist()
+        debts = owed(set(cohort) - alive, cohort, self.method.plan.mask_seed, asked.round)
+        if not debts:
+            return total
+        if self._grid is None:
+            raise RoundFailed("dropouts cannot be unmasked without the grid")
+        masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
+        asking = [
+            _message(
+                {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
+                self._sites[site],
+                REVEAL,
+                asked.round,
+            )
+            for site, gone in debts.items()
+        ]
+        answers = self._grid.send_and_receive(asking, timeout=self._timeout)
+        revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
+        return unmask(total, revealed, len(total), debts)
+
+
+class Who(NamedTuple):
+    """What a node says of itself.
+
+    Attributes
+    ----------
+    site : from 0
+    node : Flower's random number
+    clients : to how many a site of a simulation deals the data of the run config; None = its
+        rows come from elsewhere
+    """
+
+    site: int
+    node: int
+    clients: int | None
+
+
+def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[Who]:
+    """Who each of the nodes is that answers.
+
+    Raises
+    ------
+    RoundFailed
+        If one fails to say it.
+    """
+    asking = [_message({}, node, WHO, 0) for node in nodes]
+    for reply in grid.send_and_receive(asking, timeout=timeout):
+        if not reply.has_error():
+            yield _who(reply)
+        elif reply.error.code not in ABSENT:
+            raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
+
+
+def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int) -> Message:
+    records: dict[str, Any] = dict(content)
+    return Message(RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group))
+
+
+def reason(reply: Message) -> str:
+    """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
+    lines = [line.strip() for line in str(reply.error.reason).splitlines() if line.strip()]
+    last = lines[-1] if lines else "no reason given"
+    return last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300]
+
+
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError)
+
+
+def _who(reply: Message) -> Who:
+    """What a node says of itself."""
+    try:
+        said: Mapping[str, Any] = reply.content.config_records["who"]
+        clients = int(said["clients"]) if "clients" in said else None
+        return Who(int(said["site"]), reply.metadata.src_node_id, clients)
+    except _UNREADABLE:
+        raise RoundFailed("a node does not say which site it is") from None
+
+
+def _seeds(reply: Message, site: int) -> dict[int, bytes]:
+    """The seeds that a survivor tells; `unmask` checks that they are those asked for."""
+    try:
+        record = reply.content.config_records["seeds"]
+        return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
+    except _UNREADABLE:
+        raise RoundFailed(f"site {site} sent seeds that cannot be read") from None
+
+
+def _contribution(reply: Message, site: int, length: int) -> Words:
+    """The words of an answer; nothing else in the message is looked at."""
+    try:
+        words = reply.content.array_records["answer"]["words"].numpy()
+    except _UNREADABLE:
+        raise RoundFailed(f"site {site} sent no words that can be read") from None
+    if words.dtype != np.uint64 or words.shape != (length,):
+        raise RoundFailed(
+            f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"
+        )
+    return words

@@ -1,0 +1,188 @@
+"""Three hooks, and the round once: a method without Flower.
+
+A method says what to ask (`query`), learns from what was released (`update`) and tells what it
+knows (`result`). Everything else is shared: `open_round` samples clients and stamps the plan's
+bound on the query, `charge_round` charges the ledger, `close_round` adds the noise. Each engine
+drives the same object.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from fedcal.artifact import Artifact
+from fedcal.bounding import Bound
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import EXACT_GRID, Plan
+from fedcal.queries import Query
+from fedcal.release import Asked, Curator, Release
+from fedcal.types import Integers, Words
+from fedcal.units import UNITS
+
+Family = Literal["calibrate", "evaluate", "conformal", "train"]
+"""What a method is for. Comparison and planner rank methods that calibrate."""
+
+CLIP = 0.5
+"""Bound of one client's update where means of updates are asked for; Maddock et al., A.3.2."""
+
+_LEAST_CLIP = 1024 * EXACT_GRID
+
+
+def exact_norms(plan: Plan, bound: Bound, clip: float | None) -> tuple[float, ...]:
+    """Without privacy a `clip` bounds a client's influence all the same (Maddock et al., A.3.5).
+
+    Returns
+    -------
+    tuple of float
+        The bound's norms; () with privacy, where the plan has them, and without a clip.
+    """
+    if plan.private or clip is None:
+        return ()
+    if clip < _LEAST_CLIP:
+        raise InputError(
+            f"clip = {clip:g} is lost on the grid of exact sums: without privacy it must be at "
+            f"least {_LEAST_CLIP:g}"
+        )
+    return bound.norms
+
+
+class Method(ABC):
+    """What a server asks of a federation and learns from it, up to an artifact.
+
+    Privacy, of every method: `plan` says what is protected (`unit`), from whom (`trust`), which
+    inputs are neighbours (`adjacency`) and what noise follows. A method says only what is clipped
+    to which public bound. Where a client's answer is a sum over its rows, unit "example" clips each
+    row's part of it instead; elsewhere one row may move a clipped answer by twice the bound, and
+    the noise is doubled. With unit "user" it is doubled under trust `local`, where a client's rows
+    may become any others.
+
+    Parameters
+    ----------
+    plan : frozen privacy plan; it owns the number of rounds, because the noise depends on it
+    ledger : where a private run's budget is charged; None = one of its own
+    secure_aggregation : "masks" (the server sees masked vectors and their sum) or "none"
+
+    Attributes
+    ----------
+    releases : what was released so far
+    bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
+        expectation over the sampling: who was really asked stays secret
+    on_release : called after each release
+    norms : what each block of an answer is clipped to without privacy; () = nothing is
+    unavailable : in a simulation, round -> clients that drop out: they are sampled, and do not
+        answer
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[Family]
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Settings, small enough for tests, that between them reach every branch of the method."""
+
+    most_noise: ClassVar[float] = 0.5
+    """Noise std of a released sum over the most that all clients can add to it: above this a
+    private run hardly ever makes the model better (see `fedcal.strategies.enough`)."""
+    least_rows: ClassVar[int] = 0
+    """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
+    least_rows_each: ClassVar[int] = 0
+    norms: tuple[float, ...] = ()
+
+    planned: ClassVar[float] = math.inf
+    """Classes up to which the planner tries it unasked: beyond it is slow to simulate; 0 = never.
+    """
+    trials: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """What the planner tries of it: `rounds` and settings; what it does not have is left out."""
+    fits_locally: ClassVar[bool] = False
+    """Clients fit something of their own in each round: the planner simulates fewer of them."""
+
+    def __init__(
+        self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
+    ) -> None:
+        one_of("secure aggregation", secure_aggregation, ("masks", "none"))
+        self.plan = plan
+        self.secure_aggregation = secure_aggregation
+        self.releases: list[Release] = []
+        self.bytes_up = self.bytes_down = 0.0
+        self.on_release: Callable[[Release], None] | None = None
+        self.unavailable: Callable[[int], Integers] | None = None
+        self._curator = Curator(plan, ledger, masked=secure_aggregation == "masks")
+
+    @classmethod
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        """Whether a run needs a nominal `rows_per_client`, if the method knows it at all.
+
+        For unit "example" the bound of a row is known, and `clip` gives a client's: a number that
+        tells of rows is asked for only where it must be. Where it is not needed it may stand all
+        the same, and does nothing: it is a fact about the federation, not a knob.
+        """
+        whole = UNITS[federation.unit].whole_client
+        return federation.private and whole and settings.get("clip") is None
+
+    # -- the three hooks ------------------------------------------------------------------
+
+    @abstractmethod
+    def query(self, round_number: int) -> Query | None:
+        """What to ask in this round; None if there is nothing left to ask."""
+
+    @abstractmethod
+    def update(self, release: Release) -> None:
+        """Learn from a released sum."""
+
+    @abstractmethod
+    def result(self) -> Artifact:
+        """What is known so far."""
+
+    # -- the shared round -----------------------------------------------------------------
+
+    def open_round(self, round_number: int) -> Asked | None:
+        """The round's query and its clients, or None if the method is done."""
+        query = self.query(round_number)
+        if query is None:
+            return None
+        asked = self._curator.open(round_number, query, self.norms)
+        everybody = query.everyone or self.plan.model.asks_everyone
+        share = 1.0 if everybody else self.plan.sampling_rate
+        self.bytes_up += share * 8 * asked.request.bound.length
+        self.bytes_down += share * asked.request.payload_bytes
+        return asked
+
+    def charge_round(self, asked: Asked, repliers: int) -> None:
+        """Charge the ledger for a round, before its `repliers` answers are added up or unmasked.
+
+        Raises
+        ------
+        RoundFailed
+            If nobody answered, or their noise would be less than promised; nothing is released.
+        BudgetExceeded, InputError
+            If the ledger refuses or fails; nothing may be added up.
+        """
+        self._curator.charge(asked, repliers)
+
+    def close_round(self, asked: Asked, total: Words) -> Release:
+        """Release the sum of a charged round's encoded contributions and learn from it."""
+        release = self._curator.close(asked, total)
+        self.releases.append(release)
+        self.update(release)
+        if self.on_release is not None:
+            self.on_release(release)
+        return release
+
+    def divisor(self, release: Release) -> float:
+        """What makes a mean of a released sum: with privacy the public q K.
+
+        Under every trust model: also under `local`, where everybody may know who answered, dropouts
+        then shorten a step and never lengthen one. Without privacy, how many clients with rows are
+        in the sum: the release's last number.
+        """
+        if self.plan.private:
+            return self.plan.sampling_rate * self.plan.clients
+        return float(release.values[-1])
+
+    def abandon(self) -> None:
+        """The run failed: what was reserved for it is given back, if nothing of it was spent."""
+        self._curator.abandon()

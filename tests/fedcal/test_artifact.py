@@ -1,0 +1,130 @@
+"""Parts of a page as data, and files of artifacts that are read with care."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from fedcal.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
+from fedcal.errors import FedcalError, InputError
+from fedcal.metrics import summary
+from fedcal.pages import MOST_SERIES, Curve, Table, from_json, to_json
+
+
+@dataclass(frozen=True)
+class Count(Artifact):
+    """The least that an artifact needs; `form` is set without being registered."""
+
+    value: np.ndarray
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"value": self.value}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        if arrays["value"].shape != (2,):
+            raise InputError("value must have 2 entries")
+        return cls(arrays["value"])
+
+
+Count.form = "count"  # type: ignore[misc]
+
+HOLDOUT = Holdout(np.eye(3), np.full((3, 3), 1 / 3), np.arange(3))
+
+
+def test_an_artifact_needs_no_more_than_its_arrays(tmp_path: Path) -> None:
+    one = Count(np.array([1.0, 2.0]))
+    assert one.write(tmp_path, "count", HOLDOUT) == ["count.npz"] == list(Count.files())
+    assert (Count.read(tmp_path, "count").arrays()["value"] == one.value).all()
+    assert one.judge(HOLDOUT) == one.intervals(HOLDOUT) == one.glance(HOLDOUT) == one.record() == {}
+    assert one.page() == []
+    with pytest.raises(FedcalError, match="yields no calibrator: its artifact is of form count"):
+        calibrator_of(one)
+    with pytest.raises(TypeError, match="abstract"):
+        Artifact()  # type: ignore[abstract]
+
+
+HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays", "match"),
+    [
+        (None, {}, "is no fedcal artifact"),
+        ({"format": "x"}, {}, "is no fedcal artifact"),
+        ({**HEADER, "form": "auc"}, {}, "is no artifact of the form 'count'"),
+        ({**HEADER, "version": 2}, {}, "has version 2; this fedcal reads version 1"),
+        (HEADER, {}, "has no array 'value'"),
+        (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(
+    tmp_path: Path, header: Any, arrays: dict[str, Any], match: str
+) -> None:
+    told = {} if header is None else {"header": np.array(json.dumps(header))}
+    np.savez(tmp_path / "count.npz", **told, **arrays)
+    with pytest.raises(InputError, match=match) as caught:
+        Count.read(tmp_path, "count")
+    assert str(caught.value).startswith(f"count '{tmp_path / 'count.npz'}': ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_calibrator_is_an_artifact(tmp_path: Path) -> None:
+    assert ARTIFACTS["calibrator"] is Calibrator
+    one = TemperatureScaling(2.0, 3)
+    one.learnt_on("probs")
+    written = one.write(tmp_path, "calibrator", HOLDOUT)
+    assert sorted(written) == sorted(Calibrator.files())
+    assert {p.name for p in tmp_path.iterdir()} == set(written)
+    back = Calibrator.read(tmp_path, "calibrator")
+    assert (type(back), back.input) == (TemperatureScaling, "probs")
+    after = one.calibrated(HOLDOUT.logits)
+    judged = one.judge(HOLDOUT)
+    assert judged == {
+        "before": summary(HOLDOUT.probs, HOLDOUT.labels),
+        "after": summary(after, HOLDOUT.labels),
+    }
+    assert one.intervals(HOLDOUT) == {"intervals": None}  # of three rows
+    assert one.record() == {"temperature": 2.0}
+    told = one.glance(HOLDOUT)
+    assert told == pytest.approx({k: judged["after"][k] for k in told})
+    assert one.write(tmp_path, "round-1") == ["round-1.npz"]
+
+
+PARTS = [
+    Table("Rows", ("bin", "rows"), (("0 to 1", 3), ("1 to 2", 4.5)), "noisy"),
+    Curve("ROC", "x, share", "y, share", {"a": ((0.0, 0.0), (1.0, 1.0))}),
+]
+
+
+def test_parts_through_json() -> None:
+    text = json.dumps(to_json(PARTS), allow_nan=False)
+    assert from_json(json.loads(text)) == PARTS
+
+
+def test_parts_that_cannot_be_shown_are_refused() -> None:
+    with pytest.raises(InputError, match="table 'T': a row has not 2 entries"):
+        Table("T", ("a", "b"), ((1,),))
+    for bad in (math.nan, math.inf):
+        with pytest.raises(InputError, match="'T': a number to show is not finite"):
+            Table("T", ("a",), ((bad,),))
+        with pytest.raises(InputError, match="'C': a number to show is not finite"):
+            Curve("C", "x", "y", {"a": ((0.0, bad),)})
+    many = {str(k): ((0.0, 0.0),) for k in range(MOST_SERIES + 1)}
+    for series in ({}, {"a": ()}, many):
+        with pytest.raises(InputError, match="curve 'C' needs 1 to 16 series with points"):
+            Curve("C", "x", "y", series)
+
+
+@pytest.mark.parametrize("plain", [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]])
+def test_plain_values_of_something_else_are_refused(plain: Any) -> None:
+    with pytest.raises(InputError, match="holds no tables and curves"):
+        from_json(plain)
