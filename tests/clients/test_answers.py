@@ -61,8 +61,8 @@ def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
 @trusted
 def test_each_client_adds_its_noise_to_its_answer(mechanism: str, trust: str) -> None:
     plan = plan_of(500, mechanism=mechanism, trust=trust)
-    query, shards = asked_of(plan), some_shards()
-    noise = noise_in(contribute(shards, query, everybody), query, shards) * plan.grid
+    request, shards = asked_of(plan), some_shards()
+    noise = noise_in(contribute(shards, request, everybody), request, shards) * plan.grid
     np.testing.assert_allclose(noise.sum(axis=0).std(), plan.std_of_sum(CLIENTS)[0], rtol=0.25)
     np.testing.assert_allclose(
         noise.std(axis=0).mean(), plan.std_of_sum(CLIENTS)[0] / math.sqrt(CLIENTS), rtol=0.25
@@ -76,14 +76,14 @@ def test_each_client_adds_its_noise_to_its_answer(mechanism: str, trust: str) ->
 @trusted
 def test_a_site_sends_the_same_alone_and_among_others(mechanism: str, trust: str) -> None:
     plan = plan_of(mechanism=mechanism, trust=trust, sampling_rate=0.5)
-    query, shards = asked_of(plan), some_shards()
-    together = contribute(shards, query, everybody)
+    request, shards = asked_of(plan), some_shards()
+    together = contribute(shards, request, everybody)
     for k in (0, 7, CLIENTS - 1):
-        alone = contribute(shards.block(k, k + 1), query, np.array([k]))
+        alone = contribute(shards.block(k, k + 1), request, np.array([k]))
         np.testing.assert_array_equal(alone[0], together[k])
     order = np.random.default_rng(1).permutation(CLIENTS)
-    np.testing.assert_array_equal(contribute(shards.take(order), query, order), together[order])
-    travelled = Request.from_fields(query.to_fields(), query.context_fields())
+    np.testing.assert_array_equal(contribute(shards.take(order), request, order), together[order])
+    travelled = Request.from_fields(request.to_fields(), request.context_fields())
     np.testing.assert_array_equal(contribute(shards, travelled, everybody), together)
 
 
@@ -107,21 +107,21 @@ def test_questions_that_differ_in_anything_share_no_noise(
 ) -> None:
     """Proportional noise on two answers, or the same on two sums, would give both away."""
     plan = plan_of(mechanism=mechanism, trust=trust)
-    query, shards = asked_of(plan), some_shards()
+    request, shards = asked_of(plan), some_shards()
     other = dict(change)
     if change.get("bound") == "wider":
-        other["bound"] = replace(query.bound, norms=(3.0,))
+        other["bound"] = replace(request.bound, norms=(3.0,))
     elif change.get("bound") == "order":
-        other["bound"] = replace(query.bound, order=1 if query.bound.order == 2 else 2)
+        other["bound"] = replace(request.bound, order=1 if request.bound.order == 2 else 2)
     elif change.get("bound") == "per":
-        other["bound"] = replace(query.bound, per="row")
+        other["bound"] = replace(request.bound, per="row")
     elif change.get("noise") == "wider":
-        assert query.noise is not None
-        other["noise"] = replace(query.noise, scales=(2 * query.noise.scales[0],))
-    differs = replace(query, **other)
+        assert request.noise is not None
+        other["noise"] = replace(request.noise, scales=(2 * request.noise.scales[0],))
+    differs = replace(request, **other)
     nobody = some_shards(rows=0)  # then all that is sent is noise
-    one, two = (contribute(nobody, q, everybody).view(np.int64) for q in (query, differs))
-    np.testing.assert_array_equal(one, contribute(nobody, query, everybody).view(np.int64))
+    one, two = (contribute(nobody, q, everybody).view(np.int64) for q in (request, differs))
+    np.testing.assert_array_equal(one, contribute(nobody, request, everybody).view(np.int64))
     ratio = two / np.where(one == 0, 1, one)
     for same in (1.0, 2.0, 0.5):
         assert (np.abs(ratio - same) < 1e-3).mean() < 0.05
@@ -134,14 +134,14 @@ def test_a_real_client_takes_no_seed_from_a_message(
     mechanism: str, trust: str, seeded: bool
 ) -> None:
     source = "seeded" if seeded else "system"
-    query = asked_of(plan_of(mechanism=mechanism, trust=trust, noise_source=source))
-    assert (query.seed is not None) == seeded
+    request = asked_of(plan_of(mechanism=mechanism, trust=trust, noise_source=source))
+    assert (request.seed is not None) == seeded
     shards = some_shards(rows=0)
-    real = [contribute(shards, query, everybody, simulated=False) for _ in range(2)]
+    real = [contribute(shards, request, everybody, simulated=False) for _ in range(2)]
     # a share of discrete Laplace noise is 0 half of the time
     least = 0.3 if trust == "distributed" else 0.95
     assert (real[0] != real[1]).mean() > least
-    simulated = [contribute(shards, query, everybody) for _ in range(2)]
+    simulated = [contribute(shards, request, everybody) for _ in range(2)]
     assert (simulated[0] != simulated[1]).any() == (not seeded)
     assert (real[0] != simulated[0]).mean() > least
 
@@ -149,8 +149,8 @@ def test_a_real_client_takes_no_seed_from_a_message(
 @trusted
 def test_noise_of_the_operating_system_has_the_plans_std(mechanism: str, trust: str) -> None:
     plan = plan_of(500, mechanism=mechanism, trust=trust, noise_source="system")
-    query, shards = asked_of(plan), some_shards(rows=0)
-    total = contribute(shards, query, everybody).sum(axis=0, dtype=np.uint64)
+    request, shards = asked_of(plan), some_shards(rows=0)
+    total = contribute(shards, request, everybody).sum(axis=0, dtype=np.uint64)
     noise = plan.ring.decode(total)
     np.testing.assert_allclose(noise.std(), plan.std_of_sum(CLIENTS)[0], rtol=0.25)
 
@@ -163,37 +163,37 @@ def test_coins_leave_rows_out_at_the_rate(source: str) -> None:
     """The sum's mean is the rate times the sum; everybody answers, whatever its coin."""
     clients, rate = 3000, 0.3
     plan = plan_of(1, clients=clients, sampling_rate=rate, trust="distributed", noise_source=source)
-    query = replace(asked_of(plan), noise=None)  # the coins alone
+    request = replace(asked_of(plan), noise=None)  # the coins alone
     shards = some_shards(clients, 6000)
-    answered = answer(shards, query)
-    sent = contribute(shards, query, np.arange(clients))
+    answered = answer(shards, request)
+    sent = contribute(shards, request, np.arange(clients))
     assert sent.shape == answered.shape
     there = answered[:, 0] != 0
     heads = sent[there, 0] != 0
     np.testing.assert_array_equal(sent[there][heads], answered[there][heads])
     n = int(there.sum())
     assert abs(int(heads.sum()) - rate * n) < 5 * math.sqrt(n * rate * (1 - rate))
-    values = query.ring.decode(answered)[:, 0]
-    got = query.ring.decode(sent.sum(axis=0, dtype=np.uint64))[0]
+    values = request.ring.decode(answered)[:, 0]
+    got = request.ring.decode(sent.sum(axis=0, dtype=np.uint64))[0]
     error = math.sqrt(rate * (1 - rate) * (values**2).sum())
     assert abs(got - rate * values.sum()) < 5 * error
-    again = contribute(shards, query, np.arange(clients))
+    again = contribute(shards, request, np.arange(clients))
     assert (sent[:, 0] != again[:, 0]).any() == (source == "system")
 
 
 def test_coins_are_tossed_afresh_by_each_site_in_each_round() -> None:
     plan = plan_of(1, sampling_rate=0.5, trust="distributed")
-    query = replace(asked_of(plan), noise=None)
+    request = replace(asked_of(plan), noise=None)
     shards = Shards.from_owner(
         np.tile([0.0, 0.0, 0.0, 5.0], (CLIENTS, 1)), np.zeros(CLIENTS, int), everybody, CLIENTS
     )
 
     def heads(**change: Any) -> list[bool]:
-        sent = contribute(shards, replace(query, **change), everybody)
+        sent = contribute(shards, replace(request, **change), everybody)
         return [bool(h) for h in sent[:, 0] != 0]
 
     assert heads() == heads()
-    assert heads() == heads(bound=replace(query.bound, norms=(1.0,)))  # one coin a round
+    assert heads() == heads(bound=replace(request.bound, norms=(1.0,)))  # one coin a round
     several = [heads(), heads(round=2), heads(seed=1), heads(round=3)]
     assert len({tuple(h) for h in several}) == 4
     assert all(0.2 < np.mean(h) < 0.8 for h in several)
@@ -203,14 +203,14 @@ def test_a_tail_sends_what_a_client_without_rows_sends() -> None:
     """To the bit: so neither who answers nor a message tells a coin, or whether there are rows."""
     clients, length = 400, 20
     plan = plan_of(length, clients=clients, sampling_rate=0.5, trust="distributed")
-    query, shards, ids = asked_of(plan), some_shards(clients, 4000), np.arange(clients)
-    sent = contribute(shards, query, ids)
-    noise = contribute(some_shards(clients, 0), query, ids)
-    coins = contribute(shards, replace(query, noise=None), ids)
+    request, shards, ids = asked_of(plan), some_shards(clients, 4000), np.arange(clients)
+    sent = contribute(shards, request, ids)
+    noise = contribute(some_shards(clients, 0), request, ids)
+    coins = contribute(shards, replace(request, noise=None), ids)
     heads = (coins != 0).any(axis=1)
     assert 0.3 < heads.mean() < 0.7
     np.testing.assert_array_equal(sent[~heads], noise[~heads])
-    np.testing.assert_array_equal(sent[heads], (noise + answer(shards, query))[heads])
+    np.testing.assert_array_equal(sent[heads], (noise + answer(shards, request))[heads])
     assert (noise != 0).any(axis=1).mean() > 0.9  # everybody adds some
 
 
@@ -223,17 +223,17 @@ class Unknown(ClippedNLL):
 def test_a_tail_is_computed_and_refused_like_a_head() -> None:
     """A question that cannot be answered fails whatever the coin says, or failing would tell it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
-    query = asked_of(plan)
-    query = replace(query, query=Unknown(query.query.each, 10.0))
+    request = asked_of(plan)
+    request = replace(request, query=Unknown(request.query.each, 10.0))
     for k in range(10):
         with pytest.raises(InputError, match="unknown query 'unknown'"):
-            contribute(some_shards().block(k, k + 1), query, np.array([k]))
+            contribute(some_shards().block(k, k + 1), request, np.array([k]))
 
 
 def test_without_noise_and_coins_an_answer_is_sent_as_it_is() -> None:
     plan = plan_of(sampling_rate=0.5)  # central: the server samples and adds the noise
-    query, shards = asked_of(plan), some_shards()
-    np.testing.assert_array_equal(contribute(shards, query, everybody), answer(shards, query))
+    request, shards = asked_of(plan), some_shards()
+    np.testing.assert_array_equal(contribute(shards, request, everybody), answer(shards, request))
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -272,28 +272,28 @@ def test_one_row_more_changes_a_clients_sum_by_at_most_the_bound(
     kind: str, rule: Any, order: Any
 ) -> None:
     """Exactly, in integers, and nobody else's sum at all."""
-    query, shards = per_row(kind, rule, order), some_shards()
-    whole = answer(shards, query)
+    request, shards = per_row(kind, rule, order), some_shards()
+    whole = answer(shards, request)
     for row in (0, 57, 199):
         keep = np.arange(len(shards.labels)) != row
         fewer = Shards.from_owner(
             shards.logits[keep], shards.labels[keep], shards.owner[keep], CLIENTS
         )
-        change = whole - answer(fewer, query)
+        change = whole - answer(fewer, request)
         mine = int(shards.owner[row])
         assert not np.delete(change, mine, axis=0).any()
         assert change[mine].any()
-        assert max(exact_norms(change[mine], query.bound, query.ring.grid)) <= 1
+        assert max(exact_norms(change[mine], request.bound, request.ring.grid)) <= 1
 
 
 @pytest.mark.parametrize("kind", STATS)
 def test_rows_are_clipped_one_by_one_and_added_in_any_piece(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query, shards = per_row(kind, "joint", 1), some_shards()
-    whole = answer(shards, query)
+    request, shards = per_row(kind, "joint", 1), some_shards()
+    whole = answer(shards, request)
     rows = [
-        encode_bounded(STATISTICS[kind](part, query.query), query.bound, query.ring)
+        encode_bounded(STATISTICS[kind](part, request.query), request.bound, request.ring)
         for part in (shards.each_row().block(i, i + 1) for i in range(len(shards.labels)))
     ]
     want = np.zeros_like(whole)
@@ -303,34 +303,36 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(
     assert not whole[CLIENTS - 1].any()
     for numbers in (1, 50, 333):
         monkeypatch.setattr(answers, "ROW_NUMBERS", numbers)
-        np.testing.assert_array_equal(answer(shards, query), whole)
+        np.testing.assert_array_equal(answer(shards, request), whole)
 
 
 @pytest.mark.parametrize("kind", STATS)
 def test_where_no_row_is_clipped_the_sum_is_the_clients_own(kind: str) -> None:
     """So a sum of clipped rows means what it says: the statistic is a sum over rows."""
-    query = per_row(kind, "joint", 1, norm=1e3)
+    request = per_row(kind, "joint", 1, norm=1e3)
     shards = some_shards()
-    got = query.ring.decode(answer(shards, query))
-    want = STATISTICS[kind](shards, query.query)
+    got = request.ring.decode(answer(shards, request))
+    want = STATISTICS[kind](shards, request.query)
     rows = shards.rows.max()
-    np.testing.assert_allclose(got, want, atol=(rows + 1) * query.ring.grid + 1e-9)
+    np.testing.assert_allclose(got, want, atol=(rows + 1) * request.ring.grid + 1e-9)
 
 
 def test_a_client_of_many_rows_is_not_clipped_as_a_whole() -> None:
-    query = per_row("bin_outcomes", "joint", 1, norm=1.0)
-    query = replace(query, bound=replace(query.bound, norms=(4.0, 4.0)))
+    request = per_row("bin_outcomes", "joint", 1, norm=1.0)
+    request = replace(request, bound=replace(request.bound, norms=(4.0, 4.0)))
     shards = some_shards()
-    sums = query.ring.decode(answer(shards, query)).sum(axis=1)
+    sums = request.ring.decode(answer(shards, request)).sum(axis=1)
     assert sums.max() > 8  # more than one row may add
-    client = replace(query, bound=replace(query.bound, per="client"))
-    assert query.ring.decode(answer(shards, client)).sum(axis=1).max() <= 4
+    client = replace(request, bound=replace(request.bound, per="client"))
+    assert request.ring.decode(answer(shards, client)).sum(axis=1).max() <= 4
 
 
 def test_more_rows_than_the_ring_holds_are_saturated() -> None:
-    query = per_row("bin_outcomes", "joint", 1, norm=1.0)
-    tight = replace(query, ring=replace(query.ring, headroom=2**63 - 1 - int(60 / query.ring.grid)))
-    sent, whole = (answer(some_shards(), q).view(np.int64) for q in (tight, query))
+    request = per_row("bin_outcomes", "joint", 1, norm=1.0)
+    tight = replace(
+        request, ring=replace(request.ring, headroom=2**63 - 1 - int(60 / request.ring.grid))
+    )
+    sent, whole = (answer(some_shards(), q).view(np.int64) for q in (tight, request))
     limit = tight.ring.limit
     np.testing.assert_array_equal(sent, np.clip(whole, -limit, limit))
     assert (sent == limit).any()
@@ -348,24 +350,24 @@ def unary_query(epsilon: float = 1.0, bins: int = 4) -> tuple[Plan, Request]:
 
 
 def test_a_unary_answer_is_bits() -> None:
-    _, query = unary_query()
+    _, request = unary_query()
     shards = some_shards()
-    plain = query.ring.decode(answer(shards, query))
+    plain = request.ring.decode(answer(shards, request))
     assert plain.sum(axis=1).tolist() == [1.0] * (CLIENTS - 1) + [0.0]  # no 1 is cut to a 0
-    sent = contribute(shards, query, everybody)
+    sent = contribute(shards, request, everybody)
     assert set(np.unique(sent)) == {0, 1}
     assert (sent != plain.astype(np.uint64)).any()
     assert sent[CLIENTS - 1].any()  # who has no rows sends noise all the same
 
 
 def test_unary_counts_are_unbiased_over_seeds() -> None:
-    plan, query = unary_query(4.0)
+    plan, request = unary_query(4.0)
     shards = some_shards()
-    truth = query.ring.decode(answer(shards, query)).sum(axis=0)
+    truth = request.ring.decode(answer(shards, request)).sum(axis=0)
     counts = []
     for seed in range(150):
         curator = Curator(replace(plan, seed=seed))
-        asked = curator.open(1, query.query)
+        asked = curator.open(1, request.query)
         total = contribute(shards, asked.request, everybody).sum(axis=0, dtype=np.uint64)
         curator.charge(asked, CLIENTS)
         counts.append(curator.close(asked, total).values)
@@ -374,7 +376,7 @@ def test_unary_counts_are_unbiased_over_seeds() -> None:
 
 
 def test_an_answer_that_is_not_one_hot_is_refused() -> None:
-    _, query = unary_query()
-    several = replace(query, query=BinOutcomes(4, "correct_wrong"))
+    _, request = unary_query()
+    several = replace(request, query=BinOutcomes(4, "correct_wrong"))
     with pytest.raises(InputError, match="one 1 at most"):
         contribute(some_shards(), several, everybody)

@@ -47,7 +47,7 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "acct": tuple({"search": s} for s in ("bisection", "posterior", "exponential")),
     "nllt": ({"search": "exponential"},),
     "ecet": ({"search": "exponential"},),
-    "dp-histogram": ({"counts": "total"},),
+    "dp-histogram": ({"counts": "correct_total"},),
 }
 
 

@@ -101,5 +101,5 @@ def test_warm_parts_hold_the_same_rows() -> None:
     assert query is not None
     parts = client_seconds._kept(shards, 7)
     assert [p.clients for p in parts] == [7, 7, 7, 7, 2]
-    whole = np.concatenate([answer(p, query.query) for p in parts])
-    np.testing.assert_array_equal(whole, answer(shards, query.query))
+    whole = np.concatenate([answer(p, query.request) for p in parts])
+    np.testing.assert_array_equal(whole, answer(shards, query.request))
