@@ -31,19 +31,24 @@ from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import (
     HELD_OUT,
     NOT_NATURAL,
+    about_subjects,
     large_delta,
     of_plan,
     without_privacy,
 )
 from fedcal.metrics import Reliability, summary
 from fedcal.partition import deal
+from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
 
-ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
+ARRAYS = (
+    *("logits", "probs", "labels", "client", "subject"),
+    *("test_logits", "test_probs", "test_labels"),
+)
 
 
 def simulate(
@@ -105,6 +110,8 @@ def simulate(
         tell(run.warned, run.privacy, stacklevel=2)
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
+    if run.plan is not None:
+        run.privacy["statement"] += about_subjects(run.plan, config.partition, held_out)
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
         run.privacy["statement"].append(dealt)
@@ -126,6 +133,7 @@ class _Run:
     rounds: list[dict[str, Any]]
     history: list[Calibrator] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
+    plan: Plan | None = None
 
 
 def load_any(data: Any) -> Dataset:
@@ -240,6 +248,7 @@ def _fit_federated(
         outcome.records,
         outcome.history,
         too_little(config.method, shards, job),
+        plan,
     )
 
 

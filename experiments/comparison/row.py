@@ -122,7 +122,7 @@ def digest_of(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-_ARRAYS = ("scores", "labels", "client", "test_scores", "test_labels")
+_ARRAYS = ("scores", "labels", "client", "subject", "test_scores", "test_labels")
 
 
 def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:

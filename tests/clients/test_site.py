@@ -13,10 +13,10 @@ from fedcal import datasets
 from fedcal.bounding import Bound
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import app
-from fedcal.clients.site import DEALT, dealt_to, site_rows, write_dealt
+from fedcal.clients.site import dealt_to, site_rows, write_dealt
 from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.partition import deal
+from fedcal.partition import DEALT, deal
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
