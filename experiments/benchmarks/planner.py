@@ -32,6 +32,8 @@ from fedcal.experiments.planner.worlds import Errors, errors, made_up
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
+from fedcal.trust import Distributed, Local
+from fedcal.units import Example
 
 DATA = ("resnet110-cifar10", "imdb-binary", "mnist-cnn", "densenet-cifar100")
 FACTS: tuple[dict[str, Any], ...] = (
@@ -42,9 +44,9 @@ FACTS: tuple[dict[str, Any], ...] = (
     {"clients": 100, "epsilon": 0.1},
     {"clients": 100, "epsilon": 8.0},
     {"clients": 500, "epsilon": 8.0},
-    {"clients": 100, "epsilon": 1.0, "trust": "distributed"},
-    {"clients": 500, "epsilon": 8.0, "trust": "local"},
-    {"clients": 100, "epsilon": 1.0, "unit": "example"},
+    {"clients": 100, "epsilon": 1.0, "trust": Distributed.name},
+    {"clients": 500, "epsilon": 8.0, "trust": Local.name},
+    {"clients": 100, "epsilon": 1.0, "unit": Example.name},
     {"clients": 100},
 )
 ALSO = ("fedopvector",)

@@ -31,7 +31,7 @@ from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.spec import Rows, RowsExperiment
 
 FOLDER = Path(__file__).with_name("expected")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 METRICS = {"classwise_ece": "classwise ECE", "accuracy": "accuracy"}
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
+from fedcal.mechanisms import Laplace
 from fedcal.strategies.job import Progress
 
 Row = dict[str, Any]
@@ -52,7 +53,7 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]
 def claims(found: Sequence[Row]) -> list[tuple[str, bool, str]]:
     """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
     bad = [_name(r) for r in found if r["refuted"]]
-    laplace = [r["of_it"] for r in found if r["mechanism"].endswith("laplace")]
+    laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
     return [
         (
             "No claimed epsilon is refuted",

@@ -14,7 +14,7 @@ from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures.panel import Sheet
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""

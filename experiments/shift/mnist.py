@@ -23,7 +23,8 @@ from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.errors import InputError
 from fedcal.experiments.shift.command import leave_with, refuse_out
 from fedcal.experiments.shift.network import logits_of, trained
-from fedcal.experiments.training.images import Pool, read_pool
+from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.pool import Pool
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.streams import check_seed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.errors import InputError
+from fedcal.experiments.training.leaf import is_leaf, read_leaf
+from fedcal.experiments.training.pool import MOST_CLASSES, Pool
 from fedcal.npz import read_npz
 from fedcal.optional import need
 from fedcal.types import Integers
@@ -18,30 +20,7 @@ from fedcal.types import Integers
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Files of a folder that are read as images."""
 
-MOST_CLASSES = 10_000
 _KEYS = ("x", "y", "client", "test_x", "test_y", "test_client")
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Labelled rows of one source, train and test merged.
-
-    Attributes
-    ----------
-    x : (n, h, w) or (n, h, w, channels), uint8 or float32; windows of a text: (n, context) uint8
-    y : (n,) int64 in [0, classes)
-    client, names : (n,) number of the client that owns a row, and the clients' names; or None
-    training : (n,) whether the source itself says that a row is for training; or None
-    ordered : rows of a client are a sequence, which must not be shuffled before it is cut
-    """
-
-    x: NDArray[Any] = field(repr=False)
-    y: Integers = field(repr=False)
-    classes: int
-    client: Integers | None = field(default=None, repr=False)
-    names: tuple[str, ...] | None = field(default=None, repr=False)
-    training: NDArray[np.bool_] | None = field(default=None, repr=False)
-    ordered: bool = False
 
 
 def read_pool(paths: str) -> Pool:
@@ -58,8 +37,6 @@ def read_pool(paths: str) -> Pool:
     InputError
         One line that begins with the path.
     """
-    from fedcal.experiments.training.leaf import is_leaf, read_leaf
-
     sources = [part.strip() for part in paths.split(",")]
     if not all(sources):
         raise InputError(f"--data: an entry of the list {paths!r} is empty")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.errors import InputError
-from fedcal.experiments.training.images import MOST_CLASSES, Pool
+from fedcal.experiments.training.pool import MOST_CLASSES, Pool
 from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode
 
 

@@ -17,7 +17,8 @@ from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import KINDS, TrainConfig
-from fedcal.experiments.training.images import Pool, read_pool
+from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.pool import Pool
 from fedcal.experiments.training.text import CHARACTERS, CONTEXT, Text, is_text, read_text
 from fedcal.partition import deal
 from fedcal.partition.dealing import CLIENTS

@@ -11,7 +11,7 @@ from fedcal.errors import InputError
 from fedcal.mechanisms import PRIVATE
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
-from fedcal.units import UNITS
+from fedcal.units import UNITS, User
 
 QUORUM = 0.9
 """Share of the clients that must answer a round under trust `distributed`."""
@@ -73,7 +73,7 @@ class Federation:
     sampling_rate: float = 1.0
     epsilon: float = math.inf
     delta: float = 1e-5
-    unit: str = "user"
+    unit: str = User.name
     trust: str | None = None
     seed: int = 0
     mechanism: str = AUTO

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from laws import ADDITIVE, DIVISIBLE, prefer
 
-from fedcal.bounding import encode_bounded
+from fedcal.bounding import Bound, encode_bounded
 from fedcal.clients import answers
 from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.errors import InputError
-from fedcal.privacy import Bound, Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.query import Ask, Query
 from fedcal.release import Curator
 from fedcal.shards import Shards

@@ -10,10 +10,11 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
+from fedcal.bounding import Bound
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.privacy import Bound, Federation, make_plan
+from fedcal.privacy import Federation, make_plan
 from fedcal.query import Ask, Query
 from fedcal.release import Curator
 from fedcal.secure_aggregation import Ring, mask, reveal

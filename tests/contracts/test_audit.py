@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from laws import prefer
 
-from fedcal.bounding import bounded
+from fedcal.bounding import Bound, bounded
 from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
-from fedcal.privacy import Bound, Federation, make_plan
+from fedcal.privacy import Federation, make_plan
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
 from fedcal.shards import Shards

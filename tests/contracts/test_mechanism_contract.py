@@ -19,7 +19,7 @@ from laws import gaussian_std
 from laws import noise as noise_of
 from scipy import stats
 
-from fedcal.bounding import encode_bounded
+from fedcal.bounding import Bound, encode_bounded
 from fedcal.calibrators import Calibrator, Identity
 from fedcal.clients.answers import answer
 from fedcal.errors import RoundFailed
@@ -27,7 +27,7 @@ from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
 from fedcal.mechanisms.exponential import draw_index
-from fedcal.privacy import Bound, Federation, Ledger, make_plan
+from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.query import Ask
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards

@@ -9,10 +9,11 @@ import pytest
 from laws import ADDITIVE, DIVISIBLE, GAUSSIAN, LAPLACIAN, prefer
 
 from fedcal import accounting
+from fedcal.bounding import Bound
 from fedcal.errors import InputError
 from fedcal.mechanisms.additive import TAIL
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
-from fedcal.privacy import Bound, Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.streams import Purpose, stream
 
 PAIR = Bound((1, 1), (10.0, 30.0))

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from laws import prefer
 
+from fedcal.bounding import Bound
 from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Noise
 from fedcal.mechanisms.exponential import scores_of
-from fedcal.privacy import Bound, Federation, Ledger, Plan, make_plan
+from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.query import Ask
 from fedcal.release import Asked, Curator, Release
 from fedcal.streams import Purpose, stream

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from laws import noise as noise_of
 
+from fedcal.bounding import Bound
 from fedcal.mechanisms import Laplace
-from fedcal.privacy import Bound, Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.query import Query
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of

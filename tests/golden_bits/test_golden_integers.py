@@ -10,8 +10,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
-from fedcal.privacy import Bound, Federation, make_plan
+from fedcal.privacy import Federation, make_plan
 from fedcal.query import Ask
 from fedcal.release import Curator
 from fedcal.secure_aggregation import mask

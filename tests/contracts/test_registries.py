@@ -1,0 +1,166 @@
+"""Mechanisms, trust models and units are asked, never named: no dispatch outside their folders."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from abc import ABC
+from pathlib import Path
+
+import pytest
+
+import fedcal
+from fedcal.mechanisms import MECHANISMS, PRIVATE
+from fedcal.registry import registry
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+HOMES = ("fedcal/mechanisms/", "fedcal/trust/", "fedcal/units/")
+MODULES = sorted(
+    path
+    for room in ("fedcal", "clients", "strategies", "experiments")
+    for path in (ROOT / room).rglob("*.py")
+    if not path.is_symlink()
+)
+CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
+NAMES = {*PRIVATE, *TRUSTS, *UNITS}
+OTHERS = {
+    ("strategies/golden_section.py", "exponential"): "a search of that name",
+    ("experiments/engines/ray.py", "local"): "an address of Ray",
+    ("experiments/comparison/pools.py", "local"): "an address of Ray",
+    ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
+}
+"""Words that are something else there."""
+
+
+def named(tree: ast.AST) -> list[str]:
+    """Literals that are the name of a mechanism, a trust model or a unit."""
+    return [
+        str(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in NAMES
+    ]
+
+
+def asked_for_type(tree: ast.AST) -> list[str]:
+    """Calls of `isinstance` and its kin with one of the classes."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            classes = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+            found += [ast.unparse(node)] if classes & CLASSES else []
+    return found
+
+
+def tables(tree: ast.AST) -> list[str]:
+    """Tables keyed by two of them or more, by class or by name."""
+
+    def one_of_them(key: ast.expr | None) -> bool:
+        if isinstance(key, ast.Attribute) and key.attr in ("name", "__name__"):
+            key = key.value
+        if isinstance(key, ast.Constant):
+            return key.value in NAMES
+        return isinstance(key, ast.Name) and key.id in CLASSES
+
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict) and sum(map(one_of_them, node.keys)) >= 2
+    ]
+
+
+def offences(tree: ast.AST, name: str) -> list[str]:
+    """What of a module decides by a name or a type."""
+    words = [repr(word) for word in named(tree) if (name, word) not in OTHERS]
+    return [f"{name}: {text}" for text in (*words, *asked_for_type(tree), *tables(tree))]
+
+
+def test_nobody_decides_by_a_name_or_a_type() -> None:
+    found = []
+    for path in MODULES:
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(HOMES):
+            found += offences(ast.parse(path.read_text("utf-8")), name)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if plan.mechanism == 'laplace': pass",
+        "private = trust in ('secagg', None)",
+        "def f(unit: str = 'user') -> None: pass",
+        "isinstance(law, Gaussian)",
+        "issubclass(plan.model, (Central, Local))",
+        "std = {Laplace: 1.4, Gaussian: 1.0}[law]",
+        "word = {Laplace.name: 'two', Unary.name: 'one'}",
+    ],
+)
+def test_who_decides_by_a_name_or_a_type_is_seen(source: str) -> None:
+    assert offences(ast.parse(source), "strategies/x.py")
+
+
+def test_what_is_listed_as_another_word_is_there() -> None:
+    for name, word in OTHERS:
+        assert word in named(ast.parse((ROOT / name).read_text("utf-8")))
+
+
+# --- complete at import -------------------------------------------------------------------------
+
+REGISTERED = [*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values()]
+_OWN = {"__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"}
+
+
+def without(cls: type, owner: type, name: str) -> type:
+    """A copy of a class, as if `name` had never been written in the body of `owner`."""
+    if owner not in cls.__mro__ or cls is object:
+        return cls
+    bases = tuple(without(base, owner, name) for base in cls.__bases__)
+    body = {k: v for k, v in vars(cls).items() if k not in _OWN and (cls, k) != (owner, name)}
+    return type(cls)(cls.__name__, bases, body)
+
+
+@pytest.mark.parametrize("member", REGISTERED, ids=lambda member: member.__name__)
+def test_what_is_missing_is_found_at_import(member: type) -> None:
+    """Each method and each class variable, of the class itself and of what it shares."""
+    tried = 0
+    for owner in member.__mro__[:-1]:
+        if ABC in owner.__bases__ or owner is ABC:  # the list of what must be there
+            continue
+        for name in vars(owner):
+            abstract = getattr(vars(owner)[name], "__isabstractmethod__", False)
+            if name.startswith("__") or name in _OWN or abstract:
+                continue
+            tried += 1
+            with pytest.raises(TypeError, match=rf"^{member.__name__} lacks .*\b{name}\b"):
+                registry(without(member, owner, name))
+    assert tried > 10
+    assert list(registry(member).values()) == [member]
+
+
+def test_the_package_itself_does_not_load(tmp_path: Path) -> None:
+    package = tmp_path / "fedcal"
+    shutil.copytree(ROOT / "fedcal", package, symlinks=True, ignore=shutil.ignore_patterns("*.npz"))
+    for room in ("clients", "strategies", "experiments"):
+        (tmp_path / room).symlink_to(ROOT / room)
+    file = package / "mechanisms" / "gaussian.py"
+    text = file.read_text("utf-8")
+    before, _, rest = text.partition("    @classmethod\n    def steps")
+    file.write_text(before + rest[rest.index("    @classmethod") :], "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "import fedcal.mechanisms"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "TypeError: Gaussian lacks steps"
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(TypeError, match="Laplace and Laplace are both called 'laplace'"):
+        registry(MECHANISMS["laplace"], MECHANISMS["laplace"])
