@@ -81,7 +81,7 @@ def answer(shards: Shards, query: Query) -> Words:
 
 def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
     """What is clipped by itself, each a client of its own, and (parts,) the client of each."""
-    return shards.each_subject() if per == "subject" else (shards.each_row(), shards.owner)
+    return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
 
 
 def contribute(shards: Shards, query: Query, sites: Integers, *, simulated: bool = True) -> Words:

@@ -45,10 +45,7 @@ from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
 
-ARRAYS = (
-    *("logits", "probs", "labels", "client", "subject"),
-    *("test_logits", "test_probs", "test_labels"),
-)
+ARRAYS = datasets.KEYS
 
 
 def simulate(

@@ -300,7 +300,7 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
 
 def needs_subjects(federation: Federation) -> bool:
     """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
-    return federation.private and UNITS[federation.unit].per == "subject"
+    return federation.private and UNITS[federation.unit].column is not None
 
 
 def check_subjects(federation: Federation, shards: Shards) -> None:

@@ -141,7 +141,8 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
             masks = c.secure_aggregation == "masks"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    quorum = next((c.config.quorum for c in private if TRUSTS[str(c.config.trust)].shared), QUORUM)
+    shared = (c.config.quorum for c in private if c.plan is not None and c.plan.model.shared)
+    quorum = next(shared, QUORUM)
     return [
         f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()

@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fedcal.calibrators import Calibrator
+from fedcal.datasets import IDS
 from fedcal.errors import InputError
 from fedcal.experiments.estimator.scores import (
     columns_of,
@@ -117,8 +118,9 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self.estimator_, scores = self._trained(X, y)
-        owned = {"client": client, "subject": subject}
-        self.calibrator_ = self._calibrated(scores, y, owned)
+        self.calibrator_ = self._calibrated(
+            scores, y, dict(zip(IDS, (client, subject), strict=True))
+        )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))

@@ -105,7 +105,7 @@ def approximations(advice: Advice) -> list[str]:
         lines.append(
             f"Clients were simulated with {size.rows:.4g} rows, not {facts.rows_per_client:g}."
         )
-    if UNITS[f.unit].per == "subject":
+    if UNITS[f.unit].column is not None:
         lines.append(
             "Each made-up row was a subject of its own, as no public fact says how many rows one "
             "has: subjects of several rows are clipped to the same bound, and count for less."

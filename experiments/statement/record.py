@@ -38,7 +38,7 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
     partition : as `--partition` takes it
     held_out : whether the test rows were drawn from the same rows
     """
-    if plan.protected.per != "subject" or not plan.private:
+    if plan.protected.column is None or not plan.private:
         return []
     torn = [] if partition == "natural" else [TORN.format(partition)]
     return [*torn, *([HELD_OUT_OF_SUBJECTS] if held_out else [])]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.datasets._columns import Columns, arguments, bad_score, part_code
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
 from fedcal.types import Floats
@@ -88,7 +89,7 @@ class _Reader:
         self._keep("scores", x)
         if columns.label is not None:
             self._keep("label", self._numbers("label", batch.column("label"), truth=True))
-        for name in ("client", "subject"):
+        for name in IDS:
             if getattr(columns, name) is not None:
                 self._keep(name, self._ids(name, batch.column(name)))
         if columns.split is not None:
@@ -99,12 +100,13 @@ class _Reader:
         """All rows, as `from_arrays` takes them."""
         if not self.rows:
             raise InputError("has no rows")
-        names = ("label", "client", "subject", "split")
-        label, client, subject, split = (
-            np.concatenate(self.parts.pop(name)) if name in self.parts else None for name in names
+        label, split, *ids = (
+            np.concatenate(self.parts.pop(name)) if name in self.parts else None
+            for name in ("label", "split", *IDS)
         )
         scores = np.concatenate(self.parts.pop("scores"))
-        return arguments(self.columns, scores, label, client, subject, split, labels_required)
+        named = dict(zip(IDS, ids, strict=True))
+        return arguments(self.columns, scores, label, named, split, labels_required)
 
     def _keep(self, name: str, array: NDArray[Any]) -> None:
         self.bytes += array.size * max(array.itemsize, 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.scores import RANGE_TOLERANCE
 from fedcal.types import Floats, Integers
@@ -24,7 +25,7 @@ PARTS = (TEST, *FIT)
 _SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
 _ALLOWED = "label, client, subject, split, logit_0.. or prob_0.. (two classes: score)"
 _ALLOWED_LISTS = f"{_ALLOWED}, or a list in logits or probs"
-_SINGLE = ("label", "client", "subject", "split")
+_SINGLE = ("label", *IDS, "split")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index in a file
 
 
@@ -142,8 +143,7 @@ def arguments(
     columns: Columns,
     scores: Floats,
     labels: NDArray[Any] | None,
-    client: NDArray[Any] | None,
-    subject: NDArray[Any] | None,
+    ids: Mapping[str, NDArray[Any] | None],
     split: Integers | None,
     labels_required: bool,
 ) -> dict[str, Any]:
@@ -153,7 +153,8 @@ def arguments(
     ----------
     columns : what they are
     scores : (n, c), or (n, 1) of the kind "score"
-    labels, client, subject : (n,) each, or None
+    labels : (n,), or None
+    ids : each of `IDS`, (n,) or None
     split : (n,) places in `PARTS`, or None
     labels_required : False where rows are to be calibrated: without labels `split` is then
         passed over, and with labels the test part must come last, so that rows keep their order
@@ -161,7 +162,7 @@ def arguments(
     kind = "logits" if columns.kind == "logits" else "probs"
     if columns.kind == "score":
         scores = np.concatenate([1 - scores, scores], axis=1)
-    whole = {kind: scores, "labels": labels, "client": client, "subject": subject}
+    whole = {kind: scores, "labels": labels, **ids}
     if split is None or labels is None:
         return whole
     fit_name([PARTS[code] for code in np.unique(split)])

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from fedcal.datasets._columns import arguments, bad_score, find_columns, part_code
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
 
@@ -58,7 +59,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
     scores, labels, parts = array("d"), array("d"), array("b")
-    ids: dict[str, list[str]] = {"client": [], "subject": []}
+    ids: dict[str, list[str]] = {name: [] for name in IDS}
     try:
         header = next(reader, None)
         if header is None:
@@ -100,8 +101,7 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
         columns,
         np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores)),
         None if columns.label is None else np.frombuffer(labels, np.float64),
-        None if columns.client is None else _numbers_or_names(ids["client"]),
-        None if columns.subject is None else _numbers_or_names(ids["subject"]),
+        {name: _numbers_or_names(cells) if cells else None for name, cells in ids.items()},
         None if columns.split is None else np.frombuffer(parts, np.int8),
         labels_required,
     )

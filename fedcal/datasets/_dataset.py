@@ -15,6 +15,12 @@ from fedcal.scores import Kind, as_array, check_scores, logits_of, numbers
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
+IDS = ("client", "subject")
+"""What says whose a row is, and whom it is about."""
+
+KEYS = (*("logits", "probs", "labels"), *IDS, *("test_logits", "test_probs", "test_labels"))
+"""Arrays of a data file, and what `from_arrays` takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

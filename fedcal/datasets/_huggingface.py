@@ -16,7 +16,7 @@ from typing import Any
 from fedcal.checks import one_of
 from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import IDS, Dataset, from_arrays
 from fedcal.errors import InputError
 from fedcal.optional import need
 
@@ -73,7 +73,7 @@ def from_huggingface(
     """
     if logits is not None and probs is not None:
         raise InputError(f"{name}: both logits and probs are given; give one of them")
-    ids = ((client, "client"), (subject, "subject"))
+    ids = zip((client, subject), IDS, strict=True)
     pairs = ((labels, "label"), *ids, (logits, "logits"), (probs, "probs"))
     given = [(column, meant) for column, meant in pairs if column is not None]
     called = dict(given)
@@ -203,7 +203,7 @@ def _from_object(
 ) -> dict[str, Any]:
     there = list(part.column_names)
     for column, meant in called.items():
-        optional = column == meant in ("client", "subject")
+        optional = column == meant and meant in IDS
         optional |= meant == "label" and not labels_required
         if column not in there and not optional:
             raise InputError(f"no column {column!r}; there are: {', '.join(there)[:200]}")
@@ -215,7 +215,7 @@ def _from_object(
             return called[key]
         if named:
             return key if key == "split" else ""
-        return "" if key in ("label", "client", "subject") else key
+        return "" if key in ("label", *IDS) else key
 
     names = [standard(key) for key in there]
     columns = find_columns(names, labels_required, lists=True, others=True)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedcal.datasets._csv import read_csv
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import KEYS, Dataset, from_arrays
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
 
-_KEYS = (
-    *("logits", "probs", "labels", "client", "subject"),
-    *("test_logits", "test_probs", "test_labels"),
-)
 _SUFFIXES = (".npz", ".csv", ".csv.gz", ".parquet")
 _FILES = ", ".join(_SUFFIXES)
 
@@ -75,10 +71,10 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         elif suffix == ".npz":
             arrays = read_npz(path)
             for key in arrays:
-                if key not in _KEYS:
-                    allowed = ", ".join(_KEYS)
+                if key not in KEYS:
+                    allowed = ", ".join(KEYS)
                     raise InputError(f"unknown key {key[:80]!r}; allowed: {allowed}")
-            arguments = {key: arrays.get(key) for key in _KEYS}
+            arguments = {key: arrays.get(key) for key in KEYS}
         elif suffix == ".parquet":
             arguments = read_parquet(path, labels_required)
         else:

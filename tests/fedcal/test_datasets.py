@@ -705,4 +705,11 @@ def test_strange_names_get_one_line(name: str) -> None:
 
 def test_public_names() -> None:
     shipped = ["catalogue", "is_shipped", "load", "shifted"]
-    assert {*datasets.__all__} == {"Dataset", "from_arrays", "from_huggingface", *shipped}
+    assert {*datasets.__all__} == {
+        "Dataset",
+        "IDS",
+        "KEYS",
+        "from_arrays",
+        "from_huggingface",
+        *shipped,
+    }
