@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.bounding import encode_bounded
+from fedcal.bounding import Per, encode_bounded
 from fedcal.checks import one_of
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.mlp_training import mlp_update
@@ -25,7 +25,7 @@ from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers, Words
 
 ROW_NUMBERS = 1 << 18
-"""Numbers that are clipped at once where the bound is per row."""
+"""Numbers that are clipped at once where the bound is per row or subject."""
 
 Statistic = Callable[[Shards, Any], Floats]
 """(rows of many clients, the query of its kind) -> (clients, numbers)."""
@@ -54,9 +54,10 @@ if apart := set(QUERIES) ^ set(STATISTICS):
 def answer(shards: Shards, request: Request) -> Words:
     """Each client's contribution: computed, clipped to the request's bound, encoded.
 
-    Where the bound is per row, each row's own addend is clipped and encoded, and the client adds
-    these up as integers, saturated (`ClientSums`). No row that the data readers accept makes a
-    bounded contribution raise: what overflows is clipped as any other number.
+    Where the bound is per row (subject), what each row (all rows of a subject) adds is clipped and
+    encoded, and the client adds these up as integers, saturated (`ClientSums`). No row that the
+    data readers accept makes a bounded contribution raise: what overflows is clipped as any other
+    number.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def answer(shards: Shards, request: Request) -> Words:
     Raises
     ------
     InputError
-        If the kind is unknown, or an unbounded contribution (no privacy) is not finite or leaves
-        the ring.
+        If the kind is unknown, an unbounded contribution (no privacy) is not finite or leaves the
+        ring, or the bound is per subject and the rows do not say whom they are about.
     """
     query, bound, ring = request.query, request.bound, request.ring
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
@@ -74,13 +75,18 @@ def answer(shards: Shards, request: Request) -> Words:
         if bound.per == "client":
             return encode_bounded(statistic(shards, query), bound, ring)
         sums = ClientSums(shards.clients, bound.length, ring)
-        rows, owner = shards.each_row(), shards.owner
+        parts, owner = _parts(shards, bound.per)
         step = max(1, ROW_NUMBERS // bound.length)
-        for a in range(0, rows.clients, step):
-            part = rows.block(a, min(a + step, rows.clients))
+        for a in range(0, parts.clients, step):
+            part = parts.block(a, min(a + step, parts.clients))
             words = encode_bounded(statistic(part, query), bound, ring)
             sums.add(words, owner[a : a + step])
     return sums.saturated()
+
+
+def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
+    """What is clipped by itself, each a client of its own, and (parts,) the client of each."""
+    return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
 
 
 def contribute(

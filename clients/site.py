@@ -13,14 +13,12 @@ from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-from fedcal.partition import deal
+from fedcal.partition import DEALT, deal
 from fedcal.scores import KINDS
 from fedcal.shards import Shards
 
-DEALT = "dealt"
-"""The partition of a file that `write_dealt` wrote."""
-
 _DEALT = ("logits", "labels", "offsets", "input")
+_SUBJECTS = "subjects"  # where it is known
 
 
 def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
@@ -68,7 +66,8 @@ def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
 
 def write_dealt(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
-    arrays = {name: np.asarray(getattr(shards, name)) for name in _DEALT}
+    names = _DEALT if shards.subjects is None else (*_DEALT, _SUBJECTS)
+    arrays = {name: np.asarray(getattr(shards, name)) for name in names}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
@@ -79,7 +78,8 @@ def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
-        shards = Shards(logits, labels, offsets, one_of("input", str(kind), KINDS))
+        said = one_of("input", str(kind), KINDS)
+        shards = Shards(logits, labels, offsets, said, arrays.get(_SUBJECTS))
     except KeyError as missing:
         raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
     if shards.clients != clients:

@@ -80,7 +80,10 @@ def simulate(
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
     unit: Annotated[
         str | None,
-        typer.Option(help="user: all rows of a client | example: one row of it (user)."),
+        typer.Option(
+            help="user: all rows of a client | subject: all rows of one of its subjects (column "
+            "subject) | example: one row of it (user)."
+        ),
     ] = None,
     trust: Annotated[
         str | None,
@@ -187,7 +190,7 @@ def compare(
     ] = None,
     rounds: Annotated[str | None, typer.Option(help="Rounds of queries (the method's).")] = None,
     delta: Annotated[str | None, typer.Option(help="Failure probabilities (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user, example (user).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user, subject, example (user).")] = None,
     mechanism: Annotated[
         str | None, typer.Option(help="Kinds of noise, as simulate's (auto).")
     ] = None,
@@ -285,7 +288,7 @@ def plan(
         float | None, typer.Option(help="Budget of the whole run for each unit (inf).")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user | example (user).")] = None,
+    unit: Annotated[str | None, typer.Option(help="user | subject | example (user).")] = None,
     trust: Annotated[
         str | None,
         typer.Option(help="secagg | central | distributed | local (what fits epsilon)."),

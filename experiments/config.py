@@ -19,7 +19,14 @@ from fedcal.errors import InputError, NotBuiltYet
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Setting, check_settings, lacks_rows, settings_of
+from fedcal.strategies.job import (
+    Job,
+    Setting,
+    check_settings,
+    check_subjects,
+    lacks_rows,
+    settings_of,
+)
 from fedcal.streams import check_seed
 from fedcal.trust import TRUSTS
 from fedcal.units import User
@@ -236,7 +243,7 @@ def parse_setting(text: str) -> tuple[str, Setting]:
 
 def federation_of(config: Config, shards: Shards) -> Federation:
     """The public facts and the budget of a run; InputError for values that are not allowed."""
-    return Federation(
+    federation = Federation(
         clients=shards.clients,
         classes=shards.logits.shape[1],
         rounds=config.rounds,
@@ -250,6 +257,8 @@ def federation_of(config: Config, shards: Shards) -> Federation:
         quorum=config.quorum,
         noise_source=config.noise_source,
     )
+    check_subjects(federation, shards)
+    return federation
 
 
 UNUSED_ROWS = (

@@ -32,18 +32,20 @@ from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import (
     HELD_OUT,
     NOT_NATURAL,
+    about_subjects,
     large_delta,
     of_plan,
     without_privacy,
 )
 from fedcal.partition import deal
+from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
 
-ARRAYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
+ARRAYS = datasets.KEYS
 
 
 def simulate(
@@ -105,6 +107,8 @@ def simulate(
         tell(run.warned, run.privacy, stacklevel=2)
     if held_out:
         run.privacy["statement"].append(HELD_OUT)
+    if run.plan is not None:
+        run.privacy["statement"] += about_subjects(run.plan, config.partition, held_out)
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
         run.privacy["statement"].append(dealt)
@@ -126,6 +130,7 @@ class _Run:
     rounds: list[dict[str, Any]]
     history: list[Artifact] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
+    plan: Plan | None = None
 
 
 def load_any(data: Any) -> Dataset:
@@ -240,6 +245,7 @@ def _fit_federated(
         outcome.records,
         outcome.history,
         too_little(config.method, shards, job),
+        plan,
     )
 
 

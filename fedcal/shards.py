@@ -13,6 +13,8 @@ from fedcal.errors import InputError
 from fedcal.scores import Kind, refuse_probs
 from fedcal.types import Floats, Integers
 
+NO_SUBJECTS = "unit 'subject' needs a column subject, which says whom each row is about"
+
 
 @dataclass(frozen=True)
 class Shards:
@@ -27,12 +29,15 @@ class Shards:
     labels : (n,) int64 in [0, c)
     offsets : (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
     input : what the logits were made of, and so what a calibrator that is fitted on them takes
+    subjects : (n,) whom each row is about, or None. Rows of one client with one number are of one
+        subject; the same number at another client is another subject
     """
 
     logits: Floats
     labels: Integers
     offsets: Integers
     input: Kind = "logits"
+    subjects: Integers | None = None
     _derived: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -43,6 +48,7 @@ class Shards:
         owner: Integers,
         clients: int,
         input: Kind = "logits",
+        subjects: Integers | None = None,
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
@@ -56,13 +62,21 @@ class Shards:
                 f"logits, labels and owner must have one row each per example, got "
                 f"{len(logits)}, {len(labels)} and {len(owner)}"
             )
+        if subjects is not None and len(subjects) != len(owner):
+            raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
         if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
             raise InputError(f"owner must lie in [0, {clients}), got {owner.min()}..{owner.max()}")
         order = np.argsort(owner, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
         rows = np.ascontiguousarray(logits[order], np.float64)
         refuse_probs("logits", rows)
-        return cls(rows, labels[order].astype(np.int64), offsets.astype(np.int64), input)
+        return cls(
+            rows,
+            labels[order].astype(np.int64),
+            offsets.astype(np.int64),
+            input,
+            None if subjects is None else subjects[order].astype(np.int64),
+        )
 
     @property
     def clients(self) -> int:
@@ -102,28 +116,51 @@ class Shards:
     def _carried(self, rows: slice | Integers) -> dict[Any, NDArray[Any]]:
         return {slot: v[rows] for slot, v in self._derived.items() if slot[1]}
 
+    def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
+        """These rows with all that belongs to them, dealt anew."""
+        subjects = None if self.subjects is None else self.subjects[rows]
+        carried = self._carried(rows)
+        return Shards(self.logits[rows], self.labels[rows], offsets, self.input, subjects, carried)
+
     def block(self, start: int, stop: int) -> Shards:
         """Clients start..stop-1, without a copy."""
         a, b = self.offsets[start], self.offsets[stop]
-        rows = slice(int(a), int(b))
-        offsets = self.offsets[start : stop + 1] - a
-        return Shards(
-            self.logits[rows], self.labels[rows], offsets, self.input, self._carried(rows)
-        )
+        return self._picked(slice(int(a), int(b)), self.offsets[start : stop + 1] - a)
 
     def each_row(self) -> Shards:
         """Every row a client of its own, without a copy."""
-        offsets = np.arange(len(self.labels) + 1)
-        return Shards(self.logits, self.labels, offsets, self.input, self._carried(slice(None)))
+        return self._picked(slice(None), np.arange(len(self.labels) + 1))
+
+    def each_subject(self) -> tuple[Shards, Integers]:
+        """Every subject of every client a client of its own.
+
+        Returns
+        -------
+        The subjects' rows, those of one client together and of each subject in the order that they
+        have; and (subjects,) the client of each, sorted.
+
+        Raises
+        ------
+        InputError
+            If nobody has said whom the rows are about.
+        """
+        if (subjects := self.subjects) is None:
+            raise InputError(NO_SUBJECTS)
+        order = self.derived("by subject", lambda s: np.lexsort((subjects, s.owner)), carry=False)
+        about, owner = subjects[order], self.owner  # sorted by client, before and after
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (np.diff(owner) != 0) | (np.diff(about) != 0)
+        firsts = np.flatnonzero(new)
+        in_order = bool((np.diff(order) == 1).all())  # then nothing is copied
+        rows = slice(None) if in_order else order
+        return self._picked(rows, np.append(firsts, len(order))), owner[firsts]
 
     def take(self, ids: Integers) -> Shards:
         """The clients `ids`, in that order (a copy)."""
         n = self.rows[ids]
         offsets = np.concatenate([[0], np.cumsum(n)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
-        return Shards(
-            self.logits[rows], self.labels[rows], offsets, self.input, self._carried(rows)
-        )
+        return self._picked(rows, offsets)
 
     def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
         """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""

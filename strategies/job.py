@@ -25,11 +25,13 @@ from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
 from fedcal.scores import KINDS, Kind
+from fedcal.shards import NO_SUBJECTS, Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import Method
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
+from fedcal.units import UNITS
 
 Setting: TypeAlias = bool | int | float | str
 """A method's own parameter, as files and messages can hold it."""
@@ -318,6 +320,17 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
     if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
         return False
     return STRATEGIES[method].needs_rows(federation, settings)
+
+
+def needs_subjects(federation: Federation) -> bool:
+    """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
+    return federation.private and UNITS[federation.unit].column is not None
+
+
+def check_subjects(federation: Federation, shards: Shards) -> None:
+    """Refuse a promise to subjects that the rows do not name, before anything is asked."""
+    if needs_subjects(federation) and shards.subjects is None:
+        raise InputError(NO_SUBJECTS)
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:

@@ -23,11 +23,19 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.partition import deal
+from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.flower import ask_who
-from fedcal.strategies.job import OUTCOME, RELEASED, Job, Outcome, lacks_rows
+from fedcal.strategies.job import (
+    OUTCOME,
+    RELEASED,
+    Job,
+    Outcome,
+    check_subjects,
+    lacks_rows,
+    needs_subjects,
+)
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -134,7 +142,9 @@ def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
-    if not rows_open and not missing:
+    # Rows in a file that was written for this run were looked at by who wrote it.
+    told = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
+    if not rows_open and not missing and not told:
         return job
     if not dealt and missing:
         raise InputError(
@@ -149,6 +159,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).split(seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
+    check_subjects(job.federation, shards)
     job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)
     if not rows_open:
         return job

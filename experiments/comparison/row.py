@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.datasets import Dataset
+from fedcal.datasets import IDS, Dataset
 from fedcal.errors import FedcalError
 from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.config import merge
@@ -122,7 +122,7 @@ def digest_of(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-_ARRAYS = ("scores", "labels", "client", "test_scores", "test_labels")
+_ARRAYS = ("scores", "labels", *IDS, "test_scores", "test_labels")
 
 
 def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from fedcal.experiments.comparison.grid import Cell
@@ -27,9 +28,10 @@ EXACT_ONCE = (
     "secagg, whatever units, trusts and mechanisms were asked for."
 )
 BOTH_UNITS = (
-    "What is spent for each row counts runs of unit example only: runs of unit user come on top, "
-    "each with at most twice its epsilon and 1 + e^epsilon times its delta. For a user runs of "
-    "unit example have no bound but their epsilon times the user's rows, and more delta still."
+    "What is spent for each {one} counts runs of unit {small} only: runs of unit {large} come on "
+    "top, each with at most twice its epsilon and 1 + e^epsilon times its delta. For a {all} runs "
+    "of unit {small} have no bound but their epsilon times the {all}'s {many}, and more delta "
+    "still."
 )
 SEEDED = (
     "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
@@ -59,7 +61,8 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
 
     Budgets add up where the protected units are the same: over all runs for natural clients (and
     for single rows), but only within a seed where a partition deals rows to clients, since a
-    client of one deal is nobody in another. There is one entry for each set of units.
+    client of one deal, or a client's subject, is nobody in another. There is one entry for each
+    set of units.
     """
     groups: dict[tuple[object, ...], Spent] = {}
     for cell in cells:
@@ -67,7 +70,7 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
         if c.data != data or c.unit != unit or math.isinf(c.epsilon) or cell.variant.baseline:
             continue
         for seed in cell.seeds:
-            dealt = UNITS[unit].whole_client and c.partition != "natural"
+            dealt = UNITS[unit].per != "row" and c.partition != "natural"
             key = (c.partition, c.clients, seed) if dealt else ()
             before = groups.get(key, Spent(0, 0.0, 0.0))
             delta = before.delta + cell.delta
@@ -94,8 +97,7 @@ def statement(
         said += _guarantees(private)
         seeded = private[0].config.noise_source == "seeded"
         said += [SEEDED if seeded else SYSTEM, *_composed(cells)]
-        if len({c.config.unit for c in private}) > 1:
-            said.append(BOTH_UNITS)
+        said += _several_units({c.config.unit for c in private})
     looked = dict.fromkeys(c.config.data for c in private if _looks(c))
     if looked:
         said.append(ROWS_PER_CLIENT.format(", ".join(looked)))
@@ -111,6 +113,25 @@ def statement(
     return said + _not_there(left_out)
 
 
+def _several_units(there: Collection[str]) -> list[str]:
+    """What budgets of one unit mean for another, a sentence for each two."""
+    units = [unit for name, unit in UNITS.items() if name in there]
+    return [
+        BOTH_UNITS.format(
+            small=small.name,
+            large=large.name,
+            one=_one(small.name),
+            all=_one(large.name),
+            many=small.plural,
+        )
+        for large, small in combinations(units, 2)
+    ]
+
+
+def _one(unit: str) -> str:
+    return UNITS[unit].plural.removesuffix("s")
+
+
 def _guarantees(private: Sequence[Cell]) -> list[str]:
     """Each guarantee that lines of the table have, in a sentence, and the noise behind it."""
     kinds: dict[tuple[str, str, str, bool], dict[str, None]] = {}
@@ -120,7 +141,8 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
             masks = c.secure_aggregation == "masks"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    quorum = next((c.config.quorum for c in private if TRUSTS[str(c.config.trust)].shared), QUORUM)
+    shared = (c.config.quorum for c in private if c.plan is not None and c.plan.model.shared)
+    quorum = next(shared, QUORUM)
     return [
         f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()
@@ -155,7 +177,7 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
             most = max(groups, key=lambda g: (g.epsilon, g.delta))
             runs = sum(g.runs for g in groups)
             sums = f"epsilon = {most.epsilon:.4g}, delta = {min(1.0, most.delta):.3g}"
-            who = f"each {UNITS[unit].plural.removesuffix('s')}"
+            who = f"each {_one(unit)}"
             if len(groups) == 1:
                 yield f"Published together, all private runs on {data} spend {sums} for {who}."
             else:

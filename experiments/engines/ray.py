@@ -26,10 +26,11 @@ from typing import Any, NamedTuple, NoReturn
 import tomli_w
 
 import fedcal
-from fedcal.clients.site import DEALT, write_dealt
+from fedcal.clients.site import write_dealt
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.engines.processes import ProcessTree, usable_cores
 from fedcal.experiments.flower_app import FILE, app_toml
+from fedcal.partition import DEALT
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job, Outcome, Progress
 from fedcal.strategies.server_app import read_error, read_progress

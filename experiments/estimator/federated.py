@@ -24,7 +24,7 @@ from fedcal.experiments.config import AUTO, POOLED, Config, job_of, merge, unuse
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.estimator.scores import columns_of, likeliest
 from fedcal.experiments.planner.auto import resolved
-from fedcal.experiments.statement import large_delta, of_plan, without_privacy
+from fedcal.experiments.statement import about_subjects, large_delta, of_plan, without_privacy
 from fedcal.partition import deal
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
@@ -110,7 +110,13 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.input = input
         self.classes = classes
 
-    def fit(self, X: Any, y: ArrayLike, client: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+    ) -> Self:
         """Run the method over simulated clients.
 
         Parameters
@@ -118,6 +124,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : (n, c) scores
         y : (n,) labels, among `classes`
         client : (n,) the client that owns each row; None = dealt out by `partition`
+        subject : (n,) whom each row is about, for unit "subject"
 
         Raises
         ------
@@ -138,6 +145,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             **{self.input: X},
             labels=columns_of(names, y, X.shape[1]),
             client=client,
+            subject=subject,
         )
         options = {f.name: getattr(self, f.name) for f in fields(Config) if hasattr(self, f.name)}
         options["partition"] = self.partition or (None if client is None else "natural")
@@ -196,7 +204,8 @@ def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
         tested=False,
     )
-    privacy["statement"] += [*unused_rows(config, job), *chosen]
+    torn = about_subjects(job.plan, config.partition, held_out=False)
+    privacy["statement"] += [*unused_rows(config, job), *torn, *chosen]
     if not chosen:
         tell(too_little(config.method, shards, job), privacy, stacklevel=3)
     return outcome, privacy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fedcal.calibrators import Calibrator
+from fedcal.datasets import IDS
 from fedcal.errors import InputError
 from fedcal.experiments.estimator.scores import (
     columns_of,
@@ -68,14 +70,22 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.calibrator = calibrator
         self.cv = cv
 
-    def fit(self, X: Any, y: Any = None, client: ArrayLike | None = None, **others: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+        **others: Any,
+    ) -> Self:
         """Train what is not fitted yet.
 
         Parameters
         ----------
         X : n rows, as the classifier takes them
         y : (n,) labels of any kind
-        client : (n,) the client that owns each row, for a `FederatedCalibrator`
+        client, subject : (n,) the client that owns each row, and whom it is about, for a
+            `FederatedCalibrator`
 
         Raises
         ------
@@ -87,8 +97,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         if others:
             raise InputError(
-                f"fit takes X, y and client, not {', '.join(others)}: calibrators count each row "
-                "once; a classifier that needs more may be fitted before"
+                f"fit takes X, y, client and subject, not {', '.join(others)}: calibrators count "
+                "each row once; a classifier that needs more may be fitted before"
             )
         if self._finished():
             for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
@@ -108,7 +118,9 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self.estimator_, scores = self._trained(X, y)
-        self.calibrator_ = self._calibrated(scores, y, client)
+        self.calibrator_ = self._calibrated(
+            scores, y, dict(zip(IDS, (client, subject), strict=True))
+        )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -136,12 +148,15 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"{rare} has {counts.min()} sample(s); take a smaller cv, or a fitted estimator"
             )
 
-    def _calibrated(self, scores: Floats, y: NDArray[Any], client: ArrayLike | None) -> Any:
+    def _calibrated(
+        self, scores: Floats, y: NDArray[Any], owned: Mapping[str, ArrayLike | None]
+    ) -> Any:
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
-            return clone(self.calibrator).set_params(classes=classes).fit(scores, y, client=client)
-        if client is not None:
-            raise InputError("client is for a FederatedCalibrator; this one takes pooled rows")
+            return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
+        for name, given in owned.items():
+            if given is not None:
+                raise InputError(f"{name} is for a FederatedCalibrator; this one takes pooled rows")
         return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
 
     @property

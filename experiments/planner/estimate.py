@@ -84,7 +84,8 @@ class Population:
         rng = stream(seed, Purpose.PARTITION, what=f"planner {world.name}")
         logits, labels = world.draw(size.all, rng)
         owner = _dealer(facts.partition)(labels, size.clients, rng)
-        shards = Shards.from_owner(logits, labels, owner, size.clients)
+        own = np.arange(len(labels))  # no public fact says which rows are of one subject
+        shards = Shards.from_owner(logits, labels, owner, size.clients, subjects=own)
         pooled = TemperatureScaling().fit(logits, labels)
         return cls(world, shards, size, seed, world.judge(None)[0], world.judge(pooled)[0])
 
@@ -119,13 +120,13 @@ def trial(candidate: Candidate, facts: Facts, population: Population) -> Trial:
 def scaled(candidate: Candidate, facts: Facts, population: Population) -> tuple[Method, float]:
     """A strategy, and how many rows' worth each simulated row stands for within its client.
 
-    Where a bound is each row's own, rows scale like clients. Where it is the client's, a client
-    of very many rows is simulated as one of fewer, and the nominal number goes with it.
+    Where a bound is each row's (subject's) own, rows scale like clients. Where it is the client's,
+    a client of very many rows is simulated as one of fewer, and the nominal number goes with it.
     """
     size, seed = population.size, population.seed
     strategy = candidate.strategy(facts, facts.rows_per_client, seed)
     bound = strategy.plan.bound
-    if bound is not None and bound.per == "row":
+    if bound is not None and bound.per != "client":
         return strategy, facts.rows_per_client / size.rows
     if size.rows < facts.rows_per_client:
         strategy = candidate.strategy(facts, size.rows, seed)

@@ -8,6 +8,7 @@ from fedcal.experiments.planner.advice import MOST_WORSE, PAYS, Advice
 from fedcal.experiments.planner.estimate import LEAST_SIMULATED
 from fedcal.strategies import STRATEGIES
 from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
 
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
@@ -103,6 +104,11 @@ def approximations(advice: Advice) -> list[str]:
     if size.rows < facts.rows_per_client:
         lines.append(
             f"Clients were simulated with {size.rows:.4g} rows, not {facts.rows_per_client:g}."
+        )
+    if UNITS[f.unit].column is not None:
+        lines.append(
+            "Each made-up row was a subject of its own, as no public fact says how many rows one "
+            "has: subjects of several rows are clipped to the same bound, and count for less."
         )
     if TRUSTS[str(f.trust)].noise_by == "client":
         lines.append("The noise of all clients was drawn at once, as one draw of their variance.")

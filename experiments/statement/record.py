@@ -20,6 +20,29 @@ NOT_NATURAL = (
     "'natural' uses them)."
 )
 
+HELD_OUT_OF_SUBJECTS = (
+    "Rows were held out one by one, not by subject: a subject may have rows among the test rows, "
+    "too, which no epsilon covers."
+)
+TORN = (
+    "Partition {} deals rows, not subjects: a subject's rows may lie with several clients, where "
+    "they are a subject each and have an epsilon each (partition 'natural' leaves them together)."
+)
+
+
+def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
+    """What a simulation does with subjects that nobody would do with people, in whole sentences.
+
+    Parameters
+    ----------
+    partition : as `--partition` takes it
+    held_out : whether the test rows were drawn from the same rows
+    """
+    if plan.protected.column is None or not plan.private:
+        return []
+    torn = [] if partition == "natural" else [TORN.format(partition)]
+    return [*torn, *([HELD_OUT_OF_SUBJECTS] if held_out else [])]
+
 
 def without_privacy(
     trust: str,

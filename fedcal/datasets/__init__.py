@@ -9,12 +9,14 @@ the values.
 
 from __future__ import annotations
 
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import IDS, KEYS, Dataset, from_arrays
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
 from fedcal.datasets._shipped import catalogue, is_shipped, shifted
 
 __all__ = [
+    "IDS",
+    "KEYS",
     "Dataset",
     "catalogue",
     "from_arrays",

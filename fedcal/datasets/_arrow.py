@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.datasets._columns import Columns, arguments, bad_score, part_code
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
 from fedcal.types import Floats
@@ -18,7 +19,7 @@ BATCH = 2**14
 """Rows that are decoded at a time."""
 
 MAX_NAME = 256
-"""Characters in the name of a client."""
+"""Characters in the name of a client, or of a subject."""
 
 
 @contextmanager
@@ -88,8 +89,9 @@ class _Reader:
         self._keep("scores", x)
         if columns.label is not None:
             self._keep("label", self._numbers("label", batch.column("label"), truth=True))
-        if columns.client is not None:
-            self._keep("client", self._client(batch.column("client")))
+        for name in IDS:
+            if getattr(columns, name) is not None:
+                self._keep(name, self._ids(name, batch.column(name)))
         if columns.split is not None:
             self._keep("split", self._split(batch.column("split")))
         self.rows += batch.num_rows
@@ -98,12 +100,13 @@ class _Reader:
         """All rows, as `from_arrays` takes them."""
         if not self.rows:
             raise InputError("has no rows")
-        names = ("label", "client", "split")
-        label, client, split = (
-            np.concatenate(self.parts.pop(name)) if name in self.parts else None for name in names
+        label, split, *ids = (
+            np.concatenate(self.parts.pop(name)) if name in self.parts else None
+            for name in ("label", "split", *IDS)
         )
         scores = np.concatenate(self.parts.pop("scores"))
-        return arguments(self.columns, scores, label, client, split, labels_required)
+        named = dict(zip(IDS, ids, strict=True))
+        return arguments(self.columns, scores, label, named, split, labels_required)
 
     def _keep(self, name: str, array: NDArray[Any]) -> None:
         self.bytes += array.size * max(array.itemsize, 8)
@@ -186,19 +189,19 @@ class _Reader:
             or types.is_string_view(array.type)
         )
 
-    def _client(self, array: Any) -> NDArray[Any]:
+    def _ids(self, name: str, array: Any) -> NDArray[Any]:
         array = self._plain(array)
         if not self._is_text(array):
             types = self.pa.types
             if not (types.is_integer(array.type) or types.is_floating(array.type)):
-                self._no_nulls("client", array)
+                self._no_nulls(name, array)
                 kind = str(array.type)[:60]
-                raise InputError(f"column 'client' holds {kind}; must hold whole numbers or text")
-            return self._numbers("client", array)
-        cells = self._text("client", array)
+                raise InputError(f"column {name!r} holds {kind}; must hold whole numbers or text")
+            return self._numbers(name, array)
+        cells = self._text(name, array)
         longest = max(map(len, cells))
         if longest > MAX_NAME:
-            raise InputError(f"column 'client': a name of {longest} characters; up to {MAX_NAME}")
+            raise InputError(f"column {name!r}: a name of {longest} characters; up to {MAX_NAME}")
         return np.array(cells, np.str_)
 
     def _split(self, array: Any) -> NDArray[np.int8]:

@@ -1,9 +1,9 @@
-"""Columns by name, for text and Arrow alike: which hold scores, labels, clients and parts."""
+"""Columns by name, for text and Arrow alike: which hold scores, labels, ids and parts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.scores import RANGE_TOLERANCE
 from fedcal.types import Floats, Integers
@@ -22,8 +23,9 @@ TEST = "test"
 PARTS = (TEST, *FIT)
 
 _SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
-_ALLOWED = "label, client, split, logit_0.. or prob_0.. (two classes: score)"
+_ALLOWED = "label, client, subject, split, logit_0.. or prob_0.. (two classes: score)"
 _ALLOWED_LISTS = f"{_ALLOWED}, or a list in logits or probs"
+_SINGLE = ("label", *IDS, "split")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index in a file
 
 
@@ -37,7 +39,7 @@ class Columns:
     kind : "logits", "probs", or "score", the probability of class 1 of two
     scores : places of the score columns, class 0 first
     listed : whether there is one score column, with a list in each cell
-    label, client, split : places, or None
+    label, client, subject, split : places, or None
     """
 
     names: list[str]
@@ -46,12 +48,13 @@ class Columns:
     listed: bool
     label: int | None
     client: int | None
+    subject: int | None
     split: int | None
 
     @property
     def used(self) -> list[int]:
         """Places of all columns that are read."""
-        singles = (self.label, self.client, self.split)
+        singles = (self.label, self.client, self.subject, self.split)
         return [*self.scores, *(place for place in singles if place is not None)]
 
 
@@ -83,7 +86,7 @@ def find_columns(
             if int(match[2]) in places:
                 raise InputError(f"column {name!r} is there twice")
             places[int(match[2])] = place
-        elif name in ("label", "client", "split", "score", *listed):
+        elif name in (*_SINGLE, "score", *listed):
             if name in single:
                 raise InputError(f"column {name!r} is there twice")
             single[name] = place
@@ -110,9 +113,7 @@ def find_columns(
         kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
         scores=scores,
         listed=kind in listed,
-        label=single.get("label"),
-        client=single.get("client"),
-        split=single.get("split"),
+        **{name: single.get(name) for name in _SINGLE},
     )
 
 
@@ -142,7 +143,7 @@ def arguments(
     columns: Columns,
     scores: Floats,
     labels: NDArray[Any] | None,
-    client: NDArray[Any] | None,
+    ids: Mapping[str, NDArray[Any] | None],
     split: Integers | None,
     labels_required: bool,
 ) -> dict[str, Any]:
@@ -152,7 +153,8 @@ def arguments(
     ----------
     columns : what they are
     scores : (n, c), or (n, 1) of the kind "score"
-    labels, client : (n,) each, or None
+    labels : (n,), or None
+    ids : each of `IDS`, (n,) or None
     split : (n,) places in `PARTS`, or None
     labels_required : False where rows are to be calibrated: without labels `split` is then
         passed over, and with labels the test part must come last, so that rows keep their order
@@ -160,21 +162,20 @@ def arguments(
     kind = "logits" if columns.kind == "logits" else "probs"
     if columns.kind == "score":
         scores = np.concatenate([1 - scores, scores], axis=1)
+    whole = {kind: scores, "labels": labels, **ids}
     if split is None or labels is None:
-        return {kind: scores, "labels": labels, "client": client}
+        return whole
     fit_name([PARTS[code] for code in np.unique(split)])
     test = split == PARTS.index(TEST)
     if not test.any():
-        return {kind: scores, "labels": labels, "client": client}
+        return whole
     if not labels_required and test[:-1][~test[1:]].any():
         raise InputError(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
             f"their order; sort by split, or leave it out"
         )
     return {
-        kind: scores[~test],
-        "labels": labels[~test],
-        "client": None if client is None else client[~test],
+        **{name: None if part is None else part[~test] for name, part in whole.items()},
         f"test_{kind}": scores[test],
         "test_labels": labels[test],
     }

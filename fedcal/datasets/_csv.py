@@ -13,21 +13,23 @@ from typing import Any, TextIO
 import numpy as np
 
 from fedcal.datasets._columns import arguments, bad_score, find_columns, part_code
+from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.npz import MAX_BYTES
 
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
 
-_CLIENT_BYTES = 64  # about what one short string takes
+_ID_BYTES = 64  # about what one short string takes
 
 
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
-    Columns, in any order: `label`; optional `client` and `split`; and `logit_0 .. logit_{c-1}`,
-    `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1.
-    Blank lines are skipped. `client` is numeric if all its cells are whole numbers.
+    Columns, in any order: `label`; optional `client`, `subject` and `split`; and
+    `logit_0 .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of
+    class 1. Blank lines are skipped. `client` and `subject` are numeric if all cells of the column
+    are whole numbers.
 
     Raises
     ------
@@ -56,7 +58,8 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
-    scores, labels, clients, parts = array("d"), array("d"), list[str](), array("b")
+    scores, labels, parts = array("d"), array("d"), array("b")
+    ids: dict[str, list[str]] = {name: [] for name in IDS}
     try:
         header = next(reader, None)
         if header is None:
@@ -80,13 +83,15 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
                 raise InputError(f"{where}: {problem}")
             if columns.label is not None:
                 labels.append(_number(row[columns.label], "label", where))
-            if columns.client is not None:
-                clients.append(row[columns.client].strip())
-                if not clients[-1]:
-                    raise InputError(f"{where}: the client is empty; every row must name its own")
+            for name, cells in ids.items():
+                if (place := getattr(columns, name)) is not None:
+                    cells.append(row[place].strip())
+                    if not cells[-1]:
+                        told = f"{where}: the {name} is empty; every row must name its own"
+                        raise InputError(told)
             if columns.split is not None:
                 parts.append(_part(row[columns.split].strip(), where))
-            if 8 * len(scores) + _CLIENT_BYTES * len(clients) > MAX_BYTES:
+            if 8 * len(scores) + _ID_BYTES * sum(map(len, ids.values())) > MAX_BYTES:
                 raise InputError(f"{where}: more than {MAX_BYTES >> 30} GiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
@@ -96,7 +101,7 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
         columns,
         np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores)),
         None if columns.label is None else np.frombuffer(labels, np.float64),
-        None if columns.client is None else _clients(clients),
+        {name: _numbers_or_names(cells) if cells else None for name, cells in ids.items()},
         None if columns.split is None else np.frombuffer(parts, np.int8),
         labels_required,
     )
@@ -127,7 +132,7 @@ def _part(cell: str, where: str) -> int:
         raise InputError(f"{where}: {error}") from None
 
 
-def _clients(names: list[str]) -> Any:
+def _numbers_or_names(names: list[str]) -> Any:
     """Numbers if all are written as such; "007" is a name, and not that of client 7."""
     try:
         numbers = np.array([int(name) for name in names], np.int64)

@@ -15,6 +15,12 @@ from fedcal.scores import Kind, as_array, check_scores, logits_of, numbers
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
+IDS = ("client", "subject")
+"""What says whose a row is, and whom it is about."""
+
+KEYS = (*("logits", "probs", "labels"), *IDS, *("test_logits", "test_probs", "test_labels"))
+"""Arrays of a data file, and what `from_arrays` takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -38,6 +44,9 @@ class Dataset:
         The K names of the natural clients in the order of their numbers, or None.
     test_scores, test_labels
         The test part, (m, c) and (m,), or None for both.
+    subject
+        (n,) int64 >= 0: whom of its client the row is about, a patient say, or None. The numbers
+        mean nothing but who is the same.
     """
 
     name: str
@@ -48,6 +57,7 @@ class Dataset:
     client_names: tuple[str, ...] | None = field(default=None, repr=False)
     test_scores: Floats | None = field(default=None, repr=False)
     test_labels: Integers | None = field(default=None, repr=False)
+    subject: Integers | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:
@@ -85,7 +95,8 @@ class Dataset:
         """A data set that has a test part.
 
         Itself if there is one; otherwise floor(n/2) rows, drawn without replacement by `seed`,
-        become the test part. Both parts keep the order of the rows.
+        become the test part. Both parts keep the order of the rows. A subject's rows may be in
+        both.
 
         Raises
         ------
@@ -106,6 +117,7 @@ class Dataset:
             scores=self.scores[~held_out],
             labels=self.labels[~held_out],
             client=None if self.client is None else self.client[~held_out],
+            subject=None if self.subject is None else self.subject[~held_out],
             test_scores=self.scores[held_out],
             test_labels=self.labels[held_out],
         )
@@ -117,6 +129,7 @@ def from_arrays(
     probs: ArrayLike | None = None,
     labels: ArrayLike | None,
     client: ArrayLike | None = None,
+    subject: ArrayLike | None = None,
     test_logits: ArrayLike | None = None,
     test_probs: ArrayLike | None = None,
     test_labels: ArrayLike | None = None,
@@ -135,6 +148,8 @@ def from_arrays(
         `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
         (n,) or (n, 1): whole numbers or strings, numbered in sorted order.
+    subject
+        As `client`: whom the row is about, for the unit of privacy of that name.
     test_logits, test_probs, test_labels
         An optional test part of the same kind and number of classes.
 
@@ -159,7 +174,8 @@ def from_arrays(
         raise InputError("labels are missing")
     else:
         checked = np.empty(0, np.int64)
-    owner, names = (None, None) if client is None else _clients(client, kind, rows)
+    owner, names = (None, None) if client is None else _numbered("client", client, kind, rows)
+    about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
 
     test_kind = _kind(test_logits, test_probs, "test_logits", "test_probs")
     if (test_kind is None) != (test_labels is None):
@@ -176,7 +192,7 @@ def from_arrays(
         if test_scores.shape[1] != classes:
             raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {classes}")
         test_checked = _labels("test_labels", test_labels, test_name, len(test_scores), classes)
-    return Dataset(name, kind, scores, checked, owner, names, test_scores, test_checked)
+    return Dataset(name, kind, scores, checked, owner, names, test_scores, test_checked, about)
 
 
 def _kind(logits: Any, probs: Any, logits_name: str, probs_name: str) -> Kind | None:
@@ -220,22 +236,23 @@ def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers
     return array.astype(np.int64)
 
 
-def _clients(value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
-    array = as_array("client", value)
+def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
+    """Ids as numbers from 0, and what they were."""
+    array = as_array(name, value)
     if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.flat):
         array = array.astype(np.str_)
     if array.dtype.kind == "S":
         try:
             array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError:
-            raise InputError("client: byte strings must be UTF-8") from None
+            raise InputError(f"{name}: byte strings must be UTF-8") from None
     if array.dtype.kind not in "fiuU":
-        raise InputError(f"client: must hold whole numbers or strings, got type {array.dtype}")
-    array = _per_row("client", array, of, rows)
-    _whole("client", array)
+        raise InputError(f"{name}: must hold whole numbers or strings, got type {array.dtype}")
+    array = _per_row(name, array, of, rows)
+    _whole(name, array)
     if array.dtype.kind == "f":
         if np.abs(array).max() > 2**53:
-            raise InputError("client: numbers beyond 2**53 must be given as integers")
+            raise InputError(f"{name}: numbers beyond 2**53 must be given as integers")
         array = array.astype(np.int64)
     names, owner = np.unique(array, return_inverse=True)
     return owner.astype(np.int64), tuple(str(entry) for entry in names)

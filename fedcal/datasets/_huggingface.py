@@ -16,7 +16,7 @@ from typing import Any
 from fedcal.checks import one_of
 from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import IDS, Dataset, from_arrays
 from fedcal.errors import InputError
 from fedcal.optional import need
 
@@ -35,6 +35,7 @@ def from_huggingface(
     probs: str | None = None,
     labels: str = "label",
     client: str | None = "client",
+    subject: str | None = "subject",
     name: str = "huggingface",
     labels_required: bool = True,
 ) -> Dataset:
@@ -51,8 +52,9 @@ def from_huggingface(
         The column of scores, a list of c numbers in each row; at most one of the two. Without
         either the columns are found as in a file: `logits`, `probs`, `logit_0 ..`, `prob_0 ..`
         or `score`. All other columns are passed over, and not decoded.
-    labels, client
-        The columns of labels and, where there is one, of natural clients; None = no clients.
+    labels, client, subject
+        The columns of labels and, where there are such, of natural clients and of whom a row is
+        about; None = none.
     name
         What the set is called in reports.
     labels_required
@@ -71,15 +73,16 @@ def from_huggingface(
     """
     if logits is not None and probs is not None:
         raise InputError(f"{name}: both logits and probs are given; give one of them")
-    pairs = ((labels, "label"), (client, "client"), (logits, "logits"), (probs, "probs"))
+    ids = zip((client, subject), IDS, strict=True)
+    pairs = ((labels, "label"), *ids, (logits, "logits"), (probs, "probs"))
     given = [(column, meant) for column, meant in pairs if column is not None]
     called = dict(given)
     if len(called) < len(given):
-        raise InputError(f"{name}: one column cannot be two of scores, labels and client")
+        raise InputError(f"{name}: one column cannot be two of scores, labels, client, subject")
     pa = need("pyarrow", "datasets", "reading Hugging Face data")
 
     def read(part: Any) -> dict[str, Any]:
-        return _from_object(pa, part, called, client, labels_required)
+        return _from_object(pa, part, called, labels_required)
 
     try:
         parts = data if isinstance(data, Mapping) else {"": data}
@@ -196,11 +199,12 @@ def _check_object(part: Any) -> None:
 
 
 def _from_object(
-    pa: Any, part: Any, called: Mapping[str, str], client: str | None, labels_required: bool
+    pa: Any, part: Any, called: Mapping[str, str], labels_required: bool
 ) -> dict[str, Any]:
     there = list(part.column_names)
     for column, meant in called.items():
-        optional = column == client == "client" or (meant == "label" and not labels_required)
+        optional = column == meant and meant in IDS
+        optional |= meant == "label" and not labels_required
         if column not in there and not optional:
             raise InputError(f"no column {column!r}; there are: {', '.join(there)[:200]}")
     named = "logits" in called.values() or "probs" in called.values()
@@ -211,7 +215,7 @@ def _from_object(
             return called[key]
         if named:
             return key if key == "split" else ""
-        return "" if key in ("label", "client") else key
+        return "" if key in ("label", *IDS) else key
 
     names = [standard(key) for key in there]
     columns = find_columns(names, labels_required, lists=True, others=True)

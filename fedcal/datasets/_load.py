@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedcal.datasets._csv import read_csv
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import KEYS, Dataset, from_arrays
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
 
-_KEYS = ("logits", "probs", "labels", "client", "test_logits", "test_probs", "test_labels")
 _SUFFIXES = (".npz", ".csv", ".csv.gz", ".parquet")
 _FILES = ", ".join(_SUFFIXES)
 
@@ -26,10 +25,10 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         A shipped name (see `catalogue`; it wins over a file of that name), one of its variants
         as NAME:CORRUPTION:SEVERITY (see `shifted`), or the path of
 
-        * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` (n,),
-          `test_logits` or `test_probs` (m, c) and `test_labels` (m,);
-        * `.csv` or `.csv.gz` with columns `label`, optional `client`, and `logit_0..`,
-          `prob_0..` or, for two classes, `score`: the probability of class 1;
+        * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` and
+          `subject` (n,), `test_logits` or `test_probs` (m, c) and `test_labels` (m,);
+        * `.csv` or `.csv.gz` with columns `label`, optional `client` and `subject`, and
+          `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1;
         * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
           of `logits` or `probs`;
         * a folder that Hugging Face's `Dataset.save_to_disk` or `DatasetDict.save_to_disk`
@@ -72,10 +71,10 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         elif suffix == ".npz":
             arrays = read_npz(path)
             for key in arrays:
-                if key not in _KEYS:
-                    allowed = ", ".join(_KEYS)
+                if key not in KEYS:
+                    allowed = ", ".join(KEYS)
                     raise InputError(f"unknown key {key[:80]!r}; allowed: {allowed}")
-            arguments = {key: arrays.get(key) for key in _KEYS}
+            arguments = {key: arrays.get(key) for key in KEYS}
         elif suffix == ".parquet":
             arguments = read_parquet(path, labels_required)
         else:

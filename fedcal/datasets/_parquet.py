@@ -15,8 +15,9 @@ from fedcal.optional import need
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.parquet` file.
 
-    Columns, in any order: `label`; optional `client` and `split`; and `logits` or `probs` with a
-    list of c numbers in each row, or as in a `.csv`: `logit_0 ..`, `prob_0 ..`, or `score`.
+    Columns, in any order: `label`; optional `client`, `subject` and `split`; and `logits` or
+    `probs` with a list of c numbers in each row, or as in a `.csv`: `logit_0 ..`, `prob_0 ..`, or
+    `score`.
     Rows are decoded piece by piece; dictionaries and decimals are read as what they stand for.
 
     Raises

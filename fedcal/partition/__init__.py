@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fedcal.partition.dealing import Partition, deal, parse
+from fedcal.partition.dealing import DEALT, Partition, deal, parse
 from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
 
 __all__ = [
+    "DEALT",
     "Partition",
     "deal",
     "dirichlet",

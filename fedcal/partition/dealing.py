@@ -20,6 +20,9 @@ from fedcal.types import Integers
 CLIENTS = 100
 """Clients where neither the user nor the data say how many."""
 
+DEALT = "dealt"
+"""What is said in place of a partition where a file holds rows that are dealt already."""
+
 _TAKES = {
     "iid": "",
     "dirichlet": "dirichlet:BETA, such as dirichlet:0.1",
@@ -96,7 +99,7 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
 
     Parameters
     ----------
-    data : its test part is left alone
+    data : its test part is left alone; rows of one subject are dealt like any others
     spec : as `--partition` takes it
     clients : how many; None = the data's own for `natural`, the partitioner's own for `flwr`
         where it has a number of its own (natural ids, given sizes), else 100
@@ -108,21 +111,24 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
         If `spec` is not allowed, or the data do not have what it needs.
     """
     partition = parse(spec)
+
+    def shards(owner: Integers, count: int) -> Shards:
+        rows = (data.logits, data.labels)
+        return Shards.from_owner(*rows, owner, count, data.input, data.subject)
+
     if partition.kind == "natural":
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
         there = len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-        return Shards.from_owner(
-            data.logits, data.labels, owners.natural(data.client), there, data.input
-        )
+        return shards(owners.natural(data.client), there)
     if partition.kind == "flwr":
         name = partition.partitioner
         owner, made = owners_by(name, partition.options, data, clients or CLIENTS, seed)
         if clients not in (None, made):
             raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
-        return Shards.from_owner(data.logits, data.labels, owner, made, data.input)
+        return shards(owner, made)
     draw: dict[str, Callable[[Integers, int, np.random.Generator], Integers]] = {
         "iid": owners.iid,
         "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, partition.beta, rng),
@@ -131,4 +137,4 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     }
     clients = clients or CLIENTS
     owner = draw[partition.kind](data.labels, clients, stream(seed, Purpose.PARTITION))
-    return Shards.from_owner(data.logits, data.labels, owner, clients, data.input)
+    return shards(owner, clients)

@@ -1,4 +1,4 @@
-"""What a client's rows add up to, where each of them is an addend of its own."""
+"""What a client's rows, or subjects, add up to, where each of them is an addend of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _LOW = np.uint64(2**32 - 1)
 
 
 class ClientSums:
-    """Integer sums over each client's rows, saturated at what the ring grants a client.
+    """Integer sums over each client's rows or subjects, saturated at what the ring grants a client.
 
-    Formal guarantee: one row more or less of a client moves each number of its sum by at most what
-    the row itself has there. The sum is made in wide integers, so that nothing wraps, and then
-    clamped, which is 1-Lipschitz, before noise and the modulus. A client that were refused for too
-    many rows would tell a neighbour apart with certainty.
+    Formal guarantee: one addend (row, subject) more or less of a client moves each number of its
+    sum by at most what the addend itself has there. The sum is made in wide integers, so that
+    nothing wraps, and then clamped, which is 1-Lipschitz, before noise and the modulus. A client
+    that were refused for too many rows would tell a neighbour apart with certainty.
 
     Parameters
     ----------

@@ -11,4 +11,4 @@ from fedcal.units.user import User
 __all__ = ["UNITS", "Example", "Subject", "Unit", "User"]
 
 UNITS: dict[str, type[Unit]] = registry(User, Subject, Example)
-"""Name on the command line and in files -> unit."""
+"""Name on the command line and in files -> unit, the largest first."""

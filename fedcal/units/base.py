@@ -23,6 +23,7 @@ class Unit(ABC):
     plural : of what it protects, in words
     per : the part of a client's answer that is clipped by itself, where the answer is a sum over
         rows: all of it, each subject's part, or each row's
+    column : of the data that says which rows of a client are of one unit; None = needs none
     whole_client : whether it is all rows of a client, so that sampling clients amplifies it and a
         nominal number of a client's rows sets a bound
     neighbours : adjacency -> what makes two inputs neighbours, in words
@@ -33,6 +34,7 @@ class Unit(ABC):
     meaning: ClassVar[str]
     plural: ClassVar[str]
     per: ClassVar[Per]
+    column: ClassVar[str | None]
     whole_client: ClassVar[bool]
     neighbours: ClassVar[Mapping[str, str]]
     worlds: ClassVar[Mapping[str, str]]

@@ -18,6 +18,7 @@ class Example(Unit):
     )
     plural: ClassVar[str] = "rows"
     per: ClassVar[Per] = "row"
+    column: ClassVar[str | None] = None
     whole_client: ClassVar[bool] = False
     neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
     worlds: ClassVar[Mapping[str, str]] = {

@@ -19,6 +19,7 @@ class Subject(Unit):
     )
     plural: ClassVar[str] = "subjects"
     per: ClassVar[Per] = "subject"
+    column: ClassVar[str | None] = "subject"
     whole_client: ClassVar[bool] = False
     neighbours: ClassVar[Mapping[str, str]] = {
         "add-remove": "adding or removing all rows of one subject at one client"

@@ -16,6 +16,7 @@ class User(Unit):
     meaning: ClassVar[str] = "user: all rows of one client together"
     plural: ClassVar[str] = "users"
     per: ClassVar[Per] = "client"
+    column: ClassVar[str | None] = None
     whole_client: ClassVar[bool] = True
     neighbours: ClassVar[Mapping[str, str]] = {
         "zero-out": "removing all rows of one client",

@@ -13,10 +13,10 @@ from fedcal import datasets
 from fedcal.bounding import Bound
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import app
-from fedcal.clients.site import DEALT, dealt_to, site_rows, write_dealt
+from fedcal.clients.site import dealt_to, site_rows, write_dealt
 from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.partition import deal
+from fedcal.partition import DEALT, deal
 from fedcal.queries import ClassCounts
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
@@ -83,6 +83,24 @@ def test_dealt_rows_travel_in_a_file_with_those_who_have_none(tmp_path: Path) ->
     run = run_config(tmp_path / "rows.npz", DEALT, 9)
     for site in range(9):
         assert same(site_rows(run, {"partition-id": site}), shards.block(site, site + 1))
+
+
+def test_subjects_travel_with_their_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"{k % 2},c{k % 3},p{k % 8},{(k * 7 % 10) / 10}" for k in range(40)]
+    file.write_text("\n".join(["label,client,subject,score", *lines]))
+    want = deal(datasets.load(file).split(0), "natural", 3, 0)
+    assert want.subjects is not None
+    write_dealt(tmp_path / "rows.npz", want)
+    for run in (
+        run_config(file, "natural", 3),
+        run_config(tmp_path / "rows.npz", DEALT, 3),
+    ):
+        for site in range(3):
+            here = site_rows(run, {"partition-id": site})
+            assert here.subjects is not None
+            assert same(here, want.block(site, site + 1))
+            np.testing.assert_array_equal(here.subjects, want.block(site, site + 1).subjects)
 
 
 @pytest.mark.parametrize("site", [-1, 7, 10**6])

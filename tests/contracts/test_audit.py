@@ -102,7 +102,7 @@ def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
 def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
     """Rows in, releases out, thousands of times with and without one unit's rows.
@@ -115,11 +115,18 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
     logits, labels = rng.normal(0, 1, (rows, 2)), rng.integers(0, 2, rows)
     owner = np.arange(rows) % clients
     logits[owner == 0], labels[owner == 0] = (3.0, 0.0), 0  # all of the unit's in one cell
-    mine = owner == 0 if unit == "user" else np.arange(rows) == 0
+    about = np.arange(rows) // (2 * clients)  # two rows of each client
+    mine = {
+        "user": owner == 0,
+        "subject": (owner == 0) & (about == 0),
+        "example": np.arange(rows) == 0,
+    }[unit]
     worlds = {}
     for present in (True, False):
         keep = ~mine | present
-        worlds[present] = Shards.from_owner(logits[keep], labels[keep], owner[keep], clients)
+        worlds[present] = Shards.from_owner(
+            logits[keep], labels[keep], owner[keep], clients, subjects=about[keep]
+        )
 
     def seen(present: bool) -> list[float]:
         found = []

@@ -33,6 +33,7 @@ from fedcal.release import Curator, Release
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy
 from fedcal.streams import Purpose, stream
+from fedcal.units import UNITS
 
 TRIALS = 200_000
 FAILURE = 1e-3  # probability that one of the confidence bounds is wrong
@@ -237,7 +238,8 @@ class Sums(CalibrationStrategy):
 def some_rows() -> Shards:
     rng = np.random.default_rng(5)
     owner = rng.integers(1, CLIENTS, 300)  # the first client has no rows
-    return Shards.from_owner(rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300), owner, CLIENTS)
+    logits, labels = rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300)
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=np.arange(300) % 7)
 
 
 def sums_of(mechanism: str, trust: str, **change: Any) -> Sums:
@@ -255,7 +257,7 @@ def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
 
 
 @trusted
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_both_engines_release_the_same_bits(
     mechanism: str, trust: str, unit: str, rate: float

@@ -32,6 +32,8 @@ OTHERS = {
     ("experiments/engines/ray.py", "local"): "an address of Ray",
     ("experiments/comparison/pools.py", "local"): "an address of Ray",
     ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
+    ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
+    ("fedcal/datasets/_huggingface.py", "subject"): "a column of data",
 }
 """Words that are something else there."""
 

@@ -46,6 +46,7 @@ from fedcal.strategies import (
 )
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import dropouts
+from fedcal.units import UNITS
 
 METHODS: dict[str, Callable[..., CalibrationStrategy]] = {
     "fedtemp": FedTemp,
@@ -92,7 +93,8 @@ def some_shards(clients: int = CLIENTS, rows: int = ROWS, empty: tuple[int, ...]
     logits = rng.normal(0, 4, (rows, CLASSES))
     logits[np.arange(rows), labels] += 4
     owner = rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
-    return Shards.from_owner(logits, labels, owner, clients)
+    about = np.arange(len(owner)) % 5
+    return Shards.from_owner(logits, labels, owner, clients, subjects=about)
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +334,7 @@ def test_nobody_answers_is_not_nobody_sampled(
 # --- noise and coins of the clients' own --------------------------------------------------------
 
 by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])
-units = pytest.mark.parametrize("unit", ["user", "example"])
+units = pytest.mark.parametrize("unit", UNITS)
 
 
 @few_methods

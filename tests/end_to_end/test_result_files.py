@@ -26,6 +26,7 @@ from fedcal.release import Asked
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.job import settings_of
+from fedcal.units import UNITS
 
 FEDERATED = tuple(STRATEGIES)
 SEARCHES = ("acct", "nllt", "ecet")
@@ -61,7 +62,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logits = rng.normal(size=(300, 4))
     logits[np.arange(300), labels] += 1.5
     path = tmp_path_factory.mktemp("data") / "rows.npz"
-    np.savez(path, logits=3 * logits, labels=labels)
+    np.savez(path, logits=3 * logits, labels=labels, subject=np.arange(len(labels)) // 2)
     return path
 
 
@@ -516,7 +517,7 @@ def test_files_of_a_private_run_hold_no_exact_number(
     assert found == set()
 
 
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 @pytest.mark.parametrize("method", ["fednewton", "fedbin", "acct"])
 def test_nor_where_clients_add_the_noise(

@@ -1,4 +1,4 @@
-"""Every strategy under every trust model and for both units: it runs, and says what it promises."""
+"""Every strategy under every trust model, for every unit: it runs, and says what it promises."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of
+from fedcal.units import UNITS
 
 CLIENTS, CLASSES, ROWS = 10, 3, 120
 TRUSTS = ("central", "distributed", "local")
-UNITS = ("user", "example")
 QUICK = {"steps": 4, "epochs": 1, "bins_exponent": 3}
 """Of those that have it: less work, no other path through the code."""
 
@@ -35,6 +35,7 @@ def arrays() -> dict[str, Any]:
     logits = rng.normal(0, 3, (2 * ROWS, CLASSES))
     logits[np.arange(2 * ROWS), labels] += 3
     return {
+        "subject": np.arange(ROWS) // 3,
         "logits": logits[:ROWS],
         "labels": labels[:ROWS],
         "test_logits": logits[ROWS:],
@@ -89,7 +90,8 @@ def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, 
     assert (privacy["mechanism"] in DIVISIBLE) is (trust == "distributed")
     assert (config.secure_aggregation == "masks") is (trust == "distributed")
     assert f"-DP for each {unit}:" in said
-    assert ("does not protect whole clients" in said) is (unit == "example")
+    assert ("does not protect whole clients" in said) is not UNITS[unit].whole_client
+    assert ("deals rows, not subjects" in said) is (unit == "subject")
 
 
 def test_one_cell_of_each_client_by_unary_encoding() -> None:
@@ -125,6 +127,8 @@ CASES: dict[str, dict[str, Any]] = {
     "distributed, example": {"trust": "distributed", "unit": "example"},
     "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
     "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
+    "local, subject": {"trust": "local", "unit": "subject"},
+    "distributed, subject": {"trust": "distributed", "unit": "subject", "dropout": 0.05},
     "local, example": {"trust": "local", "unit": "example"},
     "central, example": {"trust": "central", "unit": "example", "mechanism": "laplace"},
     "central, discrete": {"trust": "central", "mechanism": "discrete-gaussian"},

@@ -46,7 +46,7 @@ def bare(rows: Any) -> dict[str, dict[str, Any]]:
 
 def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
     names = np.array(list("zyx") * 40)
-    whole = small(client=names, name="näme")
+    whole = small(client=names, subject=np.arange(120) // 2, name="näme")
     for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
         write_data(tmp_path / str(number), data)
         read = read_data(tmp_path / str(number))
@@ -67,11 +67,12 @@ def test_the_digest_sees_everything() -> None:
         small(seed=1),
         small(client=np.arange(120) % 3),
         small(client=np.arange(120) % 4),
+        small(subject=np.arange(120) % 4),
         small(client=np.array(list("abc") * 40)),
         datasets.from_arrays(logits=base.logits, labels=base.labels),
         datasets.from_arrays(probs=base.probs, labels=base.labels),
     ]
-    assert len({digest_of(data) for data in (base, *others)}) == 7
+    assert len({digest_of(data) for data in (base, *others)}) == 8
     assert digest_of(base) == digest_of(small())
 
 

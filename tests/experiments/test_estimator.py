@@ -40,6 +40,7 @@ from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
 from fedcal.scores import Kind
 from fedcal.strategies import FedNewton
+from fedcal.units import UNITS
 
 
 def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -537,17 +538,36 @@ def test_what_fit_does_not_take_is_refused() -> None:
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 def test_trust_models_units_and_mechanisms(trust: str, unit: str) -> None:
     logits, labels = overconfident()
     noise = "discrete-laplace" if trust == "distributed" else "laplace"
     options: dict[str, Any] = {"trust": trust, "unit": unit, "mechanism": noise}
     if trust == "distributed":
         options["quorum"] = 0.5
-    privacy = FederatedCalibrator(epsilon=2.0, clients=20, **options).fit(logits, labels).privacy_
+    calibrator = FederatedCalibrator(epsilon=2.0, clients=20, **options)
+    privacy = calibrator.fit(logits, labels, subject=np.arange(len(labels)) // 2).privacy_
     assert [privacy[k] for k in ("trust", "unit", "mechanism")] == [trust, unit, noise]
     assert privacy["quorum"] == (10 if trust == "distributed" else None)
     assert privacy["secure_aggregation"] == ("masks" if trust == "distributed" else "none")
+
+
+def test_subjects_are_those_that_fit_is_told() -> None:
+    logits, labels = overconfident()
+    client, names = np.arange(len(labels)) % 7, [f"patient {k // 9}" for k in range(len(labels))]
+    own = FederatedCalibrator(epsilon=2.0, unit="subject")
+    with pytest.raises(InputError, match="unit 'subject' needs a column subject"):
+        own.fit(logits, labels, client=client)
+    said = own.fit(logits, labels, client=client, subject=names).privacy_["statement"]
+    assert not any("deals rows, not subjects" in line for line in said)
+    each = FederatedCalibrator(epsilon=2.0, unit="example").fit(logits, labels, client=client)
+    of_rows = FederatedCalibrator(epsilon=2.0, unit="subject")
+    of_rows.fit(logits, labels, client=client, subject=np.arange(len(labels)))
+    assert of_rows.privacy_["noise_std"] == each.privacy_["noise_std"]
+    with pytest.raises(InputError, match="subject: 3 entries"):
+        own.fit(logits, labels, client=client, subject=[1, 2, 3])
+    with pytest.raises(InputError, match="subject is for a FederatedCalibrator"):
+        CalibratedModel(LogisticRegression(), BBQ()).fit(logits, labels, subject=names)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -34,6 +34,7 @@ from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.strategies.job import Job
+from fedcal.units import UNITS
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 PATIENCE = 60.0
@@ -49,7 +50,8 @@ def rows(n: int = 160, classes: int = 3) -> dict[str, Any]:
     logits = rng.normal(size=(n, classes))
     logits[np.arange(n), labels] += 1.0
     client = np.concatenate([np.arange(10, 14), rng.integers(6, 10, n - 4)])
-    return {"logits": 3 * logits, "labels": labels, "client": client}
+    about = np.arange(n) // 2
+    return {"logits": 3 * logits, "labels": labels, "client": client, "subject": about}
 
 
 def same(ours: SimulationResult, theirs: SimulationResult) -> bool:
@@ -210,7 +212,7 @@ def test_methods_by_name(method: str, epsilon: float) -> None:
 
 
 @slow
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 def test_noise_of_the_clients_own(trust: str, unit: str) -> None:
     options: dict[str, Any] = {

@@ -10,14 +10,14 @@ import pytest
 from laws import prefer
 
 from fedcal.bounding import Bound
-from fedcal.experiments.statement import of_plan
+from fedcal.experiments.statement import about_subjects, of_plan
 from fedcal.experiments.statement.promise import in_short
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.units import UNITS
 
 CLIENTS = 20
 TRUSTS = ("central", "distributed", "local")
-UNITS = ("user", "example")
 
 
 def plan_of(row_sums: bool = False, preferred: Any = "gaussian", **fields: Any) -> Plan:
@@ -69,7 +69,7 @@ def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_s
     else:
         one = math.sqrt(2.0) * plan.diameter / plan.epsilon_per_release
     assert found["noise_std"] == pytest.approx(one * math.sqrt(answers))
-    twice = (unit == "user" and trust == "local") or (unit == "example" and not row_sums)
+    twice = trust == "local" if UNITS[unit].whole_client else not row_sums
     assert found["diameter"] == (2 if twice else 1)
 
 
@@ -85,6 +85,7 @@ NEIGHBOURS = {
     "removing all rows of one client": ("user", ("central", "distributed")),
     "replacing all rows of one client by any others": ("user", ("local",)),
     "adding or removing one row": ("example", TRUSTS),
+    "adding or removing all rows of one subject at one client": ("subject", TRUSTS),
 }
 
 
@@ -97,7 +98,8 @@ def test_the_promise_names_unit_and_neighbours(unit: str, trust: str) -> None:
         assert (words in said) is (unit == of_unit and trust in trusts)
     assert ("All 2 answers of a client" in said) is (trust == "local")
     assert ("All 2 releases" in said) is (trust != "local")
-    assert ("does not protect whole clients" in said) is (unit == "example")
+    assert ("does not protect whole clients" in said) is not UNITS[unit].whole_client
+    assert ("A person at two sites is two subjects" in said) is (unit == "subject")
     assert ("says nothing against a row's own client" in said) is (unit == "example")
 
 
@@ -169,6 +171,7 @@ def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
     assert ("Each client's" in sees) is (masks == "none")
     seers = [line["who"] for line in record(plan_of(trust=trust, unit=unit))["sees"]]
     assert ("a row's own client" in seers) is (unit == "example")
+    assert ("a subject's own client" in seers) is (unit == "subject")
 
 
 def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
@@ -189,6 +192,17 @@ def test_a_client_clipped_row_by_row_has_no_bound_of_its_own() -> None:
         assert ("each client's bounded contribution" in said) is not row_sums
 
 
+@pytest.mark.parametrize("partition", ["natural", "iid"])
+@pytest.mark.parametrize("held_out", [True, False])
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_a_simulation_does_to_subjects(unit: str, held_out: bool, partition: str) -> None:
+    said = " ".join(about_subjects(plan_of(unit=unit), partition, held_out))
+    torn, cut = "Partition iid deals rows, not subjects", "held out one by one"
+    assert (torn in said) is (unit == "subject" and partition == "iid")
+    assert (cut in said) is (unit == "subject" and held_out)
+    assert about_subjects(plan_of(unit=unit, epsilon=math.inf), partition, held_out) == []
+
+
 # --- sampling -----------------------------------------------------------------------------------
 
 
@@ -205,7 +219,8 @@ def test_what_is_said_of_sampling_is_what_the_plan_claims(trust: str, unit: str)
         claimed and trust == "central"
     )
     assert ("the server sees who answers" in said) is (trust == "local")
-    assert ("other rows of its client" in said) is (unit == "example" and trust != "local")
+    whole = UNITS[unit].whole_client
+    assert ("other rows of its client" in said) is (not whole and trust != "local")
     everybody = statement(plan_of(trust=trust, unit=unit), "masks")
     for words in ("amplification", "secret coin", "counts on"):
         assert words not in everybody
@@ -286,7 +301,10 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> No
 # --- without privacy ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("unit", "adjacency"), [("user", "zero-out"), ("example", "add-remove")])
+@pytest.mark.parametrize(
+    ("unit", "adjacency"),
+    [("user", "zero-out"), ("subject", "add-remove"), ("example", "add-remove")],
+)
 def test_without_privacy_nothing_is_promised(unit: str, adjacency: str) -> None:
     found = record(plan_of(epsilon=math.inf, unit=unit))
     assert (found["epsilon"], found["unit"], found["adjacency"]) == (None, unit, adjacency)
@@ -309,11 +327,12 @@ def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
     assert ("90 %" in said) is (trust == "distributed")
     assert ("each client's contribution" in said) is (trust == "central" and not masks)
     assert ("m times the epsilon" in said) is (unit == "example")
+    assert ("who is at k clients" in said) is (unit == "subject")
 
 
 def test_a_sum_that_may_be_saturated_is_said_to_be() -> None:
     said = statement(plan_of(row_sums=True, unit="example", clients=10**6, epsilon=8.0))
     assert "has room for" in said
     assert "saturated" in said
-    for unit in ("example", "user"):
+    for unit in UNITS:
         assert "saturated" not in statement(plan_of(row_sums=True, unit=unit))

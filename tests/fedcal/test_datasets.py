@@ -6,6 +6,7 @@ import gzip
 import io
 import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "client fraction": (
         {"logits": Z, "labels": Y, "client": [0, 0.5, 1, 1]},
         "client: 0.5 at row 1",
+    ),
+    "subject count": ({"logits": Z, "labels": Y, "subject": [1]}, "subject: 1 entries for 4"),
+    "subject type": ({"logits": Z, "labels": Y, "subject": [1j] * 4}, "subject: must hold"),
+    "subject fraction": (
+        {"logits": Z, "labels": Y, "subject": [0, 0.5, 1, 1]},
+        "subject: 0.5 at row 1",
     ),
     "client bytes": ({"logits": Z, "labels": Y, "client": [b"\xff"] * 4}, "client: .* UTF-8"),
     "client huge": (
@@ -585,6 +592,36 @@ def test_csv_clients_that_are_written_differently_are_different(tmp_path: Path) 
     assert data.client_names == ("007", "10", "1_0", "7")
 
 
+def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path: Path) -> None:
+    names = ["eve", "bob", "eve", "ann"]
+    data = from_arrays(logits=Z, labels=Y, subject=names)
+    assert data.subject is not None
+    assert data.subject.dtype == np.int64
+    assert data.subject.tolist() == [2, 1, 2, 0]
+    assert from_arrays(logits=Z, labels=Y).subject is None
+    np.savez(tmp_path / "x.npz", logits=Z, labels=Y, subject=np.array(names))
+    assert load(tmp_path / "x.npz").subject.tolist() == [2, 1, 2, 0]  # type: ignore[union-attr]
+    rows = ["1,.5,7,a", "0,.5,07,a", "1,.5,7,b"]
+    table = load(write_csv(tmp_path / "x.csv", "label,score,subject,client", *rows))
+    assert table.subject.tolist() == [1, 0, 1]  # type: ignore[union-attr]
+    assert table.client.tolist() == [0, 0, 1]  # type: ignore[union-attr]
+
+
+def test_a_split_keeps_subjects_of_the_fit_part() -> None:
+    data = replace(small(), subject=np.arange(101))
+    fit = data.split(3)
+    assert fit.subject is not None
+    np.testing.assert_array_equal(fit.subject % 5, fit.client)
+    assert len(fit.subject) == len(fit.labels) == 51
+    plain = small().split(3)
+    np.testing.assert_array_equal(plain.scores, fit.scores)
+
+
+def test_csv_without_a_subject_in_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 3: the subject is empty"):
+        load(write_csv(tmp_path / "x.csv", "label,score,subject", "0,1,a", "1,0, "))
+
+
 def test_csv_without_a_client_in_a_row_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 3: the client is empty"):
         load(write_csv(tmp_path / "x.csv", "label,score,client", "0,1,a", "1,0, "))
@@ -705,4 +742,11 @@ def test_strange_names_get_one_line(name: str) -> None:
 
 def test_public_names() -> None:
     shipped = ["catalogue", "is_shipped", "load", "shifted"]
-    assert {*datasets.__all__} == {"Dataset", "from_arrays", "from_huggingface", *shipped}
+    assert {*datasets.__all__} == {
+        "Dataset",
+        "IDS",
+        "KEYS",
+        "from_arrays",
+        "from_huggingface",
+        *shipped,
+    }

@@ -241,6 +241,9 @@ def test_named_columns(hf: Any) -> None:
     flat = hf.Dataset.from_dict({"label": Y} | {f"logit_{j}": Z[:, j] for j in range(3)})
     np.testing.assert_array_equal(from_huggingface(flat).scores, Z)
     assert from_huggingface(whole, client=None).client is None
+    about = from_huggingface(whole, probs="p", labels="y", client=None, subject="user")
+    assert about.subject.tolist() == [0, 1, 0, 1]  # type: ignore[union-attr]
+    assert about.client is None
 
 
 def test_columns_that_are_not_used_are_not_decoded(hf: Any) -> None:
@@ -254,6 +257,7 @@ def test_objects_that_are_refused(hf: Any) -> None:
     cases: list[tuple[Any, dict[str, str], str]] = [
         (whole, {"labels": "y"}, "no column 'y'; there are: logits, label, text"),
         (whole, {"client": "user"}, "no column 'user'"),
+        (whole, {"subject": "patient"}, "no column 'patient'"),
         (whole, {"logits": "z"}, "no column 'z'"),
         (whole, {"logits": "text"}, "column 'logits' holds string; must hold lists"),
         (whole, {"logits": "label"}, "one column cannot be two"),

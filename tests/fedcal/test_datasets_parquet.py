@@ -117,12 +117,15 @@ def test_clients_of_any_type(
 
 def test_split_and_row_groups(tmp_path: Path) -> None:
     split = pa.array(["train", "test", "test", "train"]).dictionary_encode()
-    columns = SCORES["list"] | {"label": Y, "split": split, "client": list("abca")}
+    own = {"client": list("abca"), "subject": [7, 8, 9, 7]}
+    columns = SCORES["list"] | {"label": Y, "split": split, **own}
     data = load(write(tmp_path, columns, row_group_size=1, compression="zstd"))
     np.testing.assert_array_equal(data.scores, Z[[0, 3]])
     np.testing.assert_array_equal(data.test_scores, Z[[1, 2]])
     np.testing.assert_array_equal(data.test_labels, [2, 1])
     assert data.client_names == ("a",)
+    assert data.subject is not None
+    assert len(data.subject) == len(data.labels)
 
 
 def test_without_labels_only_where_they_are_not_needed(tmp_path: Path) -> None:
@@ -170,6 +173,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "structs": (L | {"label": Y, "client": [{"a": 1}] * 4}, "'client' holds struct.* or text"),
     "truth clients": (L | {"label": Y, "client": [True] * 4}, "'client' holds bool"),
     "half a client": (L | {"label": Y, "client": [0.5] * 4}, "client: 0.5 at row 0"),
+    "null subject": (L | {"label": Y, "subject": [1, 2, None, 1]}, "'subject' is null at row 2"),
+    "truth subjects": (L | {"label": Y, "subject": [True] * 4}, "'subject' holds bool"),
     "long client": (L | {"label": Y, "client": ["x" * 257] * 4}, "a name of 257 characters"),
     "numbers in split": (
         L | {"label": Y, "split": Y},

@@ -19,6 +19,7 @@ from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.queries import ClassCounts, Query
 from fedcal.release import Asked, Curator, Release
 from fedcal.streams import Purpose, stream
+from fedcal.units import UNITS
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 
@@ -618,7 +619,7 @@ def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths: tuple[i
     np.testing.assert_array_equal(scores_of(sums, each), np.abs(sums))
 
 
-@pytest.mark.parametrize("unit", ["user", "example"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("row_sums", [True, False])
 def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) -> None:
     """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
@@ -628,7 +629,7 @@ def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) ->
         federation, rounds=1, bound=bound, prefers=prefer("exponential"), row_sums=row_sums
     )
     sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
-    norm = 2.0 * (2 if unit == "example" and not row_sums else 1)
+    norm = 2.0 * (1 if UNITS[unit].whole_client or row_sums else 2)
     p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * norm)))
     hits = 0
     for seed in range(300):

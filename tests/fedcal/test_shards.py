@@ -169,3 +169,72 @@ def test_each_row_may_be_a_client_of_its_own() -> None:
         np.testing.assert_array_equal(one.derived("square", square), one.logits**2)
     assert calls == 1
     assert shards_of(np.zeros(0, np.int64)).each_row().clients == 0
+
+
+# --- subjects -----------------------------------------------------------------------------------
+
+
+def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]:
+    """Shards whose logits tell the number of their row, the owners and the subjects."""
+    owner = owners(empty)
+    about = np.random.default_rng(7).integers(0, 4, len(owner))
+    logits = np.stack([np.arange(len(owner)), -np.arange(len(owner))], axis=1).astype(float)
+    labels = np.arange(len(owner)) % 2
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about), owner, about
+
+
+@some_empty
+def test_each_subject_of_each_client_is_a_client_of_its_own(empty: tuple[int, ...]) -> None:
+    shards, owner, about = of_subjects(empty)
+    shards.derived("twice", lambda s: 2 * s.logits[:, 0])
+    parts, client = shards.each_subject()
+    want = [
+        (k, [i for i in range(len(owner)) if owner[i] == k and about[i] == subject])
+        for k in range(CLIENTS)
+        for subject in range(4)
+    ]
+    want = [(k, rows) for k, rows in want if rows]
+    found = [
+        parts.logits[a:b, 0].tolist()
+        for a, b in np.stack([parts.offsets[:-1], parts.offsets[1:]], 1)
+    ]
+    assert found == [rows for _, rows in want]
+    assert client.tolist() == [k for k, _ in want]
+    assert parts.labels.tolist() == [i % 2 for _, rows in want for i in rows]
+    carried = parts.derived("twice", lambda s: np.zeros(0))
+    np.testing.assert_array_equal(carried, 2 * parts.logits[:, 0])
+
+
+@block_sizes
+def test_subjects_are_carried_by_blocks_and_choices(size: int) -> None:
+    shards, owner, about = of_subjects((4,))
+    assert shards.subjects is not None
+    for ids in (np.arange(CLIENTS), np.array([7, 0, 4, 3])):
+        for piece, part in shards.blocks(ids, size):
+            rows = part.logits[:, 0].astype(int)
+            np.testing.assert_array_equal(part.subjects, about[rows])
+            np.testing.assert_array_equal(piece[part.owner], owner[rows])
+    np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
+
+
+def test_subjects_in_order_are_not_copied() -> None:
+    owner = np.repeat(np.arange(3), 4)
+    shards = Shards.from_owner(np.eye(12) - 2, owner % 2, owner, 3, subjects=np.arange(12) // 2)
+    parts, client = shards.each_subject()
+    assert np.shares_memory(parts.logits, shards.logits)
+    assert parts.rows.tolist() == [2] * 6
+    assert client.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_rows_without_subjects_have_none_to_tell_apart() -> None:
+    shards = shards_of(owners(()))
+    assert shards.subjects is shards.block(0, 3).subjects is shards.each_row().subjects is None
+    with pytest.raises(InputError, match="unit 'subject' needs a column subject"):
+        shards.each_subject()
+    none = np.zeros(0, np.int64)
+    parts, client = Shards.from_owner(np.zeros((0, 2)), none, none, 3, subjects=none).each_subject()
+    assert (parts.clients, client.tolist()) == (0, [])
+    with pytest.raises(InputError, match="2 subjects for 3 rows"):
+        Shards.from_owner(
+            np.zeros((3, 2)), np.zeros(3, int), np.zeros(3, int), 1, subjects=np.zeros(2, int)
+        )

@@ -13,6 +13,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,13 @@ except ImportError:  # a commit of the time when the rooms were packages of thei
     from experiments import simulate  # type: ignore[import-not-found, no-redef]
     from strategies import STRATEGIES  # type: ignore[import-not-found, no-redef]
 from fedcal.errors import FedcalError
+from fedcal.shards import Shards
 
 CLIENTS, ROWS, CLASSES = 12, 180, 4
 PRIVATE = ("central", "distributed", "local")
-UNITS = ("user", "example")
+SUBJECTS = "subjects" in {field.name for field in fields(Shards)}
+"""Whether rows may say whom they are about; a commit of the time before knows no such unit."""
+UNITS = ("user", "example", "subject") if SUBJECTS else ("user", "example")
 MECHANISMS = (
     *("auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian"),
     *("exponential", "unary"),
@@ -66,20 +70,23 @@ def _ways(plain: bool) -> Iterator[dict[str, Any]]:
     yield {"sampling_rate": 0.5, "dropout": 0.1, "secure_aggregation": "masks"}
     for trust, unit in itertools.product(PRIVATE, UNITS):
         promise = {"epsilon": 2.0, "trust": trust, "unit": unit}
-        for mechanism in MECHANISMS if plain else ("auto",):
+        few = not plain or unit == "subject"  # the same noise as for the others
+        for mechanism in ("auto",) if few else MECHANISMS:
             yield {**promise, "mechanism": mechanism}
         if plain:
             faults = {"dropout": 0.1, "quorum": 0.5} if trust == "distributed" else {"dropout": 0.1}
             yield {**promise, "sampling_rate": 0.5, "rounds": 2, **faults}
 
 
-def rows() -> dict[str, np.ndarray]:
+def rows(unit: str) -> dict[str, np.ndarray]:
     """A classifier that is too sure of itself; no random generator whose bits may change."""
     i = np.arange(2 * ROWS * CLASSES, dtype=np.float64)
     logits = (4.0 * np.sin(i * 12.9898) + 2.0 * np.cos(i * 4.1414)).reshape(-1, CLASSES)
     wrong = np.arange(2 * ROWS) % 5 == 0
     labels = np.where(wrong, (logits.argmax(axis=1) + 1) % CLASSES, logits.argmax(axis=1))
+    about = {"subject": np.arange(ROWS) // 4} if unit == "subject" else {}
     return {
+        **about,
         "logits": logits[:ROWS],
         "labels": labels[:ROWS],
         "test_logits": logits[ROWS:],
@@ -91,7 +98,7 @@ def digest_of(options: Mapping[str, Any]) -> str:
     """Digest of all numbers that a run releases; the class of the error of one that is refused."""
     common = {"clients": CLIENTS, "partition": "dirichlet:0.5", "seed": 3}
     try:
-        result = simulate(rows(), **common, **options)
+        result = simulate(rows(options.get("unit", "user")), **common, **options)
     except FedcalError as error:
         return type(error).__name__
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""What holds for every method under every trust model and both units: bound, noise, limits."""
+"""What holds for every method under every trust model and unit: bound, noise, limits."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.types import Floats, Integers
+from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3
 METHODS: dict[str, dict[str, Any]] = {
@@ -38,7 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 AVERAGED = ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal")
 ONCE = ("fedoneshot", "fedbin", "fedbbq")
-UNITS, TRUSTS = ("user", "example"), ("central", "distributed", "local")
+TRUSTS = ("central", "distributed", "local")
 every_method = pytest.mark.parametrize("name", METHODS)
 every_unit = pytest.mark.parametrize("unit", UNITS)
 every_trust = pytest.mark.parametrize("trust", TRUSTS)
@@ -53,19 +54,24 @@ def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
     return make(own, **{**METHODS[name], **options})
 
 
-def dealt(owner: Integers, scale: float, seed: int, classes: int = CLASSES) -> Shards:
+def dealt(owner: Integers, scale: float, seed: int, subjects: int = 4) -> Shards:
     """Rows whose logits are as large as `scale`, also for wrong labels."""
     rng = np.random.default_rng(seed)
-    logits = rng.normal(0, scale, (len(owner), classes))
-    labels = rng.integers(0, classes, len(owner))
+    logits = rng.normal(0, scale, (len(owner), CLASSES))
+    labels = rng.integers(0, CLASSES, len(owner))
     right = rng.random(len(owner)) < 0.6
     labels[right] = logits[right].argmax(axis=1)
-    return Shards.from_owner(logits, labels, owner, CLIENTS)
+    about = np.arange(len(owner)) % subjects
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about)
 
 
-def nobody(classes: int = CLASSES) -> Shards:
+def relabelled(shards: Shards, labels: Integers) -> Shards:
+    return Shards(shards.logits, labels, shards.offsets, subjects=shards.subjects)
+
+
+def nobody(clients: int = CLIENTS) -> Shards:
     none = np.zeros(0, np.int64)
-    return Shards.from_owner(np.zeros((0, classes)), none, none, CLIENTS)
+    return Shards.from_owner(np.zeros((0, CLASSES)), none, none, clients, subjects=none)
 
 
 def query(strategy: CalibrationStrategy) -> Request:
@@ -90,8 +96,9 @@ def moved(strategy: CalibrationStrategy, seed: int) -> CalibrationStrategy:
 def without(shards: Shards, rows: Any) -> Shards:
     keep = np.ones(len(shards.labels), bool)
     keep[rows] = False
-    owner = shards.owner[keep]
-    return Shards.from_owner(shards.logits[keep], shards.labels[keep], owner, CLIENTS)
+    owner, about = shards.owner[keep], shards.subjects
+    rows = (shards.logits[keep], shards.labels[keep])
+    return Shards.from_owner(*rows, owner, CLIENTS, subjects=None if about is None else about[keep])
 
 
 # -- how much a neighbour changes -----------------------------------------------------------------
@@ -112,7 +119,7 @@ def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
 def test_neighbours_differ_by_no_more_than_the_plan_says(
     name: str, unit: str, trust: str, noise: str
 ) -> None:
-    """A client's rows removed (local: replaced), or one row; also with extreme logits."""
+    """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
     if noise != "auto" and trust == "distributed":
         noise = "discrete-laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=None if name in ONCE else 2)
@@ -120,10 +127,9 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(
     strategy = method(name, own) if slow else moved(method(name, own), 3)
     plan = strategy.plan
     assert plan.bound is not None
-    whole_rows = unit == "example" and name not in AVERAGED
-    assert plan.bound.per == ("row" if whole_rows else "client")
+    assert plan.bound.per == ("client" if name in AVERAGED else UNITS[unit].per)
     assert plan.bound.order == (1 if "laplace" in plan.mechanism else 2)
-    twice = (unit, trust) == ("user", "local") or (unit == "example" and name in AVERAGED)
+    twice = trust == "local" if UNITS[unit].whole_client else name in AVERAGED
     assert plan.diameter == (2 if twice else 1)
     found = []
     for seed, scale in enumerate((8.0,) if slow else (1.0, 8.0, 300.0)):
@@ -132,9 +138,14 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(
         shards = dealt(owner, scale, seed)
         if unit == "example":
             pairs = [(shards, without(shards, rng.integers(60))) for _ in range(2 if slow else 4)]
+        elif unit == "subject":
+            about = np.arange(60) % 4
+            ids = rng.permutation(60)[: 2 if slow else 4]
+            mine = [(owner == owner[i]) & (about == about[i]) for i in ids]
+            pairs = [(shards, without(shards, rows)) for rows in mine]
         elif trust == "local":
             labels = np.where(owner == 2, shards.logits.argmin(axis=1), shards.labels)
-            other = Shards.from_owner(shards.logits, labels, owner, CLIENTS)
+            other = relabelled(shards, labels)
             pairs = [(shards, other), (shards, without(shards, owner == 3))]
         else:
             pairs = [(shards, without(shards, owner == k)) for k in range(3 if slow else CLIENTS)]
@@ -155,12 +166,12 @@ def test_one_row_may_move_an_averaged_update_by_twice_the_bound() -> None:
 @every_unit
 @pytest.mark.parametrize("name", [n for n in METHODS if n not in AVERAGED])
 def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name: str, unit: str) -> None:
-    """One client (unit "user") or one row that says all that can be said."""
+    """One client, one subject's many rows, or one row that says all that can be said."""
     options: dict[str, Any] = {"tables": "per_class"} if name == "fedbbq" else {}
     strategy = method(name, federation(unit=unit, mechanism="gaussian"), **options)
-    n = 4000 if unit == "user" else 1
-    shards = dealt(np.full(n, 2), 40.0, 5)
-    wrong = Shards(shards.logits, shards.logits.argmin(axis=1), shards.offsets)
+    n = {"user": 4000, "subject": 1000, "example": 1}[unit]
+    shards = dealt(np.full(n, 2), 40.0, 5, subjects=1)
+    wrong = relabelled(shards, shards.logits.argmin(axis=1))
     assert 0.99 < change(strategy, wrong, nobody()) <= 1.0
 
 
@@ -216,9 +227,7 @@ def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -
     for seed in range(6):
         own = federation(clients=clients, unit=unit, trust=trust, seed=seed, rounds=4)
         strategy = method(name, own)
-        none = np.zeros(0, np.int64)
-        empty = Shards.from_owner(np.zeros((0, CLASSES)), none, none, clients)
-        run_inline(strategy, empty, unavailable=lambda r: gone)
+        run_inline(strategy, nobody(clients), unavailable=lambda r: gone)
         bound = strategy.plan.bound
         assert bound is not None
         assert bound.rule == "joint"
@@ -287,10 +296,11 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     logits = rng.normal(0, 1.5, (300, CLASSES))
     cooler = softmax(0.6 * logits)
     labels = (cooler.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(0, CLASSES - 1)
-    shards = Shards.from_owner(logits, labels, np.arange(300) % CLIENTS, CLIENTS)
+    rows = np.arange(300)
+    shards = Shards.from_owner(logits, labels, rows % CLIENTS, CLIENTS, subjects=rows)
     options = {**GENEROUS[name]}
     rounds = options.pop("rounds", None)
-    if unit == "example":
+    if not UNITS[unit].whole_client:
         for key in ("clip_positive", "clip_negative"):
             options.pop(key, None)
     own = federation(unit=unit, trust=trust, epsilon=1e9, rounds=rounds)
@@ -321,7 +331,7 @@ def test_one_client_empty_clients_and_two_classes(
     rng = np.random.default_rng(4)
     logits, labels = rng.normal(0, 3, (40, 2)), rng.integers(0, 2, 40)
     owner = np.full(40, clients - 1)
-    shards = Shards.from_owner(logits, labels, owner, clients)
+    shards = Shards.from_owner(logits, labels, owner, clients, subjects=np.arange(40) // 5)
     own = Federation(
         clients=clients,
         classes=2,

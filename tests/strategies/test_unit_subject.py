@@ -1,0 +1,176 @@
+"""Unit "subject": a subject's part of a client's answer is clipped as a whole, for every method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.clients import answers
+from fedcal.clients.answers import answer
+from fedcal.errors import InputError
+from fedcal.experiments.engines import run_in_process, run_inline
+from fedcal.privacy.plan import Federation
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies.job import settings_of
+from fedcal.types import Integers, Words
+
+CLIENTS, CLASSES, ROWS = 5, 3, 80
+TRUSTS = ("central", "distributed", "local")
+QUICK: dict[str, Any] = {"steps": 4, "epochs": 1, "bins_exponent": 3, "rows_per_client": 5}
+every_method = pytest.mark.parametrize("name", STRATEGIES)
+every_trust = pytest.mark.parametrize("trust", TRUSTS)
+
+
+def method(name: str, **fields: Any) -> CalibrationStrategy:
+    own = Federation(
+        **{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, "unit": "subject", **fields}
+    )
+    quick = {k: v for k, v in QUICK.items() if k in settings_of(name)}
+    return STRATEGIES[name](own, **quick)
+
+
+def sums_over_rows() -> list[str]:
+    """Methods whose answers are clipped subject by subject."""
+    return [name for name in STRATEGIES if per(method(name)) == "subject"]
+
+
+def per(strategy: CalibrationStrategy) -> str:
+    assert strategy.plan.bound is not None
+    return strategy.plan.bound.per
+
+
+def rows(subjects: Integers | None = None, scale: float = 3.0, seed: int = 0) -> Shards:
+    """Some clients' rows, of several subjects each, not in their order."""
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(0, scale, (ROWS, CLASSES)), rng.integers(0, CLASSES, ROWS)
+    owner = rng.integers(1, CLIENTS, ROWS)  # the first has none
+    about = rng.integers(0, 6, ROWS) if subjects is None else subjects
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about)
+
+
+def but(shards: Shards, keep: Any) -> Shards:
+    """Only the rows `keep`."""
+    assert shards.subjects is not None
+    return Shards.from_owner(
+        shards.logits[keep],
+        shards.labels[keep],
+        shards.owner[keep],
+        shards.clients,
+        subjects=shards.subjects[keep],
+    )
+
+
+def query(strategy: CalibrationStrategy) -> Request:
+    """The first round's question, without the clients' own noise."""
+    asked = strategy.open_round(1)
+    assert asked is not None
+    return replace(asked.request, noise=None)
+
+
+def total(shards: Shards, asked: Request) -> Words:
+    return answer(shards, asked).sum(axis=0, dtype=np.uint64)
+
+
+def moved(one: Shards, other: Shards, asked: Request) -> float:
+    """Norm of the difference of the encoded sums, in units of the bound."""
+    difference = asked.ring.decode(total(one, asked) - total(other, asked))
+    return float(asked.bound.norms_of(difference[None]).max())
+
+
+@every_method
+@every_trust
+def test_a_subject_more_or_less_moves_a_sum_by_the_bound_at_most(name: str, trust: str) -> None:
+    strategy = method(name, trust=trust)
+    asked, found = query(strategy), []
+    for seed, scale in enumerate((1.0, 300.0)):
+        shards = rows(scale=scale, seed=seed)
+        for row in (3, 40, 77):
+            about, owner = shards.subjects, shards.owner
+            assert about is not None
+            gone = (about == about[row]) & (owner == owner[row])
+            found.append(moved(shards, but(shards, ~gone), asked))
+    assert 0 < max(found) <= strategy.plan.diameter
+    assert strategy.plan.diameter == (1 if per(strategy) == "subject" else 2)
+    assert strategy.plan.adjacency == "add-remove"
+
+
+@pytest.mark.parametrize("name", sums_over_rows())
+def test_a_thousand_extreme_rows_of_a_subject_count_once(name: str) -> None:
+    """A row at the bound, again and again: the direction stays, the length is the bound's."""
+    asked = query(method(name))
+    logits, labels = np.tile([60.0, -60.0, 0.0], (1000, 1)), np.ones(1000, np.int64)
+    owner, one = np.full(1000, 2), np.zeros(1000, np.int64)
+    many = Shards.from_owner(logits, labels, owner, CLIENTS, subjects=one)
+    nobody = but(many, np.zeros(1000, bool))
+    assert 0.98 < moved(many, nobody, asked) <= 1.0
+    if moved(but(many, slice(1)), nobody, asked) > 0.99:  # then it is that row, but for rounding
+        assert moved(many, but(many, slice(1)), asked) < 0.02
+
+
+@pytest.mark.parametrize("name", sums_over_rows())
+def test_subjects_of_one_row_each_are_rows(name: str) -> None:
+    """The same sums as for unit example, to the last bit."""
+    asked = query(method(name))
+    own = rows(np.random.default_rng(1).permutation(ROWS))
+    by_row = replace(asked, bound=replace(asked.bound, per="row"))
+    np.testing.assert_array_equal(answer(own, asked), answer(own, by_row))
+    plans = [method(name, unit=unit).plan for unit in ("subject", "example")]
+    assert plans[0].bound == replace(plans[1].bound, per="subject")  # type: ignore[type-var]
+    assert (plans[0].grid, plans[0].noise_std) == (plans[1].grid, plans[1].noise_std)
+    assert plans[0].key != plans[1].key
+
+
+@pytest.mark.parametrize("name", sums_over_rows())
+def test_a_client_sends_the_sum_of_its_subjects_parts(name: str) -> None:
+    asked = query(method(name))
+    shards = rows()
+    assert shards.subjects is not None
+    alone = replace(asked, bound=replace(asked.bound, per="client"))
+    for k in range(CLIENTS):
+        want = np.zeros(asked.bound.length, np.uint64)
+        for subject in range(6):
+            mine = but(shards, (shards.owner == k) & (shards.subjects == subject))
+            want += answer(mine, alone)[k]
+        np.testing.assert_array_equal(answer(shards, asked)[k], want)
+
+
+@every_method
+def test_blocks_order_and_numbering_change_no_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, shards = query(method(name)), rows()
+    want = answer(shards, asked)
+    order = np.array([3, 0, 4, 2, 1])
+    np.testing.assert_array_equal(answer(shards.take(order), asked), want[order])
+    single = [answer(shards.block(k, k + 1), asked)[0] for k in range(CLIENTS)]
+    np.testing.assert_array_equal(single, want)
+    monkeypatch.setattr(answers, "ROW_NUMBERS", 2 * asked.bound.length)
+    np.testing.assert_array_equal(answer(rows(), asked), want)
+    assert shards.subjects is not None
+    renamed = Shards(shards.logits, shards.labels, shards.offsets, subjects=900 - shards.subjects)
+    np.testing.assert_array_equal(answer(renamed, asked), want)
+
+
+@pytest.mark.parametrize("name", ["fednewton", "fedbbq", "acct"])
+@every_trust
+def test_both_engines_release_the_same_bits(name: str, trust: str) -> None:
+    found = []
+    for drive in (run_inline, run_in_process):
+        strategy = method(name, trust=trust)
+        drive(strategy, rows())
+        found.append([release.values.tobytes() for release in strategy.releases])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", sums_over_rows())
+def test_rows_that_name_nobody_are_refused(name: str) -> None:
+    shards = rows()
+    nameless = Shards(shards.logits, shards.labels, shards.offsets)
+    with pytest.raises(InputError, match="unit 'subject' needs a column subject") as caught:
+        answer(nameless, query(method(name)))
+    assert "\n" not in str(caught.value)
