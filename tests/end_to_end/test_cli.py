@@ -23,6 +23,8 @@ from fedcal.experiments.config import METHODS, POOLED
 from fedcal.metrics import summary
 from fedcal.strategies import STRATEGIES
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 

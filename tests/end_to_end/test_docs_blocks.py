@@ -29,6 +29,9 @@ import typer.main
 
 from fedcal.clients import answers
 from fedcal.experiments import cli
+from fedcal.experiments.planner import estimate
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -157,6 +160,7 @@ def run_page(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(answers, "STATISTICS", dict(answers.STATISTICS))  # a page may add its own
+    monkeypatch.setattr(estimate, "MOST_ROWS", 1_000)  # no page tells a planner's numbers
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

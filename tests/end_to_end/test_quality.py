@@ -163,10 +163,9 @@ def test_binning_at_epsilon_one_is_as_bad_as_it_is() -> None:
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_some_methods_never_change_a_prediction(method: str, epsilon: float) -> None:
     logits, labels = test_part()
-    for seed in range(2) if epsilon == 1.0 else (0,):
-        found = run(method, seed, epsilon)
-        assert np.array_equal(found.test_probs.argmax(axis=1), logits.argmax(axis=1))
-        assert found.after["accuracy"] == found.before["accuracy"]
+    found = run(method, 0, epsilon)
+    assert np.array_equal(found.test_probs.argmax(axis=1), logits.argmax(axis=1))
+    assert found.after["accuracy"] == found.before["accuracy"]
     assert found.after["accuracy"] == np.mean(logits.argmax(axis=1) == labels)
 
 
@@ -183,16 +182,19 @@ SLOW = ("densenet-cifar100", "fedmatrix")
 """10,100 parameters."""
 
 
-@pytest.mark.parametrize("epsilon", [1.0, math.inf])
 @pytest.mark.parametrize(
-    ("name", "method"),
+    ("name", "method", "epsilon"),
     [
-        pytest.param(entry.name, m, marks=[pytest.mark.slow] * ((entry.name, m) == SLOW))
-        for entry in catalogue()
-        for m in STRATEGIES
+        pytest.param(
+            *(entry.name, m, (1.0, math.inf)[(i + j) % 2]),
+            marks=[pytest.mark.slow] * ((entry.name, m) == SLOW),
+        )
+        for i, entry in enumerate(catalogue())
+        for j, m in enumerate(STRATEGIES)
     ],
 )
 def test_every_strategy_runs_on_every_shipped_set(name: str, method: str, epsilon: float) -> None:
+    """Like a chessboard: with privacy on every other set, and without on the rest."""
     options: dict[str, Any] = {**OPTIONS.get(name, {"clients": 40})}
     if method in ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"):
         options["rounds"] = 2

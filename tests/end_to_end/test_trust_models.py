@@ -22,6 +22,8 @@ from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 CLIENTS, CLASSES, ROWS = 10, 3, 120
 TRUSTS = ("central", "distributed", "local")
 UNITS = ("user", "example")
