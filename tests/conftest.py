@@ -1,10 +1,19 @@
-"""What every test needs: a cache of plans of its own, and a quiet Flower."""
+"""What every test needs: one thread, a cache of plans of its own, and a quiet Flower."""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+# Each of pytest's workers is a process: threads of theirs would wait for each other's cores. Set
+# here because numpy reads it when it is imported, and workers inherit it.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -18,3 +27,23 @@ def _quiet_flower() -> None:
     import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
+
+
+@pytest.fixture(scope="module")
+def quick_figures() -> Iterator[None]:
+    """Figures beside reports are files of their contents as text: drawing takes a run's most time.
+
+    For modules about files, commands and numbers; test_figures.py and test_report.py draw.
+    """
+    from fedcal.experiments.report import comparison, simulation
+
+    def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
+        written = [f"{name}{suffix}" for name in sheets for suffix in (".png", ".svg")]
+        for name in written:
+            (folder / name).write_text(repr(sheets[name.partition(".")[0]]), "utf-8")
+        return written
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (simulation, comparison):
+            patch.setattr(module, "save_sheets", save_sheets)
+        yield

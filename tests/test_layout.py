@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,8 +58,6 @@ MAY = {
     "strategies/server_app.py": {"flwr"},
 }
 """The only modules that may name what their folder may not."""
-
-every_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
 
 
 # --- what a module imports ----------------------------------------------------------------------
@@ -223,26 +223,29 @@ def undocumented(tree: ast.Module) -> list[str]:
     return found
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-@every_module
-def test_imports_point_one_way(path: Path) -> None:
-    assert forbidden_imports(parsed(path), path.relative_to(ROOT)) == set()
+def offenders(check: Callable[[ast.Module, Path], Collection[str]]) -> dict[str, list[str]]:
+    """Name of a module -> what a check found there; modules without a finding are left out."""
+    found = {path: check(parsed(ROOT / path), Path(path)) for path in NAMES}
+    return {path: sorted(findings) for path, findings in found.items() if findings}
 
 
-@every_module
-def test_heavy_packages_are_imported_where_used(path: Path) -> None:
-    name = path.relative_to(ROOT)
-    heavy = imports_at_import(parsed(path), name.parts[0]) & HEAVY
-    assert heavy == OPTIONAL.get(str(name), set())
+def test_imports_point_one_way() -> None:
+    assert offenders(forbidden_imports) == {}
+
+
+def test_heavy_packages_are_imported_where_used() -> None:
+    heavy = offenders(lambda tree, path: imports_at_import(tree, path.parts[0]) & HEAVY)
+    assert heavy == {path: sorted(packages) for path, packages in OPTIONAL.items()}
 
 
 @pytest.mark.parametrize("check", [pickles, global_randomness, asserts, undocumented])
-@every_module
-def test_house_rules(path: Path, check: Callable[[ast.Module], list[str]]) -> None:
-    assert check(parsed(path)) == []
+def test_house_rules(check: Callable[[ast.Module], list[str]]) -> None:
+    assert offenders(lambda tree, path: check(tree)) == {}
 
 
 def test_all_four_packages_were_looked_at() -> None:
@@ -357,17 +360,24 @@ def public_names(tree: ast.Module, package: str) -> set[str]:
 WITH_ALL = [path for path in MODULES if "\n__all__ = " in path.read_text("utf-8")]
 
 
-@pytest.mark.parametrize("path", WITH_ALL, ids=[str(p.relative_to(ROOT)) for p in WITH_ALL])
-def test_all_is_exactly_what_is_public(path: Path) -> None:
+def wrong_all(path: Path) -> list[str]:
+    """What is wrong with the `__all__` of a module."""
     relative = path.relative_to(ROOT).with_suffix("")
     if relative.parts[0] in ROOMS:
         relative = "fedcal" / relative
     own = relative.parts[:-1] if path.name == "__init__.py" else (*relative.parts[:-1], "nobody's")
     name = ".".join(relative.parts[:-1] if path.name == "__init__.py" else relative.parts)
     module = importlib.import_module(name)
-    assert len(module.__all__) == len(set(module.__all__))
-    assert set(module.__all__) == public_names(parsed(path), ".".join(own))
-    assert [n for n in module.__all__ if not hasattr(module, n)] == []
+    told, public = Counter(module.__all__), public_names(parsed(path), ".".join(own))
+    wrong = [f"{n} stands there twice" for n, times in told.items() if times > 1]
+    wrong += [f"{n} is not public" for n in set(told) - public]
+    wrong += [f"{n} is missing" for n in public - set(told)]
+    return wrong + [f"{n} does not exist" for n in told if not hasattr(module, n)]
+
+
+def test_all_is_exactly_what_is_public() -> None:
+    wrong = {str(path.relative_to(ROOT)): wrong_all(path) for path in WITH_ALL}
+    assert {path: what for path, what in wrong.items() if what} == {}
 
 
 def test_the_public_packages_say_what_is_public() -> None:

@@ -79,7 +79,8 @@ def shards(classes: int) -> Shards:
 
 @cache
 def _outcome(method: str, run: str, classes: int, given: tuple[tuple[str, Any], ...]) -> Any:
-    federation, settings = Federation(CLIENTS, classes, **RUNS[run]), dict(given)
+    rounds = {"rounds": 2} if "server_lr" in settings_of(method) else {}  # of those with a dozen
+    federation, settings = Federation(CLIENTS, classes, **rounds, **RUNS[run]), dict(given)
     rows: dict[str, Any] = {}
     if STRATEGIES[method].needs_rows(federation, settings):
         rows = {"rows_per_client": 20.0} if "rows_per_client" in settings_of(method) else {}

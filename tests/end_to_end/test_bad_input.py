@@ -16,6 +16,8 @@ import fedcal.clients.answers
 from fedcal.experiments.cli import _run
 from fedcal.privacy.ledger import Ledger
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 Disk = dict[str, bytes | None]
 """Path -> content, None for folders."""
 

@@ -23,6 +23,8 @@ from fedcal.experiments.comparison.row import arrays_of, digest_of
 from fedcal.partition import deal
 from fedcal.strategies import CalibrationStrategy
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 FILES = {
     *("config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"),
@@ -291,9 +293,9 @@ def test_files_of_a_private_comparison_hold_nothing_exact(
 
 LONG = (
     *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton,fedoneshot"),
-    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "30", "--jobs", "2"),
+    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "12", "--jobs", "2"),
 )
-RUNS = 1 + 3 * 2 * 30
+RUNS = 1 + 3 * 2 * 12
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:

@@ -30,7 +30,10 @@ import typer.main
 from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments import cli
+from fedcal.experiments.planner import estimate
 from fedcal.queries import request
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -162,6 +165,7 @@ def run_page(
     known = dict(queries.QUERIES)
     for module in (queries, request):
         monkeypatch.setattr(module, "QUERIES", known)
+    monkeypatch.setattr(estimate, "MOST_ROWS", 1_000)  # no page tells a planner's numbers
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

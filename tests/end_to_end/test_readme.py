@@ -16,6 +16,8 @@ from fedcal.experiments.comparison.table import Cells
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 
 

@@ -23,6 +23,8 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import settings_of
 from fedcal.units import UNITS
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 CLIENTS, CLASSES, ROWS = 10, 3, 120
 TRUSTS = ("central", "distributed", "local")
 QUICK = {"steps": 4, "epochs": 1, "bins_exponent": 3}

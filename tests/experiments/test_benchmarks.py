@@ -262,7 +262,10 @@ def test_a_peer_apart_answers_turn_after_turn(
     assert all(t.seconds > 0 for t in told)
 
 
-def test_a_peer_apart_has_one_thread(fake: Callable[[str], None], top_label: Apart) -> None:
+def test_a_peer_apart_has_one_thread(
+    fake: Callable[[str], None], top_label: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
     fake(ECE.replace("return self.bins", 'return 100 * int(os.environ["OMP_NUM_THREADS"])'))
     assert top_label.prepare()().result == 102.25
 

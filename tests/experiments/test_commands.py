@@ -21,6 +21,8 @@ from fedcal.experiments.config import Config
 from fedcal.experiments.terminal import SHOWN, progress_bar, shown
 from fedcal.metrics import summary
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 
 def labels_and_logits(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
     labels = np.arange(n) % 3

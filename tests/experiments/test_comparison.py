@@ -21,6 +21,8 @@ from fedcal.experiments.comparison import pools, run
 from fedcal.experiments.comparison.row import Row, key_of
 from fedcal.experiments.comparison.run import Interrupted
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 
 def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[str, Any]:
     rng = np.random.default_rng(seed)

@@ -15,6 +15,8 @@ from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import Config, job_of
 from fedcal.shards import Shards
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)
 
 

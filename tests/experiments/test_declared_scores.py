@@ -21,6 +21,8 @@ from fedcal.partition import deal
 from fedcal.scores import Kind
 from fedcal.strategies.job import Outcome
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 600)
 Z = 4 * RNG.normal(size=(600, 3)) + 4 * np.eye(3)[LABELS]

@@ -14,6 +14,8 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.files import check_out, to_json, write_folder
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 NAMES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
     *("rounds.jsonl", "reliability.json", "report.html"),

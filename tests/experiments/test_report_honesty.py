@@ -21,6 +21,8 @@ from fedcal.experiments.report.comparison import table_groups, verdict
 from fedcal.experiments.report.words import TRUST
 from fedcal.metrics.bootstrap import FEWEST
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 
 def arrays(test_rows: int = 40, **more: Any) -> dict[str, Any]:
     rng = np.random.default_rng(2)

@@ -18,6 +18,8 @@ from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies import STRATEGIES
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 PRIVATE: dict[str, Any] = {"method": "fednewton", "epsilon": 1.0, "clients": 40, "seed": 3}
 
 

@@ -447,19 +447,19 @@ def test_a_later_process_evaluates_once(folder: Path, evaluations: list[float]) 
     assert evaluations == [first]
 
 
-@pytest.mark.parametrize("factor", [0.999, 2 / 3, 1e-9, -1.0, 0.0, 1.01, 3 / 2, 1e9])
-def test_a_wrong_entry_is_computed_anew(folder: Path, factor: float) -> None:
+def test_a_wrong_entry_is_computed_anew(folder: Path) -> None:
     first = gaussian_multiplier(*PLAN)
-    poison(folder, multiplier=first * factor)
-    assert gaussian_multiplier(*PLAN) == first
-    assert json.loads(entry(folder).read_text())["multiplier"] == first  # and repaired
+    for factor in (0.999, 2 / 3, 1e-9, -1.0, 0.0, 1.01, 3 / 2, 1e9):
+        poison(folder, multiplier=first * factor)
+        assert gaussian_multiplier(*PLAN) == first, factor
+        assert json.loads(entry(folder).read_text())["multiplier"] == first  # and repaired
 
 
-@pytest.mark.parametrize("multiplier", [math.nan, math.inf, None, "7", True, [7.0]])
-def test_an_entry_that_is_no_number_is_computed_anew(folder: Path, multiplier: object) -> None:
+def test_an_entry_that_is_no_number_is_computed_anew(folder: Path) -> None:
     first = gaussian_multiplier(*PLAN)
-    poison(folder, multiplier=multiplier)
-    assert gaussian_multiplier(*PLAN) == first
+    for multiplier in (math.nan, math.inf, None, "7", True, [7.0]):
+        poison(folder, multiplier=multiplier)
+        assert gaussian_multiplier(*PLAN) == first, multiplier
 
 
 def test_an_entry_of_another_plan_or_library_is_not_used(
@@ -473,12 +473,12 @@ def test_an_entry_of_another_plan_or_library_is_not_used(
         assert len(evaluations) > 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\x00\xff", "[" * 4000, "7"])
-def test_a_corrupt_entry_is_ignored(folder: Path, text: str) -> None:
+def test_a_corrupt_entry_is_ignored(folder: Path) -> None:
     first = gaussian_multiplier(*PLAN)
-    entry(folder).write_text(text, encoding="latin-1")
-    forget()
-    assert gaussian_multiplier(*PLAN) == first
+    for text in ("", "{", "[]", "\x00\xff", "[" * 4000, "7"):
+        entry(folder).write_text(text, encoding="latin-1")
+        forget()
+        assert gaussian_multiplier(*PLAN) == first, text[:9]
 
 
 def test_a_folder_that_cannot_be_written_is_ignored(

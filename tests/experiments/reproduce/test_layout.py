@@ -123,10 +123,10 @@ def test_a_bar_in_a_name_does_not_break_the_table() -> None:
 
 
 def test_csv_holds_fractions_with_all_digits() -> None:
-    lines = list(csv.DictReader(io.StringIO(cells_csv(CELLS))))
-    assert [line["title"] for line in lines] == ["Base", "A", "B", "pooled"]
-    assert float(lines[2]["classwise_ece_mean"]) == pytest.approx(0.03)
-    assert lines[1]["loses_accuracy"] == "True"
+    lines = {line["title"]: line for line in csv.DictReader(io.StringIO(cells_csv(CELLS)))}
+    assert list(lines) == ["Base", "A", "B", "pooled"]
+    assert float(lines["B"]["classwise_ece_mean"]) == pytest.approx(0.03)
+    assert lines["A"]["loses_accuracy"] == "True"
 
 
 def test_the_paper_s_table_is_printed_as_it_stands() -> None:
@@ -151,4 +151,4 @@ def test_rows_are_selected_and_shown() -> None:
     assert [(name, e.text) for name, (e,) in block.lines] == [("m", "1.23"), ("n", "")]
     head, *lines = rows_csv(rows).splitlines()
     assert head == "what,method,ece,x"
-    assert lines[2] == "other,,,1"
+    assert "other,,,1" in lines
