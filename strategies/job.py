@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -20,7 +20,8 @@ from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.checks import one_of
 from fedcal.errors import BudgetExceeded, InputError
-from fedcal.privacy.federation import Federation, check_quorum
+from fedcal.fields import real, text, whole
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.release import Release
@@ -135,21 +136,10 @@ class Job:
 
     def to_fields(self) -> dict[str, Setting]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
-        public = self.federation
         return {
             "method": self.method,
-            "clients": int(public.clients),
-            "classes": int(public.classes),
-            "rounds": int(public.rounds or 0),
-            "sampling-rate": float(public.sampling_rate),
-            "epsilon": float(public.epsilon),
-            "delta": float(public.delta),
-            "unit": public.unit,
-            "trust": public.trust or "",
-            "seed": int(public.seed),
-            "mechanism": public.mechanism,
-            "quorum": float(public.quorum),
-            "noise-source": public.noise_source,
+            **self.federation.to_fields(),
+            "seed": int(self.federation.seed),
             "settings": json.dumps(dict(self.settings)),
             "secure-aggregation": self.secure_aggregation,
             "dropout": float(self.dropout),
@@ -181,36 +171,24 @@ class Job:
         InputError
             If a key is missing or its value is not allowed.
         """
-        ledger = _text(fields, "ledger")
+        ledger = text(fields, "ledger")
         if ledger and not os.path.isabs(ledger):
             raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
-        method = one_of("method", _text(fields, "method"), STRATEGIES)
-        settings = _settings(_text(fields, "settings"))
+        method = one_of("method", text(fields, "method"), STRATEGIES)
+        settings = _settings(text(fields, "settings"))
         check_settings(method, settings)
-        check_quorum(_real(fields, "quorum"), _text(fields, "trust") or None)
         return cls(
             method=method,
-            federation=Federation(
-                clients=_whole(fields, "clients") or nodes,
-                classes=_whole(fields, "classes") or classes,
-                rounds=_whole(fields, "rounds") or None,
-                sampling_rate=_real(fields, "sampling-rate"),
-                epsilon=_real(fields, "epsilon"),
-                delta=_real(fields, "delta"),
-                unit=_text(fields, "unit"),
-                trust=_text(fields, "trust") or None,
-                seed=_whole(fields, "seed"),
-                mechanism=_text(fields, "mechanism"),
-                quorum=_real(fields, "quorum"),
-                noise_source=_text(fields, "noise-source"),
+            federation=replace(
+                Federation.from_fields(fields, nodes, classes), seed=whole(fields, "seed")
             ),
             settings=settings,
-            secure_aggregation=_text(fields, "secure-aggregation"),
-            dropout=_real(fields, "dropout"),
+            secure_aggregation=text(fields, "secure-aggregation"),
+            dropout=real(fields, "dropout"),
             ledger=ledger or None,
-            cap=_real(fields, "cap") or None,
-            cap_delta=_real(fields, "cap-delta") or None,
-            input=one_of("input", _text(fields, "input") or input, KINDS),
+            cap=real(fields, "cap") or None,
+            cap_delta=real(fields, "cap-delta") or None,
+            input=one_of("input", text(fields, "input") or input, KINDS),
         )
 
     @cached_property
@@ -338,37 +316,16 @@ def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integer
     return np.flatnonzero(stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate)
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
-    return str(_field(fields, key, "text", str))
-
-
-def _whole(fields: Mapping[str, Any], key: str) -> int:
-    return int(_field(fields, key, "a whole number", int))
-
-
-def _real(fields: Mapping[str, Any], key: str) -> float:
-    return float(_field(fields, key, "a number", (int, float)))
-
-
-def _field(fields: Mapping[str, Any], key: str, what: str, kind: type | tuple[type, ...]) -> Any:
-    if key not in fields:
-        raise InputError(f"the run config has no key {key!r}")
-    value = fields[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{key!r} of the run config must be {what}, got {value!r}")
-    return value
-
-
-def _settings(text: str) -> dict[str, Setting]:
+def _settings(given: str) -> dict[str, Setting]:
     try:
-        settings = json.loads(text)
+        settings = json.loads(given)
     except ValueError:
         settings = None
     if not isinstance(settings, dict) or not all(
         isinstance(value, Setting) for value in settings.values()
     ):
         raise InputError(
-            f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
+            f"'settings' of the run config must be a JSON object of plain values, got {given!r}"
         )
     return settings
 

@@ -58,9 +58,9 @@ class Method(ABC):
     Privacy, of every method: `plan` says what is protected (`unit`), from whom (`trust`), which
     inputs are neighbours (`adjacency`) and what noise follows. A method says only what is clipped
     to which public bound. Where a client's answer is a sum over its rows, unit "example" clips each
-    row's part of it instead; elsewhere one row may move a clipped answer by twice the bound, and
-    the noise is doubled. With unit "user" it is doubled under trust `local`, where a client's rows
-    may become any others.
+    row's part of it instead, and unit "subject" each subject's; elsewhere one row may move a
+    clipped answer by twice the bound, and the noise is doubled. With unit "user" it is doubled
+    under trust `local`, where a client's rows may become any others.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedcal.experiments.statement.promise import facts, sets_noise
 from fedcal.privacy.plan import Plan
+from fedcal.trust import Facts, SecAgg
 
 TEST_ROWS = (
     "The metrics, reliability data and probabilities of the test rows are exact and not private: "
@@ -34,12 +35,7 @@ def without_privacy(trust: str, releases: int, masks: bool, tested: bool) -> dic
     elif trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
-        server = "The exact sums of all rounds, over masked contributions, and who answered."
-        if not masks:
-            server = (
-                "Each client's own contribution, since this run used no masks, and so the exact "
-                "sums of all rounds; and who answered."
-            )
+        server = SecAgg.server_sees(Facts(clients=0, quorum=1, masks=masks, contribution=""))
         results = "The exact sums{} and the calibrator.".format(
             " (rounds.jsonl), exact test metrics," if tested else ""
         )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from fedcal import accounting
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
+from fedcal.fields import real, text
+from fedcal.fields import whole as read_whole
 from fedcal.mechanisms import PRIVATE
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
@@ -111,3 +115,48 @@ class Federation:
     def private(self) -> bool:
         """Whether the run is differentially private."""
         return math.isfinite(self.epsilon)
+
+    def to_fields(self) -> dict[str, int | float | str]:
+        """All but the seed, under dashed names; what is None becomes 0 or ""."""
+        return {
+            "clients": int(self.clients),
+            "classes": int(self.classes),
+            "rounds": int(self.rounds or 0),
+            "sampling-rate": float(self.sampling_rate),
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "unit": self.unit,
+            "trust": self.trust or "",
+            "mechanism": self.mechanism,
+            "quorum": float(self.quorum),
+            "noise-source": self.noise_source,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
+        """The federation that `to_fields` wrote, without its seed; other keys are passed over.
+
+        Parameters
+        ----------
+        nodes, classes : what `clients` = 0 and `classes` = 0 stand for
+
+        Raises
+        ------
+        InputError
+            If a key is missing or its value is not allowed.
+        """
+        trust = text(fields, "trust") or None
+        check_quorum(real(fields, "quorum"), trust)
+        return cls(
+            clients=read_whole(fields, "clients") or nodes,
+            classes=read_whole(fields, "classes") or classes,
+            rounds=read_whole(fields, "rounds") or None,
+            sampling_rate=real(fields, "sampling-rate"),
+            epsilon=real(fields, "epsilon"),
+            delta=real(fields, "delta"),
+            unit=text(fields, "unit"),
+            trust=trust,
+            mechanism=text(fields, "mechanism"),
+            quorum=real(fields, "quorum"),
+            noise_source=text(fields, "noise-source"),
+        )

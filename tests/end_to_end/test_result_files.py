@@ -66,7 +66,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logits = rng.normal(size=(300, 4))
     logits[np.arange(300), labels] += 1.5
     path = tmp_path_factory.mktemp("data") / "rows.npz"
-    np.savez(path, logits=3 * logits, labels=labels, subject=np.arange(len(labels)) // 2)
+    np.savez(path, logits=3 * logits, labels=labels)
     return path
 
 
@@ -414,6 +414,7 @@ def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path,
         logits=np.concatenate(logits),
         labels=np.concatenate(labels),
+        subject=np.arange(sum(map(len, labels))) // 2,
         test_logits=test,
         test_labels=test.argmax(axis=1),
     )
