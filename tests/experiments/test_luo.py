@@ -37,12 +37,13 @@ from fedcal.experiments.luo.methods import (
     column,
     drawn,
 )
-from fedcal.experiments.luo.noise import laplace_std, laplace_sum, noise_scale
+from fedcal.experiments.luo.noise import laplace_std, noise_scale
 from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
 from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
 from fedcal.experiments.luo.suite import KIND, Suite, check_cell, run_suite
 from fedcal.experiments.luo.tables import BINS, rows_of, tabulate
 from fedcal.experiments.luo.trials import Trials, divisions
+from fedcal.mechanisms.laplace import laplace_sum
 from fedcal.metrics import ece, nll
 from fedcal.numerics import softmax
 from fedcal.search import Bisection, GoldenSection, golden_tree

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.privacy import Bound
 from fedcal.queries import (
     QUERIES,
     AccuracyGap,

@@ -1,7 +1,7 @@
 """Do the tests notice what they are for? `python tests/planted_faults [NAME ...]`.
 
-Each `NAME.patch` beside this file plants one fault in the source. The tracked files of the working
-tree are copied; the tests that the patches name must pass there (the green baseline); then each
+Each `NAME.patch` beside this file plants one fault in the source. The working tree is copied, but
+for what git ignores; the tests that the patches name must pass there (the green baseline); then each
 patch is applied to a copy of its own, where one of its tests must fail. One line for each:
 
     caught          a test failed
@@ -29,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WHAT, CAUGHT_BY = "What: ", "Caught by: "
+PLANS = ".plans"
 LIMIT_S = 600.0
 """Of the tests of one patch; those of the baseline, or all tests, may take six times as long."""
 
@@ -83,8 +84,8 @@ def apply(fault: Fault, tree: Path, *options: str) -> str:
     return ""
 
 
-def tracked() -> list[Path]:
-    """What git tracks in the working tree and is there, as paths below it."""
+def files() -> list[Path]:
+    """The files of the working tree that git does not ignore, as paths below it."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     listed = subprocess.run(
         [*command, "--exclude-standard"], check=True, capture_output=True, text=True
@@ -101,13 +102,19 @@ def copied(names: Sequence[Path], tree: Path) -> Path:
     return tree
 
 
+def copy_of(tree: Path, copy: Path) -> Path:
+    """Copy a tree, what it has compiled too: Python goes by times, and a patched file is new."""
+    ignored = shutil.ignore_patterns(PLANS)
+    shutil.copytree(tree, copy, symlinks=True, ignore=ignored)
+    return copy
+
+
 def python(tree: Path, *arguments: str, limit_s: float) -> tuple[int, str]:
     """Run Python on a tree: (exit code, what it wrote), or (-1, ...) after `limit_s`."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),  # goes before an editable install
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "FEDCAL_CACHE": str(tree / ".plans"),
+        "FEDCAL_CACHE": str(tree / PLANS),
     }
     try:
         done = subprocess.run(
@@ -148,9 +155,9 @@ def failed(told: str) -> str:
     return lines[0].split()[1] if lines else "stopped while tests were collected"
 
 
-def verdict(fault: Fault, names: Sequence[Path], folder: Path, whole: bool) -> tuple[bool, str]:
-    """Plant one fault in a copy: (caught, a line that says so)."""
-    tree = copied(names, folder / fault.name)
+def verdict(fault: Fault, green: Path, whole: bool) -> tuple[bool, str]:
+    """Plant one fault in a copy of the green tree: (caught, a line that says so)."""
+    tree = copy_of(green, green.with_name(fault.name))
     try:
         if complaint := apply(fault, tree):
             return False, f"does not apply  {fault.name}: {complaint}"
@@ -174,12 +181,12 @@ def baseline(chosen: Sequence[Fault], tree: Path, jobs: int, whole: bool) -> str
     return "" if code == 0 else "\n".join(told.splitlines()[-25:]) or f"exit code {code}"
 
 
-def lines_of(
-    chosen: Sequence[Fault], names: Sequence[Path], folder: Path, jobs: int, whole: bool
+def verdicts(
+    chosen: Sequence[Fault], green: Path, jobs: int, whole: bool
 ) -> Iterator[tuple[bool, str]]:
     """The verdict on each fault, in order."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(partial(verdict, names=names, folder=folder, whole=whole), chosen)
+        yield from pool.map(partial(verdict, green=green, whole=whole), chosen)
 
 
 def main() -> int:
@@ -201,15 +208,15 @@ def main() -> int:
         for fault in chosen:
             print(f"{fault.name}: {fault.what}")
         return 0
-    jobs, names = max(1, given.jobs), tracked()
+    jobs = max(1, given.jobs)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch).resolve()
-        if wrong := baseline(chosen, copied(names, folder / "baseline"), jobs, given.whole):
+        green = copied(files(), Path(scratch).resolve() / "green")
+        if wrong := baseline(chosen, green, jobs, given.whole):
             print(f"the baseline is not green\n{wrong}")
             return 1
         print(f"green baseline; {len(chosen)} faults", flush=True)
         missed = 0
-        for caught, line in lines_of(chosen, names, folder, jobs, given.whole):
+        for caught, line in verdicts(chosen, green, jobs, given.whole):
             missed += not caught
             print(line, flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} caught")

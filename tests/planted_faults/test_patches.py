@@ -35,7 +35,7 @@ every_fault = pytest.mark.parametrize("name", FAULTS)
 
 
 @cache
-def tests_of(path: str) -> dict[str, bool]:
+def slowness(path: str) -> dict[str, bool]:
     """The tests of a file: name -> whether it is slow."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     marks = [n for n in tree.body if isinstance(n, ast.Assign) and "pytestmark" in ast.unparse(n)]
@@ -64,7 +64,7 @@ def test_its_tests_are_there_and_run_by_default(name: str) -> None:
     assert fault.what.endswith(".")
     for test in fault.tests:
         path, _, function = test.partition("::")
-        assert tests_of(path).get(function) is False, f"{test} is not there, or slow"
+        assert slowness(path).get(function) is False, f"{test} is not there, or slow"
 
 
 @every_fault
