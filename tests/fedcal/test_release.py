@@ -184,6 +184,16 @@ def test_a_round_is_released_once(drawn: list[int]) -> None:
     assert (drawn, curator.releases) == ([1], 1)
 
 
+def test_one_charge_is_for_one_release(drawn: list[int]) -> None:
+    """The sum again with fresh noise, as the operating system's is, would be a second release."""
+    curator = Curator(plan_of())
+    asked = curator.open(1, ASK)
+    close(curator, asked)
+    with pytest.raises(PrivacyError, match="was not charged: each round is released once"):
+        curator.close(asked, asked.request.ring.encode(SUM))
+    assert (drawn, curator.releases) == ([1], 1)
+
+
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_rounds_are_opened_in_order(after: int) -> None:
     curator = Curator(plan_of())
