@@ -244,7 +244,7 @@ def test_what_a_member_lacks_is_listed_at_import() -> None:
 
     with pytest.raises(TypeError, match="NoName lacks name"):
         registry(NoName)
-    with pytest.raises(TypeError, match="are both 'whole'"):
+    with pytest.raises(TypeError, match="are both called 'whole'"):
         registry(Whole, Whole, key="kind")
 
 
