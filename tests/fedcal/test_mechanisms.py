@@ -13,7 +13,7 @@ from scipy import stats
 from fedcal import accounting
 from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.mechanisms import Noise, Source, Sum, Unary
+from fedcal.mechanisms import DiscreteGaussian, Noise, Source, Sum, Unary
 from fedcal.mechanisms.discrete_gaussian import SMOOTHING
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.mechanisms.unary import unary_flip
@@ -223,7 +223,7 @@ def discrete_delta(epsilon: float, std: float, shift: int) -> float:
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 4.0])
 def test_three_steps_of_smoothing_pay_for_the_grid(std: float, shift: int, epsilon: float) -> None:
     continuous = accounting.gaussian_delta(epsilon, std / shift)
-    smooth = discrete_delta(epsilon, math.hypot(std, SMOOTHING), shift)
+    smooth = discrete_delta(epsilon, DiscreteGaussian.steps(std), shift)
     assert smooth <= continuous * (1 + 1e-9) + 1e-14
 
 

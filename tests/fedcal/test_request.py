@@ -270,6 +270,7 @@ def test_half_a_noise_is_refused(gone: str) -> None:
         ({"plan": "0" * 63}, "plan of the context"),
         ({"plan": 7}, "plan of the context"),
         ({"round": 4}, "a query of round 3 came for round 4"),
+        ({"round": 2}, "a query of round 3 came for round 2"),
         ({"round": 3.0}, "round of the context"),
         ({"rounds": 2}, "round of the context"),
         ({"rounds": float("nan")}, "rounds of the context"),

@@ -205,6 +205,14 @@ def test_each_subject_of_each_client_is_a_client_of_its_own(empty: tuple[int, ..
     np.testing.assert_array_equal(carried, 2 * parts.logits[:, 0])
 
 
+def test_one_number_at_clients_in_a_row_is_a_subject_of_each() -> None:
+    owner, about = np.array([0, 0, 1, 2]), np.full(4, 5)
+    logits = np.arange(8.0).reshape(4, 2)
+    shards = Shards.from_owner(logits, np.zeros(4, np.int64), owner, 3, subjects=about)
+    parts, client = shards.each_subject()
+    assert (client.tolist(), parts.rows.tolist()) == ([0, 1, 2], [2, 1, 1])
+
+
 @block_sizes
 def test_subjects_are_carried_by_blocks_and_choices(size: int) -> None:
     shards, owner, about = of_subjects((4,))

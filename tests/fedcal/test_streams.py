@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from laws import noise as noise_of
 
 from fedcal.bounding import Bound
-from fedcal.mechanisms import Laplace
+from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.request import Request
@@ -72,12 +73,20 @@ NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
         {"ring": Ring(10, 2.0**-9)},
         {"rate": 0.5},
         {"noise": NOISE},
-        {"noise": replace(NOISE, shares=3)},
-        {"noise": replace(NOISE, scales=(5.0, 6.5))},
     ],
 )
 def test_a_question_s_key_has_all_that_the_noise_follows_from(change: dict[str, object]) -> None:
     assert request(**change).key != request().key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"law": Gaussian}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}],
+)
+def test_a_question_s_key_has_all_of_the_noise(change: dict[str, Any]) -> None:
+    """Each by itself, beside noise that differs in nothing else."""
+    noise = replace(NOISE, shares=1)
+    assert request(noise=replace(noise, **change)).key != request(noise=noise).key
 
 
 def test_the_round_and_the_seed_are_the_stream_s_own() -> None:

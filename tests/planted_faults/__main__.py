@@ -1,8 +1,8 @@
 """Do the tests notice what they are for? `python tests/planted_faults [NAME ...]`.
 
 Each `NAME.patch` beside this file plants one fault in the source. The working tree is copied, but
-for what git ignores; the tests that the patches name must pass there (the green baseline); then each
-patch is applied to a copy of its own, where one of its tests must fail. One line for each:
+for what git ignores; the tests that the patches name must pass there (the green baseline); then
+each patch is applied to a copy of its own, where one of its tests must fail. One line for each:
 
     caught          a test failed
     MISSED          all of its tests passed, or could not be run
