@@ -199,7 +199,7 @@ class Plan:
             return np.zeros(0)
         return self.law.scale(self.bound, self.diameter)
 
-    @property
+    @cached_property
     def noise(self) -> Noise | None:
         """What is added: by the server (central), by each client (distributed, local), or None."""
         if self.bound is None:
@@ -252,7 +252,7 @@ class Plan:
         digest = hashlib.sha256(f"fedcal {what} {self.seed}".encode()).digest()
         return int.from_bytes(digest[:7], "little")
 
-    @property
+    @cached_property
     def key(self) -> str:
         """What tells this plan's noise from that of others; the seed is not in it.
 
