@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "commands",
     "docstrings",
+    "registered",
 ]
 exclude_patterns = ["_build", "extensions"]
 

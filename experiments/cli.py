@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import click
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from fedcal import __version__
 from fedcal.errors import FedcalError, InputError, NotBuiltYet
@@ -28,6 +29,35 @@ LATER = {
     "evaluate": "Federated metrics of a model.",
     "site": "One site of a deployment.",
 }
+
+
+def filled(text: str) -> str:
+    """A help text with the names that stand in registries; read only when somebody asks."""
+    if "<" not in text:
+        return text
+    from fedcal.experiments.config import METHODS
+    from fedcal.mechanisms import PRIVATE
+    from fedcal.units import UNITS
+
+    meanings = [unit.meaning.partition(";")[0] for unit in UNITS.values()]
+    for word, names in (
+        *(("methods", list(METHODS)), ("mechanisms", list(PRIVATE))),
+        *(("units", list(UNITS)), ("meanings", meanings)),
+    ):
+        text = text.replace(f"<{word}>", " | ".join(names))
+    return text
+
+
+class Listing(TyperCommand):
+    """A command whose options name what stands in registries."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Fill the names in, then as always."""
+        for option in self.params:
+            if isinstance(option, click.Option) and option.help:
+                option.help = filled(option.help)
+        super().format_help(ctx, formatter)
+
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -48,19 +78,14 @@ def root(
     """Private, federated calibration of classifiers."""
 
 
-@app.command()
+@app.command(cls=Listing)
 def simulate(
     data: Annotated[
         str | None, typer.Option(help="A shipped name or a file (resnet110-cifar10).")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            help="fedtemp | fednewton | fedoneshot | fedbin | fedbbq | fedvector | fedmatrix | "
-            "fedopvector | fedcal | fednewton-entropy | fednewton-vector | fednewton-opvector | "
-            "acct | nllt | ecet | dp-histogram | none | one-source | pooled-temperature | "
-            "pooled-bbq | auto: what the planner recommends (fednewton)."
-        ),
+        typer.Option(help="<methods> | auto: what the planner recommends (fednewton)."),
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Enrolled clients (100).")] = None,
     partition: Annotated[
@@ -80,10 +105,7 @@ def simulate(
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
     unit: Annotated[
         str | None,
-        typer.Option(
-            help="user: all rows of a client | subject: all rows of one of its subjects (column "
-            "subject) | example: one row of it (user)."
-        ),
+        typer.Option(help="<meanings> (user)."),
     ] = None,
     trust: Annotated[
         str | None,
@@ -94,10 +116,7 @@ def simulate(
     ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(
-            help="auto | laplace | gaussian | discrete-laplace | discrete-gaussian | exponential | "
-            "unary (auto: what suits method and trust)."
-        ),
+        typer.Option(help="auto | <mechanisms> (auto: what suits method and trust)."),
     ] = None,
     quorum: Annotated[
         float | None,
@@ -172,7 +191,7 @@ def simulate(
     run_simulate(options, settings or [], config, out, quiet=quiet, as_json=json)
 
 
-@app.command()
+@app.command(cls=Listing)
 def compare(
     data: Annotated[
         str | None, typer.Option(help="Shipped names or files (resnet110-cifar10).")
@@ -190,7 +209,7 @@ def compare(
     ] = None,
     rounds: Annotated[str | None, typer.Option(help="Rounds of queries (the method's).")] = None,
     delta: Annotated[str | None, typer.Option(help="Failure probabilities (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user, subject, example (user).")] = None,
+    unit: Annotated[str | None, typer.Option(help="<units>; as simulate's (user).")] = None,
     mechanism: Annotated[
         str | None, typer.Option(help="Kinds of noise, as simulate's (auto).")
     ] = None,
@@ -275,7 +294,7 @@ def compare(
     run_compare(options, settings or [], config, out, quiet=quiet, as_json=json)
 
 
-@app.command()
+@app.command(cls=Listing)
 def plan(
     clients: Annotated[int | None, typer.Option(help="Enrolled clients; needed.")] = None,
     rows_per_client: Annotated[
@@ -288,7 +307,7 @@ def plan(
         float | None, typer.Option(help="Budget of the whole run for each unit (inf).")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="Failure probability (1e-5).")] = None,
-    unit: Annotated[str | None, typer.Option(help="user | subject | example (user).")] = None,
+    unit: Annotated[str | None, typer.Option(help="<units> (user).")] = None,
     trust: Annotated[
         str | None,
         typer.Option(help="secagg | central | distributed | local (what fits epsilon)."),

@@ -47,7 +47,8 @@ def _value(parameter: Any) -> str:
 
 
 def _cell(parameter: Any) -> str:
-    text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
+    text = cli.filled(getattr(parameter, "help", None) or "")
+    text = " ".join(text.split()).replace("|", "\\|")
     return f"**needed.** {text}" if parameter.required else text
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from fedcal.clients.answers import answer
 from fedcal.errors import RoundFailed
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.mechanisms import Gaussian
+from fedcal.mechanisms import PRIVATE, Gaussian
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.queries import Query, TemperatureScores
@@ -33,6 +34,7 @@ from fedcal.release import Curator, Release
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy
 from fedcal.streams import Purpose, stream
+from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
 TRIALS = 200_000
@@ -201,16 +203,9 @@ def test_draws_are_attacked_too(spent: float, caught: bool) -> None:
 
 CLIENTS = 20
 TRUSTED = [
-    ("laplace", "central"),
-    ("gaussian", "central"),
-    ("discrete-laplace", "central"),
-    ("discrete-gaussian", "central"),
-    ("discrete-laplace", "distributed"),
-    ("discrete-gaussian", "distributed"),
-    ("laplace", "local"),
-    ("gaussian", "local"),
-    ("discrete-laplace", "local"),
-    ("discrete-gaussian", "local"),
+    (law.name, trust.name)
+    for trust, law in product(NOISY.values(), PRIVATE.values())
+    if law.answers == "sum" and trust.takes(law)
 ]
 trusted = pytest.mark.parametrize(("mechanism", "trust"), TRUSTED)
 

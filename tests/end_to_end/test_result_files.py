@@ -19,25 +19,25 @@ from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import POOLED, load_config
+from fedcal.experiments.config import POOLED, job_of, load_config
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.release import Asked
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.job import calibrating, settings_of
 from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
 FEDERATED = tuple(STRATEGIES)
 SEARCHES = ("acct", "nllt", "ecet")
-TEMPERATURE = ("fedtemp", "fednewton", "fedoneshot", *SEARCHES)
 AVERAGED = ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal")
 EACH_KIND = ("fedtemp", "fedopvector", "fednewton", "fedoneshot", "acct", "fedbbq")
 """Averages, sums of derivatives, a grid, a search and counts."""
 NEWTON = ("fednewton", "fednewton-entropy", "fednewton-vector", "fednewton-opvector")
-RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
+ALL_RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
+RUNS = [(m, e) for m, e in ALL_RUNS if m in (*calibrating(), *POOLED)]
 FILES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
     *("rounds.jsonl", "reliability.json", "report.html"),
@@ -48,6 +48,8 @@ CURVES = {"rounds.png", "rounds.svg"}
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 
 every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
+every_run_at_all = pytest.mark.parametrize(("method", "epsilon"), ALL_RUNS)
+"""Also of methods that yield no calibrator."""
 Make = Callable[[str, float], Path]
 
 
@@ -132,8 +134,19 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
     assert all(type(value) is str for value in result["versions"].values())
 
 
-@every_run
-def test_the_privacy_record(run: Make, method: str, epsilon: float) -> None:
+BLOCKS = {"fednewton": 2, "fednewton-entropy": 2, "fedbin": 8, "fedbbq": 3}
+BLOCKS |= dict.fromkeys(("fednewton-vector", "fednewton-opvector"), 4)
+"""Where the noise of parts of an answer differs."""
+KINDS = {
+    **dict.fromkeys((*AVERAGED, *BLOCKS), ("gaussian", 1e-5)),
+    **dict.fromkeys((*SEARCHES, "dp-histogram"), ("laplace", 0.0)),
+    "fedoneshot": ("exponential", 0.0),
+}
+"""What these methods prefer."""
+
+
+@every_run_at_all
+def test_the_privacy_record(run: Make, data: Path, method: str, epsilon: float) -> None:
     folder = run(method, epsilon)
     privacy = strict((folder / "result.json").read_text("utf-8"))["privacy"]
     assert set(privacy) >= {
@@ -154,19 +167,28 @@ def test_the_privacy_record(run: Make, method: str, epsilon: float) -> None:
         *(1.0, "central"),
         "seeded",
     )
-    if method == "fedoneshot":
-        assert (privacy["mechanism"], privacy["delta"]) == ("exponential", 0.0)
+    plan = job_of(load_config(folder / "config.toml", {}), shards_of(data, 30)).plan
+    noise = (privacy["mechanism"], privacy["delta"])
+    assert noise == KINDS.get(method, (plan.mechanism, plan.delta))
+    if plan.law.answers == "index":
         assert privacy["noise_std"] is None  # nothing is added to a sum
         return
-    pure = method in (*SEARCHES, "dp-histogram")
-    noise = ("laplace", 0.0) if pure else ("gaussian", 1e-5)
-    assert (privacy["mechanism"], privacy["delta"]) == noise
-    if method in AVERAGED or pure:
-        assert type(privacy["noise_std"]) is float
-    else:
-        blocks = {"fednewton": 2, "fednewton-entropy": 2, "fedbin": 8, "fedbbq": 3}
-        assert len(privacy["noise_std"]) == blocks.get(method, 4)
-    assert np.min(privacy["noise_std"]) > 0.1
+    stds = plan.noise_std or ()
+    one = isinstance(privacy["noise_std"], float)
+    assert one == (method not in BLOCKS) or method not in KINDS
+    assert np.broadcast_to(privacy["noise_std"], len(stds)).tolist() == list(stds)
+    assert len(stds) >= BLOCKS.get(method, 1)
+    assert min(stds) > 0.1
+
+
+ROUNDS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(AVERAGED, (12, 12)),
+    **dict.fromkeys(NEWTON, (8, 4)),
+    **dict.fromkeys(SEARCHES, (6, 6)),
+    **dict.fromkeys(("fedoneshot", "fedbin", "dp-histogram"), (1, 1)),
+    "fedbbq": (2, 1),  # without privacy, the weights need one count more
+}
+"""Without and with privacy."""
 
 
 @every_run
@@ -174,22 +196,18 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
     folder, private = run(method, epsilon), epsilon < math.inf
     lines = (folder / "rounds.jsonl").read_text("utf-8").splitlines()
     records = [strict(line) for line in lines]
-    expected = {
-        **dict.fromkeys(AVERAGED, 12),
-        **dict.fromkeys(NEWTON, 4 if private else 8),
-        **dict.fromkeys(SEARCHES, 6),
-        **dict.fromkeys(("fedoneshot", "fedbin", "dp-histogram"), 1),
-        "fedbbq": 1 if private else 2,  # without privacy, the weights need one count more
-    }.get(method, 0)
+    result = strict((folder / "result.json").read_text("utf-8"))
+    expected = result["communication"]["rounds"]
+    assert expected == ROUNDS.get(method, (expected, expected))[private]
+    assert (expected > 0) is (method in FEDERATED)
+    fitted = calibrators.load(folder / "calibrator.npz")
     assert [r["round"] for r in records] == list(range(1, expected + 1))
     for record in records:
         assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std", "test"}
-        assert ("temperature" in record) is (method in TEMPERATURE)
+        assert ("temperature" in record) is isinstance(fitted, calibrators.TemperatureScaling)
         assert all(type(value) is float for value in record["values"])
-        noisy = private and method != "fedoneshot"
+        noisy = private and result["privacy"]["mechanism"] != "exponential"
         assert any(record["noise_std"] or ()) is noisy
-    result = strict((folder / "result.json").read_text("utf-8"))
-    assert result["communication"]["rounds"] == expected
     for record in records:
         assert set(record["test"]) == {"ece", "classwise_ece", "nll", "accuracy"}
         assert all(type(value) is float for value in record["test"].values())
@@ -197,9 +215,12 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
         last = records[-1]["test"]
         assert last == {k: pytest.approx(result["after"][k], rel=1e-12) for k in last}
     if records and "temperature" in records[-1]:
-        fitted = calibrators.load(folder / "calibrator.npz")
         assert isinstance(fitted, calibrators.TemperatureScaling)
         assert fitted.temperature == records[-1]["temperature"]
+
+
+def shards_of(data: Path, clients: int) -> Shards:
+    return deal(datasets.load(data).split(3), "dirichlet:0.1", clients, 3)
 
 
 def rows_of(data: Path) -> datasets.Dataset:
@@ -253,7 +274,7 @@ def test_intervals_stand_beside_the_metrics(run: Make, method: str, epsilon: flo
         assert intervals["difference"] == {metric: [0.0, 0.0] for metric in METRICS}
 
 
-@every_run
+@every_run_at_all
 def test_the_record_says_who_sees_what(run: Make, method: str, epsilon: float) -> None:
     privacy = strict((run(method, epsilon) / "result.json").read_text("utf-8"))["privacy"]
     seers = [line["who"] for line in privacy["sees"]]
@@ -272,19 +293,23 @@ def test_the_record_says_who_sees_what(run: Make, method: str, epsilon: float) -
 
 def bits(folder: Path) -> dict[str, bytes]:
     """Every array that a run leaves."""
-    with np.load(folder / "calibrator.npz", allow_pickle=False) as arrays:
-        kept = {name: arrays[name].tobytes() for name in arrays}
+    kept: dict[str, bytes] = {}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path, allow_pickle=False) as arrays:
+            kept |= {name: arrays[name].tobytes() for name in arrays}
+    told = strict((folder / "result.json").read_text())
+    for name in ("test_probs.npy", "reliability.json"):
+        if (folder / name).exists():
+            kept[name] = (folder / name).read_bytes()
     return kept | {
-        "test_probs": np.load(folder / "test_probs.npy").tobytes(),
         "rounds": (folder / "rounds.jsonl").read_bytes(),
         "config": (folder / "config.toml").read_bytes(),
-        "reliability": (folder / "reliability.json").read_bytes(),
-        "intervals": json.dumps(strict((folder / "result.json").read_text())["intervals"]).encode(),
+        "intervals": json.dumps(told.get("intervals")).encode(),
         "figures": b"".join(p.read_bytes() for p in sorted(folder.glob("*.svg"))),
     }
 
 
-@every_run
+@every_run_at_all
 def test_the_config_of_a_run_gives_the_same_bits(
     run: Make, tmp_path: Path, method: str, epsilon: float
 ) -> None:
@@ -315,7 +340,7 @@ def test_the_config_works_from_another_folder(
     assert bits(again) == bits(first)
 
 
-@every_run
+@every_run_at_all
 def test_config_toml_is_what_was_given(run: Make, method: str, epsilon: float) -> None:
     """Of the config of result.json; what that has besides was resolved."""
     folder = run(method, epsilon)

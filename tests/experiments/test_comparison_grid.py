@@ -11,8 +11,10 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
 from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.config import METHODS, POOLED
+from fedcal.experiments.config import POOLED
+from fedcal.strategies.job import calibrating
 
+ALL = [*calibrating(), *POOLED]
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}
 
 
@@ -164,7 +166,7 @@ def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() 
 def test_the_defaults() -> None:
     grid = read_grid()
     assert grid == Grid()
-    assert [v.text for v in grid.method] == list(METHODS)
+    assert [v.text for v in grid.method] == ALL
     assert (grid.data, grid.epsilon, grid.seeds) == (("resnet110-cifar10",), (math.inf, 1.0), 5)
     assert grid.partition == ("dirichlet:0.1",)
 
@@ -286,4 +288,4 @@ def test_a_grid_may_grow_but_not_change(more: dict[str, Any], differs: str | Non
 def test_all_methods_by_one_word() -> None:
     assert read_grid({"method": "all"}) == read_grid({})
     both = read_grid({"method": ["fedbbq[weighting=none]", "all"]}).method
-    assert [v.text for v in both] == ["fedbbq[weighting=none]", *METHODS]
+    assert [v.text for v in both] == ["fedbbq[weighting=none]", *ALL]

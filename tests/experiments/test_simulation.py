@@ -17,6 +17,7 @@ from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -116,7 +117,7 @@ def test_options_that_are_refused(options: dict[str, Any], match: str) -> None:
 # --- what comes back ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [*STRATEGIES, *POOLED])
+@pytest.mark.parametrize("method", [*calibrating(), *POOLED])
 def test_the_result_is_about_the_test_rows(method: str) -> None:
     data = rows(test=80)
     result = simulate(data, method=method, clients=20)

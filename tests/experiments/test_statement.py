@@ -69,7 +69,8 @@ def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_s
     else:
         one = math.sqrt(2.0) * plan.diameter / plan.epsilon_per_release
     assert found["noise_std"] == pytest.approx(one * math.sqrt(answers))
-    twice = trust == "local" if UNITS[unit].whole_client else not row_sums
+    replaced = UNITS[unit].adjacency(trust == "local") == "replace"
+    twice = replaced or not (UNITS[unit].whole_client or row_sums)
     assert found["diameter"] == (2 if twice else 1)
 
 
@@ -99,8 +100,14 @@ def test_the_promise_names_unit_and_neighbours(unit: str, trust: str) -> None:
     assert ("All 2 answers of a client" in said) is (trust == "local")
     assert ("All 2 releases" in said) is (trust != "local")
     assert ("does not protect whole clients" in said) is not UNITS[unit].whole_client
+    neighbours = UNITS[unit].neighbours[UNITS[unit].adjacency(trust == "local")]
+    assert f"-DP for each {unit}: {neighbours} changes" in said
+    for other in UNITS.values():
+        for sentence in (*other.curators(), *other.limits(" and more delta")):
+            own = (*UNITS[unit].curators(), *UNITS[unit].limits(" and more delta"))
+            assert (sentence in said) is (sentence in own)
     assert ("A person at two sites is two subjects" in said) is (unit == "subject")
-    assert ("says nothing against a row's own client" in said) is (unit == "example")
+    assert unit != "example" or "says nothing against a row's own client" in said
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -170,7 +177,8 @@ def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
     assert ("masked contributions" in sees) is (masks == "masks")
     assert ("Each client's" in sees) is (masks == "none")
     seers = [line["who"] for line in record(plan_of(trust=trust, unit=unit))["sees"]]
-    assert ("a row's own client" in seers) is (unit == "example")
+    own = UNITS[unit].own_client()
+    assert (seers[0] == own[0]) if own else (seers[0] == "another client")
     assert ("a subject's own client" in seers) is (unit == "subject")
 
 
@@ -326,7 +334,8 @@ def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
     assert ("everyone but the server" in said) is not everyone
     assert ("90 %" in said) is (trust == "distributed")
     assert ("each client's contribution" in said) is (trust == "central" and not masks)
-    assert ("m times the epsilon" in said) is (unit == "example")
+    assert said.endswith(f"{UNITS[unit].in_short()}.")
+    assert ("m times the epsilon" in said) is ("m times the epsilon" in UNITS[unit].in_short())
     assert ("who is at k clients" in said) is (unit == "subject")
 
 

@@ -16,7 +16,7 @@ from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import owners
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import calibrating
 
 WORLD = made_up(3)[0]
 
@@ -102,7 +102,7 @@ def test_unary_counts_are_unbiased() -> None:
 
 def test_candidates_are_the_strategies_and_say_why_one_is_left_out() -> None:
     found, refused = candidates(facts(epsilon=1.0))
-    assert {c.method for c in found} | {name for name, _ in refused} == set(STRATEGIES)
+    assert {c.method for c in found} | {name for name, _ in refused} == set(calibrating())
     found, refused = candidates(facts(epsilon=1.0, rounds=3))
     assert "fedoneshot" in {name for name, _ in refused}
     assert all(c.plan(facts(epsilon=1.0, rounds=3)).rounds == 3 for c in found)

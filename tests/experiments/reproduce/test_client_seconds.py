@@ -61,12 +61,14 @@ def test_what_the_paper_says_of_seconds() -> None:
 
 
 def test_what_is_expected_has_no_clock() -> None:
-    """Every method on every population, and numbers that no machine changes."""
+    """The same methods on every population, and numbers that no machine changes."""
     kept = shipped("maddock-table7")
     sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in kept.rows))
     assert sizes == list(client_seconds.POPULATIONS)
     for clients, _ in sizes:
-        assert [r["method"] for r in kept.rows if r["clients"] == clients] == list(STRATEGIES)
+        there = [r["method"] for r in kept.rows if r["clients"] == clients]
+        assert there == [name for name in STRATEGIES if name in there]
+        assert len(there) == len(kept.rows) / len(sizes)
     slower = [r | {k: 9 * v for k, v in r.items() if k in ("loop", "ratio")} for r in kept.rows]
     assert deviations(replace(kept, rows=slower), kept) == []
     other = [{**kept.rows[0], "numbers": 3}, *kept.rows[1:]]
