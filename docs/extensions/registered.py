@@ -50,9 +50,8 @@ class Registered(SphinxDirective):
 
     def run(self) -> list[Node]:
         """Parse the generated Markdown where the directive stands."""
-        text = "\n".join(
-            markdown(self.arguments[0], "modules" in self.options, self.options.get("but", ""))
-        )
+        name, but = self.arguments[0], self.options.get("but", "")
+        text = "\n".join(markdown(name, "modules" in self.options, but))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 

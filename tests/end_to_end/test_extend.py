@@ -1,0 +1,195 @@
+"""`docs/guide/extend.md`, followed to the letter: what is new is taken everywhere, by its row.
+
+A copy of the repository is extended by the page's files and rows. In it the page's commands are
+run, and the tests of all members, which must have enrolled the new ones by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extending import ROOT, add, copied, follow, git, keep, recipes
+
+METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
+ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1)}
+"""Files that are new, and files that get a row."""
+
+
+@dataclass
+class Copy:
+    """The repository with all that the page adds."""
+
+    folder: Path
+    changes: list[dict[str, str]] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+
+    def python(self, *words: str, cwd: Path | None = None) -> str:
+        """What an interpreter prints that finds the copy first."""
+        done = subprocess.run(
+            [sys.executable, "-P", *words],
+            cwd=cwd or self.folder,
+            env=os.environ | {"PYTHONPATH": str(self.folder), "COLUMNS": "160"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository: nobody knows which files are its own")
+    made = Copy(copied(tmp_path_factory.mktemp("extended") / "copy"))
+    for recipe in recipes():
+        follow(recipe, made.folder)
+        git(made.folder, "add", "--all")
+        told = git(made.folder, "diff", "--cached", "--name-status").splitlines()
+        made.changes.append({name: status for status, name in (line.split("\t") for line in told)})
+        made.commands += recipe.commands
+        keep(made.folder)
+    return made
+
+
+def test_each_recipe_is_a_file_or_three_and_a_row_each(copy: Copy) -> None:
+    found = [
+        tuple(list(changes.values()).count(status) for status in ("A", "M"))
+        for changes in copy.changes
+    ]
+    assert found == list(ADDED.values())
+    assert all(set(changes.values()) == {"A", "M"} for changes in copy.changes)
+    assert not any(name.startswith(("tests/", "docs/")) for c in copy.changes for name in c)
+
+
+def test_a_row_that_does_not_fit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text("A,\nB,\nA,\n")
+    add(path, " B,\n+C,\n")
+    assert path.read_text() == "A,\nB,\nC,\nA,\n"
+    for block in (" A,\n+D,\n", " no\n+D,\n"):
+        with pytest.raises(AssertionError, match=r"x\.py"):
+            add(path, block)
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+SCRIPT = """
+import json, shlex, sys, warnings
+warnings.simplefilter("ignore")
+from fedcal.experiments.cli import _run
+from fedcal.experiments.planner import estimate
+import fedcal
+assert fedcal.__file__.startswith(sys.argv[1]), fedcal.__file__
+estimate.MOST_ROWS = 500  # the command, not its numbers
+for command in json.loads(sys.argv[2]):
+    print("$", command, flush=True)
+    code = _run(shlex.split(command)[1:])
+    assert code == 0, (command, code)
+"""
+
+
+@pytest.fixture(scope="module")
+def told(copy: Copy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Command -> what it printed: the page's, and each new member under each trust and unit."""
+    common = "--epsilon 2 --clients 20 --json"
+    trusts = ("central", "distributed", "local")
+    more = [
+        *(f"fedcal simulate --method {m} --trust {t} {common}" for m in METHODS for t in trusts),
+        *(f"fedcal simulate --method {m} --unit {UNIT} {common}" for m in METHODS),
+        f"fedcal simulate --method fedgap --trust local --mechanism {MECHANISM} {common}",
+        f"fedcal simulate --method fedtemp --unit {UNIT} --mechanism {MECHANISM} {common}",
+        *("fedcal simulate --help", "fedcal compare --clients 20 --seeds 1 --help"),
+    ]
+    commands = [*copy.commands, *more]
+    here = tmp_path_factory.mktemp("here")
+    out = copy.python("-c", SCRIPT, str(copy.folder), json.dumps(commands), cwd=here)
+    parts = re.split(r"^\$ (.*)\n", out, flags=re.MULTILINE)
+    assert parts[1::2] == commands
+    page = (here / "top-k" / "report.html").read_text("utf-8")
+    return {**dict(zip(commands, parts[2::2], strict=True)), "report": page}
+
+
+def test_the_page_s_commands_run(copy: Copy, told: dict[str, str]) -> None:
+    assert len(copy.commands) == 7
+    simulated, compared, planned = copy.commands[:3]
+    assert "fedgap on resnet110-cifar10" in told[simulated]
+    assert "(1, 1e-05)-DP for each user" in told[simulated]
+    assert "FedGap" in told[compared]
+    assert "fedgap" in told[planned]
+    assert "Laplace noise" in told["report"]
+    for words in ("Top-k accuracy", "Accuracy by k", "Counts carry the noise of the release."):
+        assert words in told["report"]
+    assert "replacing one row by any other" in told[copy.commands[-1]]
+
+
+def test_new_members_go_together_with_all_others(told: dict[str, str]) -> None:
+    results: dict[str, Any] = {
+        command: json.loads(out) for command, out in told.items() if command.endswith("--json")
+    }
+    for command, result in results.items():
+        privacy, words = result["privacy"], command.split()[2:-1]
+        given = dict(zip(words[::2], words[1::2], strict=True))
+        for option in ("unit", "trust", "mechanism"):
+            assert given.get(f"--{option}", privacy[option]) == privacy[option], command
+        assert ("top_k" in result) is (result["method"] == "fedranks")
+        assert ("after" in result) is (result["method"] != "fedranks")
+        if privacy["unit"] == UNIT:
+            assert (privacy["adjacency"], privacy["diameter"]) == ("replace", 2)
+        if privacy["mechanism"] == MECHANISM:
+            assert privacy["delta"] == 1e-5
+    assert len(results) == 10
+
+
+def test_the_help_names_them(told: dict[str, str]) -> None:
+    for name in (*METHODS, MECHANISM, UNIT):
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help"]), name
+
+
+# --- the tests of all members -------------------------------------------------------------------
+
+ENROLLED = {
+    "contracts/test_settings.py": METHODS,
+    "contracts/test_legal_rows.py": METHODS,
+    "contracts/test_statistic_contract.py": ("label_ranks",),
+    "contracts/test_every_mechanism.py": (MECHANISM,),
+    "contracts/test_audit.py": (MECHANISM, UNIT),
+    "contracts/test_mechanism_contract.py": (MECHANISM, UNIT),
+    "contracts/test_registries.py": ("ComposedLaplace", "Entry"),
+    "strategies/test_strategy_privacy.py": (*METHODS, UNIT),
+    "strategies/test_unit_subject.py": METHODS,
+    "end_to_end/test_bits.py": METHODS,
+    "end_to_end/test_trust_models.py": (*METHODS, UNIT),
+    "end_to_end/test_result_files.py": METHODS,
+    "experiments/test_statement.py": (UNIT,),
+    "fedcal/test_queries.py": ("label_ranks",),
+    "fedcal/test_request.py": ("label_ranks",),
+}
+"""Tests of all members, and whom of the new ones they must take."""
+RULES = ("fresh_import", "all_is_exactly", "decides_by_a_name")
+"""No name decides anything, `__all__` is right, nothing heavy is loaded."""
+CHOSEN = " or ".join((*METHODS, "label_ranks", MECHANISM, "ComposedLaplace", *RULES))
+WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
+"""The unit goes with every method and mechanism: a part of these cases is enough."""
+
+
+def test_the_tests_of_all_members_take_them_and_pass(copy: Copy) -> None:
+    files = ["tests/test_layout.py", *(f"tests/{name}" for name in ENROLLED)]
+    chosen = f"{CHOSEN} or ({UNIT} and ({WITH}))"
+    out = copy.python("-m", "pytest", "-vv", "-m", "not slow", "-k", chosen, *files)
+    ran = re.findall(r"^tests/(\S+\.py)::(.*?) PASSED", out, re.MULTILINE)
+    for file, names in ENROLLED.items():
+        cases = [case for name, case in ran if name == file]
+        for name in names:
+            assert any(name in case for case in cases), f"{file} does not take {name}"
+    for rule in RULES:
+        assert any(rule in case for _, case in ran), rule
+    assert len(ran) > 300
