@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -141,12 +142,13 @@ def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
 
 @every_method
 @every_unit
-@every_trust
-@pytest.mark.parametrize("noise", ["auto", "laplace"])
-def test_neighbours_differ_by_no_more_than_the_plan_says(
-    name: str, unit: str, trust: str, noise: str
-) -> None:
+def test_neighbours_differ_by_no_more_than_the_plan_says(name: str, unit: str) -> None:
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
+    for trust, noise in product(NOISY, ("auto", "laplace")):
+        neighbours_differ(name, unit, trust, noise)
+
+
+def neighbours_differ(name: str, unit: str, trust: str, noise: str) -> None:
     if noise != "auto" and trust == "distributed":
         noise = "discrete-laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name))
@@ -355,11 +357,12 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
 
 @every_method
 @every_unit
-@every_trust
-@pytest.mark.parametrize("clients", [1, CLIENTS])
-def test_one_client_empty_clients_and_two_classes(
-    name: str, unit: str, trust: str, clients: int
-) -> None:
+def test_one_client_empty_clients_and_two_classes(name: str, unit: str) -> None:
+    for trust, clients in product(NOISY, (1, CLIENTS)):
+        two_classes(name, unit, trust, clients)
+
+
+def two_classes(name: str, unit: str, trust: str, clients: int) -> None:
     rng = np.random.default_rng(4)
     logits, labels = rng.normal(0, 3, (40, 2)), rng.integers(0, 2, 40)
     owner = np.full(40, clients - 1)
