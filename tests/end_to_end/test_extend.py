@@ -126,7 +126,7 @@ def test_the_page_s_commands_run(copy: Copy, told: dict[str, str]) -> None:
     assert "FedGap" in told[compared]
     assert "fedgap" in told[planned]
     assert "Laplace noise" in told["report"]
-    for words in ("Top-k accuracy", "Accuracy by k", "Counts carry the noise of the release."):
+    for words in ("Top-k accuracy", "Accuracy by k", "Counts carry noise."):
         assert words in told["report"]
     assert "replacing one row by any other" in told[copy.commands[-1]]
 
@@ -170,6 +170,7 @@ ENROLLED = {
     "end_to_end/test_trust_models.py": (*METHODS, UNIT),
     "end_to_end/test_result_files.py": METHODS,
     "experiments/test_statement.py": (UNIT,),
+    "fedcal/test_agreement.py": METHODS,
     "fedcal/test_queries.py": ("label_ranks",),
     "fedcal/test_request.py": ("label_ranks",),
 }

@@ -36,7 +36,6 @@ def asked(name: str, public: Federation) -> Request:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
-    seen = 0
     for trust, unit in product(NOISY, UNITS):
         public = federation(trust=trust, unit=unit)
         request = asked(name, public)
@@ -44,8 +43,6 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
         assert "seed" not in fields
         plan = check_request(fields, request)
         assert (plan.private, plan.unit, plan.trust) == (True, unit, trust)
-        seen += 1
-    assert seen == 9
 
 
 LOCAL = federation(trust="local")
