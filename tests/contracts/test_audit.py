@@ -67,7 +67,7 @@ def within_reach(cell: Cell) -> float:
 
 
 @pytest.mark.slow
-@every_cell
+@pytest.mark.parametrize("cell", [c for c in cells() if c.unit != "subject"], ids=str)
 def test_no_mechanism_spends_more_in_many_trials(cell: Cell) -> None:
     finding = attacked(cell, SLOW, ERROR, seed=1)
     assert not finding.refuted
@@ -102,8 +102,11 @@ def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize(
+    ("trust", "unit"),
+    [(trust, "user") for trust in NOISY]
+    + [("central", "example"), ("local", "example"), ("distributed", "subject")],
+)
 def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
     """Rows in, releases out, thousands of times with and without one unit's rows.
 
