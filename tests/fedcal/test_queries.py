@@ -84,13 +84,20 @@ HOSTILE = [
 
 
 @every_example
-@pytest.mark.parametrize("value", HOSTILE, ids=lambda v: repr(v)[:12])
-def test_hostile_parameters_are_refused_in_one_line(kind: str, number: int, value: Any) -> None:
-    query = example(kind, number)
+def test_hostile_parameters_are_refused_in_one_line(kind: str, number: int) -> None:
+    for value in HOSTILE:
+        hostile_value_is_refused(example(kind, number), value)
+
+
+def hostile_value_is_refused(query: Query, value: Any) -> None:
     for name in query.params():
         if name == "log_a" and type(value) is float and value == -1:
             continue  # a log(1/T) like any
-        if kind in ("mlp_update", "scaling_update") and np.shape(value) == (500,) and name == "w":
+        if (
+            query.kind in ("mlp_update", "scaling_update")
+            and np.shape(value) == (500,)
+            and name == "w"
+        ):
             continue  # the client's own rows say which sizes there are
         with pytest.raises(InputError) as caught:
             read(query, **{name: value})
