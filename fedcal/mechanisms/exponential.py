@@ -13,13 +13,13 @@ from fedcal.accounting import exponential_epsilon
 from fedcal.bounding import Bound, Per
 from fedcal.errors import InputError
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
-from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Integers, Words
+from fedcal.mechanisms.adds_nothing import AddsNothing
+from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
+from fedcal.types import Floats
 
 
 @dataclass(frozen=True)
-class Exponential(Mechanism):
+class Exponential(AddsNothing):
     """Index i with probability ~ exp(-epsilon |S_i| / (2 C)), where a neighbour changes |S_i| by C.
 
     epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
@@ -57,11 +57,6 @@ class Exponential(Mechanism):
         if bound.rule == "per_block" and bound.order != 1:
             raise InputError("scores that are sums of absolute values need a bound of order 1")
 
-    @classmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Nothing: the draw needs exact sums."""
-        return None
-
     @property
     def key(self) -> tuple[float, float]:
         """Its epsilon."""
@@ -72,48 +67,9 @@ class Exponential(Mechanism):
         """Its epsilon."""
         return f"exponential(epsilon={self.epsilon!r})"
 
-    def zcdp(self, target: Target) -> float | None:
-        """None: no noise is added."""
-        return None
-
     def sentence(self) -> str:
         """An index is drawn."""
         return "The released value is drawn at random (exponential mechanism) by the server"
-
-    def scale(self, bound: Bound, diameter: float) -> Floats:
-        """No noise is added to sums."""
-        return np.zeros(0)
-
-    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
-        """Exact sums; they are not released."""
-        return np.zeros(bound.length)
-
-    def tail(self, noises: float, alone: bool) -> float:
-        """Nothing is added."""
-        return 0.0
-
-    def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
-        """Nothing is added."""
-        return None
-
-    @classmethod
-    def check_noise(cls, noise: Noise) -> None:
-        """No noise is of this mechanism."""
-        raise InputError(f"unknown noise {cls.name!r}: it adds none")
-
-    @classmethod
-    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """Nothing is added."""
-        raise InputError(f"'{cls.name}' adds no noise")
-
-    @classmethod
-    def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
-        """No client draws."""
-        raise InputError(f"'{cls.name}' adds no noise")
-
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Exact sums."""
-        return total
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """The drawn index, (1,), and no std."""
