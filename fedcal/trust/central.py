@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+from fedcal.trust.base import Facts, NoiseBy, spent_by_releases
+from fedcal.trust.whole import WholeNoise
 
 
-class Central(Trust):
+class Central(WholeNoise):
     """The server sees exact sums, adds noise to them, and is trusted to forget them."""
 
     name: ClassVar[str] = "central"
@@ -17,26 +18,14 @@ class Central(Trust):
         "client's contribution, too, where there are no masks"
     )
     noise_by: ClassVar[NoiseBy] = "server"
-    shared: ClassVar[bool] = False
     replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = True
-    asks_everyone: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = ""
 
     @classmethod
     def takes(cls, law: type[Mechanism]) -> bool:
         """Noise on the sum, and draws that need exact sums."""
         return law.answers in ("sum", "index")
-
-    @classmethod
-    def quorum(cls, share: float, clients: int) -> int:
-        """One answer is enough: the noise is whole in any case."""
-        return 1
-
-    @classmethod
-    def shares(cls, quorum: int) -> int:
-        """The server's draw is the whole."""
-        return 1
 
     @classmethod
     def noises(cls, repliers: int, shares: int) -> float:
@@ -98,11 +87,6 @@ class Central(Trust):
         )
 
     @classmethod
-    def client_sees(cls) -> str:
-        """Nothing more."""
-        return ""
-
-    @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Who was sampled stays secret."""
         seen = "the server"
@@ -112,11 +96,6 @@ class Central(Trust):
             "The epsilon counts on who was sampled staying secret: it does not hold against "
             f"{seen}."
         )
-
-    @classmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """The server sees it."""
-        return WHO_ANSWERS
 
     @classmethod
     def adds(cls, noise: str, facts: Facts) -> str:

@@ -6,10 +6,11 @@ import math
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import PROTOCOL, WHO_ANSWERS, Facts, NoiseBy, Trust
+from fedcal.trust.base import PROTOCOL, Facts, NoiseBy
+from fedcal.trust.whole import WholeNoise
 
 
-class Local(Trust):
+class Local(WholeNoise):
     """Each client adds all the noise that it needs before it answers."""
 
     name: ClassVar[str] = "local"
@@ -18,26 +19,14 @@ class Local(Trust):
         "must be trusted"
     )
     noise_by: ClassVar[NoiseBy] = "client"
-    shared: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     amplifies: ClassVar[bool] = False
-    asks_everyone: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = "the server sees who answers"
 
     @classmethod
     def takes(cls, law: type[Mechanism]) -> bool:
         """Noise on an answer, and answers that are encoded."""
         return law.answers in ("sum", "onehot")
-
-    @classmethod
-    def quorum(cls, share: float, clients: int) -> int:
-        """One answer is enough: it has all of its noise."""
-        return 1
-
-    @classmethod
-    def shares(cls, quorum: int) -> int:
-        """Each client's draw is a whole."""
-        return 1
 
     @classmethod
     def noises(cls, repliers: int, shares: int) -> float:
@@ -96,19 +85,9 @@ class Local(Trust):
         )
 
     @classmethod
-    def client_sees(cls) -> str:
-        """Nothing more."""
-        return ""
-
-    @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Nothing is claimed."""
         return ""
-
-    @classmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """The server sees it."""
-        return WHO_ANSWERS
 
     @classmethod
     def adds(cls, noise: str, facts: Facts) -> str:

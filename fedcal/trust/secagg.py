@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+from fedcal.trust.base import Facts, NoiseBy, spent_by_releases
+from fedcal.trust.whole import WholeNoise
 
 
-class SecAgg(Trust):
+class SecAgg(WholeNoise):
     """Nobody adds noise: the server learns exact sums."""
 
     name: ClassVar[str] = "secagg"
@@ -17,26 +18,14 @@ class SecAgg(Trust):
         "too, where there are no masks"
     )
     noise_by: ClassVar[NoiseBy] = "nobody"
-    shared: ClassVar[bool] = False
     replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = False
-    asks_everyone: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = "there is no noise"
 
     @classmethod
     def takes(cls, law: type[Mechanism]) -> bool:
         """Nothing that promises anything."""
         return law.answers == "nothing"
-
-    @classmethod
-    def quorum(cls, share: float, clients: int) -> int:
-        """One answer is enough."""
-        return 1
-
-    @classmethod
-    def shares(cls, quorum: int) -> int:
-        """No noise."""
-        return 1
 
     @classmethod
     def noises(cls, repliers: int, shares: int) -> float:
@@ -89,19 +78,9 @@ class SecAgg(Trust):
         )
 
     @classmethod
-    def client_sees(cls) -> str:
-        """Nothing more."""
-        return ""
-
-    @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Nothing is claimed."""
         return ""
-
-    @classmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """The server sees it."""
-        return WHO_ANSWERS
 
     @classmethod
     def adds(cls, noise: str, facts: Facts) -> str:
