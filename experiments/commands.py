@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from fedcal import calibrators, datasets, pages
@@ -21,21 +19,12 @@ from fedcal.experiments.config import load_config, merge, parse_setting
 from fedcal.experiments.files import OWN_PAGES, check_out, to_json
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import SHOWN, progress_bar, shown
+from fedcal.experiments.terminal import SHOWN, console, print_table, progress, shown
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
 
 if TYPE_CHECKING:
     from fedcal.experiments.comparison import Comparison
-
-
-_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
-
-
-class Stopped(FedcalError):
-    """Ctrl-C, where something was kept; the exit code is the shells' own."""
-
-    exit_code = 130
 
 
 def run_simulate(
@@ -52,12 +41,11 @@ def run_simulate(
     config = merge(given) if config_file is None else load_config(config_file, given)
     if out is not None:
         check_out(out, foreign="rows.jsonl")
-    with progress_bar() as bar:
-        starting = ": starting Flower and Ray" if config.engine == "ray" else ""
-        task = bar.add_task(f"{config.method}{starting}", total=None, visible=not quiet)
+    starting = ": starting Flower and Ray" if config.engine == "ray" else ""
+    with progress(f"{config.method}{starting}", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=config.method)
+            steps(done, total, config.method)
 
         result = simulate(config.data, config=config, out=out, progress=moved)
     if as_json:
@@ -67,27 +55,20 @@ def run_simulate(
 
 
 def _show(result: SimulationResult, out: Path | None) -> None:
-    console = Console(markup=False, emoji=False)  # paths may look like markup
-    c, privacy = result.config, result.privacy
+    to, c, privacy = console(), result.config, result.privacy
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
-    console.print(
-        f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    to.print(f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}")
     for table in _tables(result):
-        console.print(table)
+        to.print(table)
     for line in privacy["statement"]:
-        console.print(f"- {line}", soft_wrap=True, highlight=False)
+        to.print(f"- {line}")
     sent = result.communication
-    console.print(
+    to.print(
         f"{sent['bytes_up_per_client']} bytes up and {sent['bytes_down_per_client']} down per "
-        f"client{'' if result.seconds is None else f', {result.seconds:.3f} s'}",
-        highlight=False,
-        soft_wrap=True,
+        f"client{'' if result.seconds is None else f', {result.seconds:.3f} s'}"
     )
     if out is not None:
-        console.print(f"written to {out}", highlight=False, soft_wrap=True)
+        to.print(f"written to {out}")
 
 
 def _tables(result: SimulationResult) -> list[Table]:
@@ -123,19 +104,10 @@ def run_compare(
 ) -> None:
     """`fedcal compare`."""
     from fedcal.experiments.comparison import compare
-    from fedcal.experiments.comparison.run import Interrupted
 
     given = {**options, "set": dict(parse_setting(text) for text in settings)}
-    with progress_bar() as bar:
-        task = bar.add_task("comparing", total=None, visible=not quiet)
-
-        def moved(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        try:
-            comparison = compare(config=config_file, out=out, progress=moved, **given)
-        except Interrupted as e:
-            raise Stopped(str(e)) from None
+    with progress("comparing", quiet=quiet) as steps:
+        comparison = compare(config=config_file, out=out, progress=steps, **given)
     if as_json:
         print(to_json(comparison.to_json()), end="")
     elif not quiet:
@@ -151,15 +123,12 @@ def show_comparison(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
     from fedcal.experiments.comparison.table import as_table
 
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
-    table = as_table(comparison.cells)
-    lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
-    console.width = max(console.width, lines.maximum)
-    console.print(table)
+    to = console()
+    print_table(to, as_table(comparison.cells))
     for line in comparison.statement:
-        console.print(f"- {line}")
+        to.print(f"- {line}")
     if out is not None:
-        console.print(f"written to {out}; the report is {out / 'report.html'}")
+        to.print(f"written to {out}; the report is {out / 'report.html'}")
 
 
 def run_report(folder: Path, *, quiet: bool, as_json: bool) -> None:
@@ -201,9 +170,7 @@ def _written(path: Path, *, quiet: bool, as_json: bool) -> None:
     if as_json:
         print(to_json({"out": str(path)}), end="")
     elif not quiet:
-        Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(
-            f"written to {path}"
-        )
+        console().print(f"written to {path}")
 
 
 def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: bool) -> None:
@@ -241,14 +208,12 @@ def run_apply(calibrator: Path, data: str, out: Path, *, quiet: bool, as_json: b
     if as_json:
         print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
     elif not quiet:
-        console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+        to = console()
         test = len(probs) - len(rows.logits)
         parts = f" (metrics: the {test} of its test part)" if test else ""
-        console.print(f"{len(probs)} rows{parts} calibrated by {fitted.kind}, written to {out}")
+        to.print(f"{len(probs)} rows{parts} calibrated by {fitted.kind}, written to {out}")
         for name, values in metrics.items():
-            console.print(
-                f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)
-            )
+            to.print(f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN))
 
 
 def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
@@ -278,12 +243,12 @@ def run_datasets(*, quiet: bool, as_json: bool) -> None:
         return
     if quiet:
         return
-    console = Console(highlight=False, soft_wrap=True, emoji=False)
-    console.print("Data sets that ship with fedcal (--data NAME):")
+    to = console(markup=True)
+    to.print("Data sets that ship with fedcal (--data NAME):")
     for entry in datasets.catalogue():
         test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
         clients = f", {entry.clients} natural clients" if entry.clients else ""
-        console.print(
+        to.print(
             f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
             f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
             f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"

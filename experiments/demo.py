@@ -21,7 +21,7 @@ from fedcal.experiments.commands import show_comparison
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.figures import reliability_figure, save_figure
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import progress_bar
+from fedcal.experiments.terminal import progress
 from fedcal.metrics import Reliability
 
 DATA = "resnet110-cifar10"
@@ -65,11 +65,8 @@ def options() -> dict[str, Any]:
 
 def calibrate() -> Comparison:
     """All runs of the table."""
-    with progress_bar() as bar:
-        task = bar.add_task("calibrating", total=None)
-        return compare(
-            progress=lambda done, total: bar.update(task, completed=done, total=total), **options()
-        )
+    with progress("calibrating") as steps:
+        return compare(progress=steps, **options())
 
 
 def write_figures(out: Path) -> None:

@@ -1,11 +1,18 @@
-"""How numbers and progress look to people on a terminal."""
+"""How numbers, tables and progress look to people on a terminal."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedcal.errors import FedcalError, Interrupted
 
 SHOWN = {
     "accuracy": "accuracy %",
@@ -17,20 +24,74 @@ SHOWN = {
 }
 """Metric -> heading; percentages are for people, files hold fractions."""
 
+_WIDEST = 1000
+"""Characters: a terminal that is narrower wraps lines, but loses none of them."""
+
+_QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
+"""Without a terminal: when the first line of progress comes, and the next ones."""
+
+
+class Stopped(FedcalError):
+    """Ctrl-C, where something was kept; the exit code is the shells' own."""
+
+    exit_code = 130
+
 
 def shown(metric: str, value: float) -> str:
     """A metric as people read it."""
     return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
 
 
-def progress_bar() -> Progress:
-    """The one look of progress bars, on stderr; silent where stderr is no terminal."""
-    return Progress(
+def console(*, stderr: bool = False, markup: bool = False) -> Console:
+    """A console that neither colours nor wraps what it prints; paths may look like markup."""
+    return Console(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+
+
+def print_table(to: Console, table: Table) -> None:
+    """Print a table, as wide as it is."""
+    lines = Measurement.get(to, to.options.update(max_width=_WIDEST), table)
+    to.width = max(to.width, lines.maximum)
+    to.print(table)
+
+
+class Steps:
+    """Progress on stderr: a bar on a terminal; elsewhere, after three seconds, some lines."""
+
+    def __init__(self, what: str, bar: Progress, *, lines: bool) -> None:
+        self._what, self._bar, self._lines = what, bar, lines
+        self._task = bar.add_task(what, total=None)
+        self._next = time.monotonic() + _QUIET_SECONDS
+
+    def __call__(self, done: int, total: int, what: str | None = None) -> None:
+        """`done` of `total` steps are done; `what` is what happens now."""
+        self._what = what or self._what
+        self._bar.update(self._task, completed=done, total=total, description=self._what)
+        if self._lines and (now := time.monotonic()) >= self._next:
+            self._next = now + _SECONDS_BETWEEN
+            console(stderr=True).print(f"fedcal: {self._what}: {done} of {total}")
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
+    """Progress of the work inside; `quiet` shows none.
+
+    Raises
+    ------
+    Stopped
+        Ctrl-C in work that keeps what it has, with what it says.
+    """
+    seen = sys.stderr.isatty()
+    bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-        disable=not sys.stderr.isatty(),  # otherwise it would leave a blank line
+        disable=quiet or not seen,  # otherwise it would leave a blank line
     )
+    try:
+        with bar:
+            yield Steps(what, bar, lines=not quiet and not seen)
+    except Interrupted as e:
+        raise Stopped(str(e)) from None

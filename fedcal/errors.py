@@ -9,6 +9,8 @@
     |-- PrivacyError              exit code 1: a release that its plan does not cover
     `-- RoundFailed               exit code 1: sampled clients did not answer
 
+    Interrupted                   Ctrl-C, where something was kept
+
 Each message is one line: what is wrong, where, and what is allowed.
 """
 
@@ -48,6 +50,10 @@ class BudgetExceeded(InputError):
 
 class ContributionRefused(InputError):
     """An unbounded contribution is not finite or leaves the ring; or one has another shape."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; the message says what was kept, and how to go on."""
 
 
 class TooLittle(UserWarning):

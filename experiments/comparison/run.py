@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from fedcal import datasets
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.comparison.grid import Grid, read_grid
 from fedcal.experiments.comparison.journal import Journal, grid_in, journal
 from fedcal.experiments.comparison.pools import Pool, Work, here, on_ray
@@ -24,16 +24,10 @@ from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.files import check_out
 from fedcal.experiments.result import versions
 from fedcal.experiments.simulation import load_any
+from fedcal.strategies.job import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
-Progress: TypeAlias = Callable[[int, int], None]
-"""(runs finished, runs in all); what was kept of an earlier start counts as finished."""
-
 ENGINES = ("inline", "ray")
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; the message says what was kept."""
 
 
 def compare(
@@ -68,7 +62,7 @@ def compare(
     engine : "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
         inline on either: all engines of `simulate` give the same bits
     ray_address : of a Ray cluster, or "local"; implies "ray"
-    progress : called after each run
+    progress : called after each run with runs finished, runs kept earlier among them, and all
     **options : as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
         sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds

@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import Advice, Estimate
 from fedcal.experiments.planner.words import command, recommended, statement
-from fedcal.experiments.terminal import progress_bar
-
-_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
+from fedcal.experiments.terminal import console, print_table, progress
 
 
 def run_plan(
@@ -32,12 +28,11 @@ def run_plan(
     """`fedcal plan`."""
     if out is not None:
         check_out(out)
-    with progress_bar() as bar:
-        task = bar.add_task("planning", total=None, visible=not quiet)
+    with progress("planning", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:
             what = "planning" if done < total else "looking for what would be enough"
-            bar.update(task, completed=done, total=total, description=what)
+            steps(done, total, what)
 
         advice = planning.plan(
             **{k: v for k, v in options.items() if v is not None},
@@ -66,8 +61,8 @@ def save(advice: Advice, out: Path) -> None:
 
 def show(advice: Advice, out: Path | None) -> None:
     """The table, the recommendation, and what stands behind them."""
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
-    console.print(f"plan for {advice.facts}, {advice.facts.partition}")
+    to = console()
+    to.print(f"plan for {advice.facts}, {advice.facts.partition}")
     table = Table()
     for heading in ("method", "rounds", "mechanism", "clip", "noise std"):
         table.add_column(heading)
@@ -77,21 +72,19 @@ def show(advice: Advice, out: Path | None) -> None:
     table.add_column("pays")
     for estimate in advice.estimates:
         table.add_row(*_cells(estimate))
-    lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
-    console.width = max(console.width, lines.maximum)
-    console.print(table)
+    print_table(to, table)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
-        console.print(f"not tried: {', '.join(names)}: {why}")
-    console.print(recommended(advice))
+        to.print(f"not tried: {', '.join(names)}: {why}")
+    to.print(recommended(advice))
     if (run := command(advice)) is not None:
-        console.print(f"  {run}")
+        to.print(f"  {run}")
     for line in statement(advice):
-        console.print(f"- {line}")
+        to.print(f"- {line}")
     if out is not None:
-        console.print(f"written to {out}")
+        to.print(f"written to {out}")
 
 
 def _cells(estimate: Estimate) -> list[str]:

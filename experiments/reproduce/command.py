@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.measure import Measurement
-
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.commands import Stopped
-from fedcal.experiments.comparison.run import Interrupted
 from fedcal.experiments.files import to_json
 from fedcal.experiments.reproduce.expected import deviations, shipped
 from fedcal.experiments.reproduce.layout import as_table
@@ -17,9 +12,7 @@ from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
 from fedcal.experiments.reproduce.verdicts import enough_seeds, wrong_verdicts
-from fedcal.experiments.terminal import progress_bar
-
-_WIDEST = 1000  # characters: a terminal that is narrower wraps lines, but loses none of them
+from fedcal.experiments.terminal import console, print_table, progress
 
 
 def run_reproduce(
@@ -52,25 +45,17 @@ def run_reproduce(
     files = _files(data)
     experiment(name)
     expected = shipped(name) if check else None
-    with progress_bar() as bar:
-        task = bar.add_task(name, total=None, visible=not quiet)
-
-        def moved(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        try:
-            result = reproduce(
-                name,
-                data=files,
-                seeds=seeds,
-                jobs=jobs,
-                out=out,
-                resume=resume,
-                ray_address=ray_address,
-                progress=moved,
-            )
-        except Interrupted as e:
-            raise Stopped(str(e)) from None
+    with progress(name, quiet=quiet) as steps:
+        result = reproduce(
+            name,
+            data=files,
+            seeds=seeds,
+            jobs=jobs,
+            out=out,
+            resume=resume,
+            ray_address=ray_address,
+            progress=steps,
+        )
     if as_json:
         print(to_json(result.to_json()), end="")
     elif not quiet:
@@ -106,32 +91,28 @@ def _list(*, quiet: bool, as_json: bool) -> None:
             to_json([{"name": e.name, "title": e.title, "about": e.about} for e in found]), end=""
         )
     elif not quiet:
-        console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
-        wide = max(map(len, EXPERIMENTS))
+        to, wide = console(), max(map(len, EXPERIMENTS))
         for e in found:
-            console.print(f"{e.name:{wide}}  {e.about}")
+            to.print(f"{e.name:{wide}}  {e.about}")
 
 
 def _show(result: Reproduction, out: Path | None) -> None:
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    to = console()
     for block in result.blocks:
-        table = as_table(block)
-        lines = Measurement.get(console, console.options.update(max_width=_WIDEST), table)
-        console.width = max(console.width, lines.maximum)
-        console.print(table)
+        print_table(to, as_table(block))
     if result.legend:
-        console.print(result.legend.replace("Bold", "*"))
+        to.print(result.legend.replace("Bold", "*"))
     for v in result.verdicts:
         own = f"; in the paper's own numbers {v.printed}" if v.printed else ""
-        console.print(f"- {v.word}: {v.text} ({v.said}{own})")
+        to.print(f"- {v.word}: {v.text} ({v.said}{own})")
     for line in result.experiment.notes:
-        console.print(f"- {line}")
+        to.print(f"- {line}")
     if out is not None:
-        console.print(f"written to {out}; the page is {out / result.experiment.name}.html")
+        to.print(f"written to {out}; the page is {out / result.experiment.name}.html")
 
 
 def _check(result: Reproduction, found: list[str], *, told: bool, quiet: bool) -> None:
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    errors = console(stderr=True)
     for line in found:
         errors.print(f"fedcal: deviation: {line}")
     if found:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.datasets import Dataset, is_shipped
-from fedcal.errors import InputError
+from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import Grid, read_grid
 from fedcal.experiments.comparison.journal import ROWS
 from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.comparison.run import Interrupted
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.reproduce.cells import Cell, cell_of
 from fedcal.experiments.reproduce.spec import GridExperiment, Part

@@ -16,7 +16,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
@@ -40,14 +40,6 @@ Progress = Callable[[int, int, dict[str, Any]], None]
 
 TIMEOUT = 1e6
 """Seconds that a client may take; in a simulation nobody goes missing."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; `round` rounds are kept in a folder (0: nothing is)."""
-
-    def __init__(self, round_number: int) -> None:
-        super().__init__()
-        self.round = round_number
 
 
 @dataclass(frozen=True)
@@ -186,11 +178,12 @@ def train(
         if folder is not None:
             training.save(folder)
     except KeyboardInterrupt:
-        kept_rounds = 0
-        if folder is not None and state.round:
-            checkpoint.save(folder, state, config.to_dict(), fingerprint)
-            kept_rounds = state.round
-        raise Interrupted(kept_rounds) from None
+        if folder is None or not state.round:
+            raise
+        checkpoint.save(folder, state, config.to_dict(), fingerprint)
+        raise Interrupted(
+            f"{state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
+        ) from None
     return training
 
 

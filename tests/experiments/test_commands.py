@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from fedcal import calibrators, datasets
 from fedcal.errors import InputError
 from fedcal.experiments.commands import run_apply, run_export, run_report, run_simulate
 from fedcal.experiments.config import Config
-from fedcal.experiments.terminal import SHOWN, progress_bar, shown
+from fedcal.experiments.terminal import SHOWN, progress, shown
 from fedcal.metrics import summary
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -57,17 +58,28 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_progress_bar_needs_a_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     stderr = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", "xterm")
-    with progress_bar() as bar:
-        task = bar.add_task("calibrating", total=4)
-        bar.update(task, completed=4)
-        bar.refresh()
+    with progress("calibrating") as steps:
+        steps(4, 4)
     assert ("calibrating" in stderr.getvalue()) is terminal
     assert ("4/4" in stderr.getvalue()) is terminal
     assert bool(stderr.getvalue()) is terminal
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    now = itertools.count()
+    monkeypatch.setattr("fedcal.experiments.terminal.time.monotonic", lambda: float(next(now)))
+    with progress("calibrating", quiet=quiet) as steps:
+        for done in range(8):
+            steps(done, 8)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ([] if quiet else [f"fedcal: calibrating: {k} of 8" for k in (2, 7)])
 
 
 def options(**given: Any) -> dict[str, Any]:

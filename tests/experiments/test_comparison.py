@@ -15,11 +15,10 @@ import pytest
 
 import fedcal.experiments.report
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError, TooLittle
+from fedcal.errors import FedcalError, InputError, Interrupted, TooLittle
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.comparison import pools, run
 from fedcal.experiments.comparison.row import Row, key_of
-from fedcal.experiments.comparison.run import Interrupted
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -18,10 +18,9 @@ from scipy import stats
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import simulate
 from fedcal.experiments.benchmarks import luo as benchmark
-from fedcal.experiments.comparison.run import Interrupted
 from fedcal.experiments.luo import cell, histogram
 from fedcal.experiments.luo.bench import GRID, Bench
 from fedcal.experiments.luo.cell import run_setting

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.experiments.comparison.run import Interrupted
+from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.figures.panel import Band, Level, Line
 from fedcal.experiments.luo.methods import COLUMNS, PAPER
 from fedcal.experiments.luo.noise import NOISES

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import fedcal.experiments.report
-from fedcal.errors import InputError
+from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.comparison.run import Interrupted
 from fedcal.experiments.reproduce import figures, grids
 from fedcal.experiments.reproduce.run import reproduce
 
