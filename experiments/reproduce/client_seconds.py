@@ -32,7 +32,7 @@ from fedcal.experiments.benchmarks.timing import SLOW
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import BLOCK_NUMBERS
 from fedcal.experiments.reproduce.bytes_sent import job_for
-from fedcal.experiments.reproduce.spec import printed
+from fedcal.experiments.reproduce.registry import study
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.queries.request import Request
@@ -49,7 +49,7 @@ POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))
 
 PAPER = {
     title.lower(): tuple(value for (value,) in values)
-    for title, values in printed("table7").rows.items()
+    for title, values in study("maddock")["printed"]["table7"]["rows"].items()
 }
 """Table 7: mean, least and most seconds of a client in a round, CIFAR-10 (ResNet18)."""
 

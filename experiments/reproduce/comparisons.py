@@ -14,50 +14,11 @@ from fedcal.errors import TooLittle
 from fedcal.experiments import demo
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.summary import Line
-from fedcal.trust import NOISY
-from fedcal.units import Example, User
-
-_ALL = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn"]
-_NETWORKS = ["resnet110-cifar10", "imdb-binary"]
-_SEARCHED = "acct[search=auto]"
+from fedcal.experiments.reproduce.registry import study
 
 COMPARISONS: Mapping[str, Mapping[str, Any]] = {
     "demo": demo.options(),
-    "choosing-clients": {
-        "data": _NETWORKS,
-        "method": [
-            *("none", "pooled-temperature", "pooled-bbq"),
-            *("fednewton", "fedoneshot", "fedtemp", "fedbbq"),
-        ],
-        "epsilon": [8.0, 1.0, 0.3],
-        "clients": [20, 100, 500, 2000],
-    },
-    "choosing-searches": {
-        "data": _ALL,
-        "method": ["none", "pooled-temperature", "fednewton", "fedoneshot", _SEARCHED],
-        "epsilon": [8.0, 1.0, 0.3],
-        "clients": [20, 100, 500],
-    },
-    "choosing-trust": {
-        "data": _NETWORKS,
-        "method": [
-            *("none", "one-source", "pooled-temperature"),
-            *("fednewton", "fednewton-entropy", "fedoneshot", _SEARCHED),
-        ],
-        "epsilon": [1.0],
-        "trust": [*NOISY],
-        "unit": [User.name, Example.name],
-    },
-    "trust-models": {
-        "data": "resnet110-cifar10",
-        "method": [
-            *("none", "pooled-temperature"),
-            *("fednewton", "fedoneshot", "fedtemp", "acct", "dp-histogram", "nllt", "ecet"),
-        ],
-        "epsilon": [1.0],
-        "trust": [*NOISY],
-        "unit": [User.name, Example.name],
-    },
+    **study("own")["comparisons"],
 }
 """Name of the file -> options of `compare`."""
 

@@ -65,7 +65,7 @@ Printed = Mapping[str, Mapping[str, Sequence[float]]]
 
 def printed(table: str) -> Printed:
     """The paper's table1 or table7, of `luo.toml`."""
-    found: Printed = read_toml(Path(__file__).with_name("luo.toml"))[table]
+    found: Printed = read_toml(Path(__file__).with_name("luo.toml"))["printed"][table]
     return found
 
 

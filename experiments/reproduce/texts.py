@@ -14,11 +14,13 @@ from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import as_markdown
 from fedcal.experiments.reproduce import layout
 from fedcal.experiments.reproduce.binning_pays import crossover
-from fedcal.experiments.reproduce.claims import Verdict, mean_ratio
+from fedcal.experiments.reproduce.check import unsure
+from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.comparisons import command, lines_where
 from fedcal.experiments.reproduce.expected import read, shipped
+from fedcal.experiments.reproduce.maddock import mean_ratio
+from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
-from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
 from fedcal.trust import NOISY
 from fedcal.units import Example, User
 
@@ -137,9 +139,7 @@ def claims_in_short() -> str:
     words: dict[str, list[Verdict]] = {"holds": [], "holds in part": [], "does not hold": []}
     for verdict in all_:
         words[verdict.word].append(verdict)
-    doubted = sum(
-        bool(unsure(v, expected_verdicts(name))) for name in PAPER for v in _of_paper(name)
-    )
+    doubted = sum(bool(unsure(experiment(name), v)) for name in PAPER for v in _of_paper(name))
     nowhere = " ".join(
         f'"{text}"' for text in dict.fromkeys(v.text for v in words["does not hold"])
     )

@@ -14,7 +14,8 @@ from fedcal.clients.scalers import local_log_a
 from fedcal.errors import FedcalError
 from fedcal.experiments.reproduce import client_seconds
 from fedcal.experiments.reproduce.bytes_sent import job_for
-from fedcal.experiments.reproduce.expected import deviations, shipped
+from fedcal.experiments.reproduce.check import deviations
+from fedcal.experiments.reproduce.expected import shipped
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 
