@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,14 +16,10 @@ BASE = "Base"
 METRICS = {"classwise_ece": "classwise ECE", "accuracy": "accuracy"}
 """What is kept of each run, and its words."""
 
-_SETTINGS: dict[str, Callable[[str], Any]] = {
-    "epsilon": float,
-    "rounds": int,
-    "sampling_rate": float,
-    "clients": int,
-    "partition": str,
-}
-"""Settings in `Score.key` -> how they are read again."""
+_SETTINGS = ("epsilon", "rounds", "sampling_rate", "clients", "partition")
+
+SHIPPED = ("network", "part", "title", "baseline", *_SETTINGS, *METRICS)
+"""What is kept of a score in expected results; the rest follows."""
 
 LOSS = 0.01
 """A method that loses more accuracy than this (absolute) is marked, as in the paper."""
@@ -122,17 +118,24 @@ def score_of(line: Line, part: Part, names: Mapping[str, str]) -> Score:
     ----------
     names : the line's data -> short name
     """
-    baseline = bool(line["baseline"])
-    settings = ("epsilon", "sampling_rate", "clients", "partition")
-    values: dict[str, Any] = {k: line[k] for k in settings}
-    values["rounds"] = None if baseline else line["rounds"]
+    values = {k: line[k] for k in _SETTINGS}
+    if line["baseline"]:
+        values["rounds"] = None
     if line["seeds"]:
         values |= {metric: tuple(line["after"][metric]["values"]) for metric in METRICS}
         values["accuracy_before"] = line["before"]["accuracy"]["mean"]
-    failures = tuple(f["error"] for f in line["failures"])
     method = _method(line, part)
-    place = (names[line["data"]], part.name, part.block, part.row)
-    return Score(*place, method.title, method.method, baseline, **values, failures=failures)
+    return Score(
+        network=names[line["data"]],
+        part=part.name,
+        block=part.block,
+        row=part.row,
+        title=method.title,
+        method=method.method,
+        baseline=line["baseline"],
+        failures=tuple(f["error"] for f in line["failures"]),
+        **values,
+    )
 
 
 def _method(line: Line, part: Part) -> TitledMethod:
@@ -144,25 +147,19 @@ def _method(line: Line, part: Part) -> TitledMethod:
 
 
 def scores_of(experiment: GridExperiment, items: Sequence[Mapping[str, Any]]) -> list[Score]:
-    """Scores again from what ships of them.
-
-    Parameters
-    ----------
-    items : `key`, `classwise_ece` and `accuracy` of each
-    """
-    base = {i["key"][0]: i["accuracy"] for i in items if i["key"][2] == BASE}
-    parts = {part.name: part for part in experiment.parts}
+    """Scores again from what ships of them, the values of `SHIPPED`."""
+    accuracy = {i["network"]: i["accuracy"] for i in items if i["title"] == BASE}
+    places = {
+        (part.name, method.title): {"block": part.block, "row": part.row, "method": method.method}
+        for part in experiment.parts
+        for method in part.columns
+    }
     scores = []
     for item in items:
-        network, part_name, title, *texts = item["key"]
-        part = parts[part_name]
-        method = next(m for m in part.columns if m.title == title)
-        given = zip(_SETTINGS.items(), texts, strict=False)
-        values: dict[str, Any] = {k: read(text) for (k, read), text in given if text}
-        values |= {metric: tuple(item[metric]) for metric in METRICS}
-        values["accuracy_before"] = sum(base[network]) / len(base[network])
-        place = (network, part.name, part.block, part.row)
-        scores.append(Score(*place, title, method.method, not any(texts), **values))
+        values: dict[str, Any] = {k: tuple(v) if k in METRICS else v for k, v in item.items()}
+        values |= places[item["part"], item["title"]]
+        before = accuracy[item["network"]]
+        scores.append(Score(**values, accuracy_before=sum(before) / len(before)))
     return scores
 
 

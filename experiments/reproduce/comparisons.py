@@ -7,7 +7,7 @@ experiments and are made by the same command.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fedcal.errors import TooLittle
@@ -58,8 +58,3 @@ def _kept(line: Line) -> Line:
 def _digits(spread: Mapping[str, Any]) -> dict[str, float | None]:
     there = ((k, spread[k]) for k in ("mean", "std"))
     return {k: None if v is None else float(f"{v:.6g}") for k, v in there}
-
-
-def lines_where(lines: Sequence[Line], **facts: Any) -> list[Line]:
-    """Those with all of these facts."""
-    return [line for line in lines if all(line[k] == v for k, v in facts.items())]

@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.experiments.reproduce.cells import METRICS, scores_of
+from fedcal.experiments.reproduce.cells import SHIPPED, scores_of
 from fedcal.experiments.reproduce.check import checked_rows
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
@@ -38,10 +39,7 @@ def content(result: Reproduction) -> Rows:
     if isinstance(result.experiment, GridExperiment):
         if result.failures:
             raise InputError(f"runs failed, the first with: {result.failures[0]}")
-        return [
-            {"key": list(cell.key), **{metric: list(getattr(cell, metric)) for metric in METRICS}}
-            for cell in result.cells
-        ]
+        return [{k: getattr(score, k) for k in SHIPPED} for score in result.cells]
     checked_rows(result.experiment, result.rows)
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
@@ -91,12 +89,11 @@ def _compact(value: Any) -> str:
 def packed(results: Rows) -> list[Record]:
     """Results in a row with the same keys as a table: `columns`, and a list of values for each.
 
-    Values that all of them have are in `same` instead. Mappings that all results have are flat,
-    `after.ece.mean`.
+    Values that all of them have are in `same` instead. Mappings are flat, `after.ece.mean`, but
+    for `settings`, which may be empty.
     """
-    nested = {k for r in results for k in r if all(r.get(k) and _is_table(r[k]) for r in results)}
     found = []
-    for keys, group in groupby((_flat(r, nested) for r in results), key=tuple):
+    for keys, group in groupby((dict(_flat(r)) for r in results), key=tuple):
         rows = list(group)
         same = {k: rows[0][k] for k in keys if len({_compact(r[k]) for r in rows}) == 1}
         values = [[v for k, v in r.items() if k not in same] for r in rows]
@@ -104,39 +101,25 @@ def packed(results: Rows) -> list[Record]:
     return found
 
 
+def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping) and key != "settings":
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def unpacked(tables: Iterable[Mapping[str, Any]]) -> Rows:
     """The results again, whatever `packed` made of them."""
-    found = []
+    found: Rows = []
     for table in tables:
         for row in table["rows"]:
-            left, same = iter(row), table["same"]
-            found.append(_deep({k: same[k] if k in same else next(left) for k in table["columns"]}))
-    return found
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _flat(row: Mapping[str, Any], nested: Iterable[str]) -> Record:
-    found: Record = {}
-    for key, value in row.items():
-        if key in nested:
-            deeper = [k for k in value if _is_table(value[k])]
-            found |= {f"{key}.{k}": v for k, v in _flat(value, deeper).items()}
-        else:
-            found[key] = value
-    return found
-
-
-def _deep(row: Mapping[str, Any]) -> Record:
-    found: Record = {}
-    for key, value in row.items():
-        *outer, last = key.split(".")
-        place = found
-        for name in outer:
-            place = place.setdefault(name, {})
-        place[last] = value
+            values = iter(row)
+            found.append({})
+            for column in table["columns"]:
+                *outer, last = column.split(".")
+                place = reduce(lambda there, key: there.setdefault(key, {}), outer, found[-1])
+                place[last] = table["same"][column] if column in table["same"] else next(values)
     return found
 
 

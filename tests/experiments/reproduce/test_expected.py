@@ -119,12 +119,12 @@ def test_what_is_expected_must_be_claimed() -> None:
 def test_rows_are_packed_and_unpacked() -> None:
     """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
     rows = [
-        {"a": 1, "b": None, "after": {"ece": {"mean": 0.5}}, "own": {}},
-        {"a": 1.0, "b": None, "after": {"ece": {"mean": 0.25}}, "own": {"k": [1]}},
-        {"a": 2, "after": {"ece": {"mean": 0.5}}, "own": {}},
+        {"a": 1, "b": None, "after": {"ece": {"mean": 0.5}}, "settings": {}},
+        {"a": 1.0, "b": None, "after": {"ece": {"mean": 0.25}}, "settings": {"k": [1]}},
+        {"a": 2, "after": {"ece": {"mean": 0.5}}, "settings": {}},
     ]
     first, second = packed(rows)
-    assert first["columns"] == ("a", "b", "after.ece.mean", "own")
+    assert first["columns"] == ("a", "b", "after.ece.mean", "settings")
     assert first["same"] == {"b": None}
     assert second["rows"] == [[]]
     assert [repr(row) for row in unpacked([first, second])] == [repr(row) for row in rows]
