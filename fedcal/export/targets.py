@@ -94,7 +94,8 @@ def to_onnx(
     taken = _taken(calibrator, input)
     one_of("dtype", dtype, DTYPES)
     need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_graph import BUILDERS, model_of
+    from fedcal.export.onnx_builders import BUILDERS
+    from fedcal.export.onnx_graph import model_of
 
     build = _registered(BUILDERS, calibrator, "ONNX")
     model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
