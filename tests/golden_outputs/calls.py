@@ -6,6 +6,8 @@ returns is written beside the step: text, arrays by name, or anything that JSON 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 Entry = Callable[[str], Any]
+OS_NOISE = "OS noise"
 
 
 def write(value: object, stem: str) -> None:
@@ -64,8 +67,16 @@ def client_seconds(entry: Entry) -> Any:
 
 
 def audit_rows(entry: Entry, trials: str) -> Any:
-    """Attacks with few trials."""
-    return entry("audit")(trials=int(trials))
+    """Attacks with few trials; the noise of the operating system is another in each run."""
+    return [row for row in entry("audit")(trials=int(trials)) if row["note"] != OS_NOISE]
+
+
+def audit_table(entry: Entry, trials: str) -> str:
+    """The same as a table."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        entry("bench-audit")(["--trials", trials])
+    return "\n".join(line for line in shown.getvalue().splitlines() if OS_NOISE not in line)
 
 
 def luo_rows(entry: Entry, name: str) -> Any:

@@ -19,7 +19,6 @@ COMMANDS = (
 )
 MODULES = ("documents", "expected", "demo", "shift-logits", "shift-mnist", "shift-picture")
 BENCHMARKS = ("benchmarks", "bench-audit", "bench-luo", "bench-samplers")
-SLOW_METHODS = "fedvector,fedmatrix,fedopvector,fedcal"
 
 
 def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[str]) -> list[Cell]:
@@ -175,7 +174,7 @@ def plan() -> Iterator[Cell]:
     few = "plan --clients 50 --rows-per-client 40 --classes 3"
     two = f"{few} --method fednewton,fedbin,acct"
     yield "default", [f"{few} --epsilon 1 --out out"]
-    yield "json", [f"{few} --epsilon 1 --json"]
+    yield "json", [f"{few} --epsilon 4 --sampling-rate 0.5 --json"]
     yield "no-privacy", [f"{two} --json", two]
     yield "out", [f"{two} --epsilon 1 --out out", "simulate --config out/config.toml --json"]
     yield "not-enough", [f"{two} --epsilon 0.05 --out out", f"{two} --epsilon 0.05 --json"]
@@ -186,7 +185,10 @@ def plan() -> Iterator[Cell]:
     known = "plan --clients 50 --rows-per-client 40 --data"
     yield "data", [f"{known} mnist-cnn --method fednewton,acct --epsilon 1"]
     yield "data-two", [f"{known} mnist-cnn,resnet110-cifar10 --method fednewton --json"]
-    yield "slow", [f"plan --clients 10 --rows-per-client 20 --classes 3 --method {SLOW_METHODS}"]
+    yield (
+        "slow",
+        ["plan --clients 10 --rows-per-client 20 --classes 3 --method fedopvector,fedcal"],
+    )
     yield "missing", ["plan --clients 10", "plan --classes 3"]
 
 
@@ -198,7 +200,7 @@ def reproduce(experiments: Sequence[str]) -> Iterator[Cell]:
     yield "private-temperature", [ratio, f"{ratio} --resume --json"]
     yield "check", ["reproduce fedtemp-bound --seeds 1 --jobs 1 --check"]
     for name in ("table2", "table3", "figure2", "figure3"):
-        yield f"maddock-{name}", [f"python one_network maddock-{name} imdb-binary"]
+        yield f"maddock-{name}", [f"python one_network maddock-{name} in/three.npz"]
     yield "amplification", ["python quick_rows amplification"]
     yield "binning-pays", ["python quick_rows binning-pays"]
     yield "maddock-table6", ["python quick_rows maddock-table6"]
@@ -286,7 +288,7 @@ def python() -> Iterator[Cell]:
 def benchmarks() -> Iterator[Cell]:
     for name in BENCHMARKS:
         yield f"{name}-help", [f"module {name} --help"]
-    yield "audit", ["module bench-audit --trials 500"]
+    yield "audit", ["python audit_table 500"]
     yield "unknown", ["module benchmarks --only nothing"]
 
 
