@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,7 @@ def main() -> int:
         if name.partition("/")[0] not in GROUPS:
             parser.error(f"no group {name!r}; there are {', '.join(GROUPS)}")
     since = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the checkout is removed then, too
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         place = scratch if given.keep is None else given.keep.resolve()
@@ -124,8 +126,10 @@ def main() -> int:
     different = report(found, given.lines)
     slowest = sorted((s, name) for share in took for name, s in share.items())[::-1]
     for seconds, name in slowest[: given.slow]:
-        print(f"{seconds:6.1f} s  {name}")
-    print(f"{time.monotonic() - since:.0f} s")
+        print(f"{seconds:6.1f} CPU s  {name}")
+    print(
+        f"{time.monotonic() - since:.0f} s, {sum(s for s, _ in slowest):.0f} CPU s at {given.base}"
+    )
     if not found:
         print("no cell is of these names")
     return 1 if different or not found else 0
