@@ -147,6 +147,7 @@ def plain_text(tree: Path, out: Path, inputs: Path) -> Callable[[str], str]:
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "<TIME>"),
         (r"\b0x[0-9a-f]{6,16}\b", "<ADDRESS>"),
         (r"/tmp/[\w.-]+", "<TMP>"),
+        (r"\.draft-\w+", ".draft"),
         (r"(?<=['\"])[0-9a-f]{16}(?=['\"])", "<RUN>"),  # a ledger's, drawn anew for each run
     ]
 
