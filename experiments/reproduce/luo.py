@@ -15,8 +15,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.experiments.config import read_toml
-from fedcal.experiments.luo.methods import COLUMNS, PAPER, PRIVATE, Column
-from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER, PRIVATE, Competitor
 from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
 from fedcal.experiments.reproduce.spec import RowsClaim
 from fedcal.strategies.job import Progress
@@ -50,7 +49,7 @@ SEARCHES = {
 }
 """Ways to look for the temperature of Acc-T."""
 
-PAIRED = [m for m in TITLES if all(Column(m, n) in COLUMNS for n in NOISES)]
+PAIRED = [m for m in TITLES if all(Competitor(m, n) in COLUMNS for n in NOISES)]
 """Methods under both kinds of noise."""
 
 PAPER_PRIVATE = tuple(m for m in PAPER if m in PRIVATE)
@@ -75,7 +74,7 @@ def shifted(severity: int) -> list[str]:
 
 
 def experiment(
-    severity: int, columns: Sequence[Column], summary: Callable[[list[Row]], list[Row]]
+    severity: int, columns: Sequence[Competitor], summary: Callable[[list[Row]], list[Row]]
 ) -> Callable[..., list[Row]]:
     """The function `rows` of an experiment: all settings on all data, and what is made of them.
 
@@ -233,7 +232,7 @@ def searches(found: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def _columns(found: Sequence[Row]) -> list[Column]:
+def _columns(found: Sequence[Row]) -> list[Competitor]:
     """Those that the cells have."""
     return [c for c in COLUMNS if c.key in found[0]]
 
