@@ -10,7 +10,7 @@ from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.planner.advice import Advice, advise
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import approximations, command, not_enough, statement
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
@@ -82,7 +82,7 @@ def plan(
         mechanism=mechanism,
         quorum=quorum,
     )
-    facts = Facts(federation, rows_per_client, partition)
+    facts = PublicFacts(federation, rows_per_client, partition)
     return advise(
         facts, worlds or made_up(classes, seed), methods=methods, seed=seed, progress=progress
     )
