@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.strategies.job import Progress, settings_of
 from fedcal.trust import TRUSTS
-from fedcal.types import Floats
 
 PAYS = 0.9
 """A method pays if it leaves at most so much of the model's own error, on average, ..."""
@@ -46,37 +45,31 @@ T = TypeVar("T", int, float)
 
 @dataclass
 class CandidateEstimate:
-    """What a candidate was worth in the runs so far.
-
-    Attributes
-    ----------
-    runs : (population, what came of it)
-    """
+    """What a candidate was worth in the runs so far."""
 
     candidate: Candidate
     plan: Plan
-    runs: list[tuple[Population, Trial]] = field(default_factory=list)
+    runs: list[Trial] = field(default_factory=list)
+
+    @property
+    def _by_world(self) -> list[list[Trial]]:
+        names = dict.fromkeys(run.population.world.name for run in self.runs)
+        return [[r for r in self.runs if r.population.world.name == name] for name in names]
 
     @property
     def left(self) -> float:
-        """Share of the model's own error that is left: mean over worlds of means over runs.
-
-        Of each run half of ECE's share and half of classwise ECE's.
-        """
-        worlds: dict[str, list[float]] = {}
-        for population, run in self.runs:
-            worlds.setdefault(population.world.name, []).append(_left(population, run))
-        return fmean(fmean(shares) for shares in worlds.values())
+        """Share of the model's own error that is left: mean over worlds of means over runs."""
+        return fmean(fmean(run.left for run in runs) for runs in self._by_world)
 
     @property
     def worse(self) -> float:
         """Share of the runs that ended worse than the model itself."""
-        return fmean(_left(population, run) > 1.0 for population, run in self.runs)
+        return fmean(run.left > 1.0 for run in self.runs)
 
     @property
     def accuracy_lost(self) -> float:
         """Mean over runs."""
-        return fmean(p.before.accuracy - run.errors.accuracy for p, run in self.runs)
+        return fmean(run.accuracy_lost for run in self.runs)
 
     @property
     def pays(self) -> bool:
@@ -90,16 +83,14 @@ class CandidateEstimate:
     @property
     def spread(self) -> float | None:
         """Std from run to run of the calibrated confidence of a row, root mean square."""
-        said: dict[str, list[Floats]] = {}
-        for population, run in self.runs:
-            said.setdefault(population.world.name, []).append(run.said)
-        variances = [np.var(rows, axis=0, ddof=1).mean() for rows in said.values() if len(rows) > 1]
+        repeated = [[r.confidence for r in runs] for runs in self._by_world if len(runs) > 1]
+        variances = [np.var(rows, axis=0, ddof=1).mean() for rows in repeated]
         return math.sqrt(fmean(variances)) if variances else None
 
     @property
     def bytes(self) -> tuple[int, int]:
         """Payload that a client sends and gets, over the run."""
-        return self.runs[0][1].bytes
+        return self.runs[0].bytes
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -134,7 +125,9 @@ class CandidateEstimate:
 
     def _mean(self, metric: str) -> tuple[float, float]:
         """Of the calibrated model over all runs, and above one temperature on pooled rows."""
-        pairs = [(getattr(r.errors, metric), getattr(p.pooled, metric)) for p, r in self.runs]
+        pairs = [
+            (getattr(r.errors, metric), getattr(r.population.pooled, metric)) for r in self.runs
+        ]
         return fmean(after for after, _ in pairs), fmean(a - pooled for a, pooled in pairs)
 
 
@@ -272,11 +265,6 @@ def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
     return [range(a, b) for a, b in itertools.pairwise([0, *ends])]
 
 
-def _left(population: Population, run: Trial) -> float:
-    before, after = population.before, run.errors
-    return 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
-
-
 def _order(estimate: CandidateEstimate) -> tuple[bool, float]:
     """Best first; what loses accuracy last."""
     return (estimate.accuracy_lost > MOST_ACCURACY_LOST, estimate.left)
@@ -334,28 +322,24 @@ class _Populations:
 
     def __init__(self, facts: PublicFacts, worlds: Sequence[World], seed: int) -> None:
         self._facts, self.worlds, self._seed = facts, worlds, seed
-        self._drawn: dict[tuple[str, int], Population] = {}
+        self._drawn: dict[str, dict[int, Population]] = {world.name: {} for world in worlds}
 
     def of(self, world: World, number: int) -> Population:
-        key = (world.name, number)
-        if key not in self._drawn:
-            own = 1000 * self._seed + number
-            self._drawn[key] = Population.draw(world, self._facts, own)
-        return self._drawn[key]
+        drawn = self._drawn[world.name]
+        if number not in drawn:
+            drawn[number] = Population.draw(world, self._facts, 1000 * self._seed + number)
+        return drawn[number]
 
     def described(self) -> list[dict[str, Any]]:
         """The worlds, before and after one temperature on all rows in one place."""
         lines = []
         for world in self.worlds:
-            drawn = [p for (name, _), p in self._drawn.items() if name == world.name]
-            before = drawn[0].before
+            drawn = self._drawn[world.name].values()
             lines.append(
                 {
                     "name": world.name,
                     "about": world.about,
-                    "accuracy": before.accuracy,
-                    "ece": before.ece,
-                    "classwise_ece": before.classwise_ece,
+                    **asdict(world.judge(None)[0]),
                     "pooled_ece": fmean(p.pooled.ece for p in drawn),
                     "pooled_classwise_ece": fmean(p.pooled.classwise_ece for p in drawn),
                 }
@@ -377,5 +361,5 @@ def _more(
             run = trial(estimate.candidate, facts, population)
         except FedcalError as e:  # a private round that failed is no advice
             raise FedcalError(f"planning {estimate.candidate.text} failed: {e}") from e
-        estimate.runs.append((population, run))
+        estimate.runs.append(run)
         ran()

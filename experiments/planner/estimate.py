@@ -96,13 +96,25 @@ class Trial:
     Attributes
     ----------
     errors : after it
-    said : (n,) what its calibrator says of the class that the model chose
+    confidence : (n,) calibrated, in the class that the model chose
     bytes : payload that a client sends and gets
     """
 
+    population: Population
     errors: Errors
-    said: Floats
+    confidence: Floats
     bytes: tuple[int, int]
+
+    @property
+    def left(self) -> float:
+        """Share of the model's own error that is left: half of it ECE's, half classwise ECE's."""
+        before, after = self.population.before, self.errors
+        return 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
+
+    @property
+    def accuracy_lost(self) -> float:
+        """Accuracy before, minus that after."""
+        return self.population.before.accuracy - self.errors.accuracy
 
 
 def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> Trial:
@@ -112,8 +124,9 @@ def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> T
     if STRATEGIES[candidate.method].fits_locally and shards.clients > LEAST_SIMULATED:
         shards = shards.block(0, LEAST_SIMULATED)
     calibrator = drive(strategy, shards, weight, population.seed)
-    found, said = population.world.judge(calibrator)
-    return Trial(found, said, (round(strategy.bytes_up), round(strategy.bytes_down)))
+    found, confidence = population.world.judge(calibrator)
+    sent = round(strategy.bytes_up), round(strategy.bytes_down)
+    return Trial(population, found, confidence, sent)
 
 
 def scaled(

@@ -31,9 +31,9 @@ TEST_NUMBERS = 200_000
 class Errors:
     """What a calibrator is worth, as fractions."""
 
+    accuracy: float
     ece: float
     classwise_ece: float
-    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,8 @@ def errors(probs: Floats, truth: Floats, bins: int = BINS) -> Errors:
     gap = np.bincount(bin_index(said, bins), said - right, bins)
     cells = bin_index(probs, bins) + bins * np.arange(c)
     gaps = np.bincount(cells.ravel(), (probs - truth).ravel(), bins * c)
-    return Errors(
-        float(np.abs(gap).sum() / n), float(np.abs(gaps).sum() / (n * c)), float(right.mean())
-    )
+    ece, classwise = np.abs(gap).sum() / n, np.abs(gaps).sum() / (n * c)
+    return Errors(float(right.mean()), float(ece), float(classwise))
 
 
 @dataclass(frozen=True)

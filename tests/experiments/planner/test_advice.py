@@ -21,7 +21,7 @@ from fedcal.privacy.federation import Federation
 
 WORLDS = made_up(2)
 FACTS = PublicFacts(Federation(10, 2), 10.0)
-BEFORE = Errors(0.1, 0.1, 0.9)
+BEFORE = Errors(0.9, 0.1, 0.1)
 
 
 def estimate(
@@ -33,8 +33,8 @@ def estimate(
     for k, share in enumerate(left):
         world = WORLDS[k % worlds]
         population = Population(world, shards, Size(10, 10.0), k, BEFORE, BEFORE)
-        errors = Errors(0.1 * share, 0.1 * share, 0.9 - lost)
-        found.runs.append((population, Trial(errors, world.truth[:, 0], (sent, 0))))
+        errors = Errors(0.9 - lost, 0.1 * share, 0.1 * share)
+        found.runs.append(Trial(population, errors, world.truth[:, 0], (sent, 0)))
     return found
 
 

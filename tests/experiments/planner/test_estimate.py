@@ -115,5 +115,5 @@ def test_a_trial_depends_on_its_population_alone() -> None:
     one, two = (Population.draw(WORLD, public, 3) for _ in range(2))
     first, again = (trial(Candidate("fednewton"), public, p) for p in (one, two))
     assert first.errors == again.errors
-    assert (first.said == again.said).all()
+    assert (first.confidence == again.confidence).all()
     assert first.bytes[0] == 4 * 16  # four rounds of two numbers
