@@ -80,7 +80,7 @@ class Population:
     def draw(cls, world: World, facts: PublicFacts, seed: int) -> Population:
         """Fresh rows, dealt as the facts say."""
         size = Size.of(facts)
-        rng = stream(seed, Purpose.PARTITION, what=f"planner {world.name}")
+        rng = stream(seed, Purpose.PARTITION, what=f"planner {world.key}")
         logits, labels = world.draw(size.all, rng)
         owner = parse(facts.partition).draw(labels, size.clients, rng)
         own = np.arange(len(labels))  # no public fact says which rows are of one subject
