@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fedcal import datasets
@@ -109,11 +110,10 @@ def to_json(advice: Advice) -> dict[str, Any]:
     enough, chosen = advice.enough, advice.chosen
     missing: dict[str, Any] | None = None
     if chosen is None:
-        missing = {"line": not_enough(advice), "clients": None, "epsilon": None}
-        if enough is not None and enough.clients is not None:
-            missing["clients"] = {"least": enough.clients[0], "method": enough.clients[1]}
-        if enough is not None and enough.epsilon is not None:
-            missing["epsilon"] = {"least": enough.epsilon[0], "method": enough.epsilon[1]}
+        least = asdict(enough) if enough is not None else {"clients": None, "epsilon": None}
+        missing = {"line": not_enough(advice)} | {
+            fact: found and {"least": found[0], "method": found[1]} for fact, found in least.items()
+        }
     return {
         "schema": 1,
         "facts": advice.facts.to_json(),
