@@ -11,8 +11,7 @@ from itertools import product
 from typing import Any
 
 from fedcal import datasets
-from fedcal.experiments.luo.methods import COLUMNS, PAPER
-from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.reproduce import luo
 from fedcal.experiments.reproduce.comparisons import command
 from fedcal.experiments.reproduce.expected import read
