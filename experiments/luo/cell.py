@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedcal.datasets import Dataset
-from fedcal.experiments.comparison.row import digest_of
 from fedcal.experiments.luo.bench import GRID, Bench
 from fedcal.experiments.luo.methods import (
     BASELINES,
@@ -25,11 +23,9 @@ from fedcal.experiments.luo.methods import (
 from fedcal.experiments.luo.settings import Setting
 from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.experiments.result import versions
+from fedcal.experiments.runs import Row, Run, digest_of
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
-
-Row = dict[str, Any]
-Run = dict[str, Any]
 
 _BLOCK = 50  # trials at a time; their sums are exact, so this changes no bit
 

@@ -12,11 +12,11 @@ from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.journal import ROWS
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.reproduce.cells import Cell, cell_of
 from fedcal.experiments.reproduce.spec import GridExperiment, Part
+from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 
@@ -91,13 +91,19 @@ def run_grids(
                 jobs=jobs,
                 ray_address=ray_address,
                 progress=moved,
+                uncalibrated=False,
                 **piece.options,
             )
         except Interrupted:
             raise
         except KeyboardInterrupt:
             raise Interrupted(_kept(out)) from None
-        cells += [cell_of(line, piece.part, names) for line in comparison.cells]
+        asked = [
+            c
+            for c in comparison.cells
+            if c["method"] != "none" or "none" in piece.options["method"]
+        ]
+        cells += [cell_of(line, piece.part, names) for line in asked]
         said[piece.name] = comparison.statement
         done += count
     return cells, _joined(said)

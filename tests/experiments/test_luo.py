@@ -39,7 +39,7 @@ from fedcal.experiments.luo.methods import (
 from fedcal.experiments.luo.noise import laplace_std, noise_scale
 from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
 from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
-from fedcal.experiments.luo.suite import KIND, Suite, check_cell, run_suite
+from fedcal.experiments.luo.suite import DONE, Suite, check_cell, run_suite
 from fedcal.experiments.luo.tables import BINS, rows_of, tabulate
 from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.mechanisms.laplace import laplace_sum
@@ -369,7 +369,7 @@ def test_rows_do_not_depend_on_processes_or_an_interruption(
     )
     assert bare(again) == alone
     assert told == list(range(3, len(alone) + 1))
-    assert (out / KIND.done).exists()
+    assert (out / DONE).exists()
     assert len((out / "rows.jsonl").read_text().splitlines()) == len(alone)
 
 
