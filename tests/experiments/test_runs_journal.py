@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from fedcal.experiments.comparison.row import check_row
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.runs import Folder, Row, begun_config, key_of
 from fedcal.experiments.runs import journal as module
+from fedcal.experiments.runs.ask import ask_about_unfinished
 from fedcal.experiments.runs.journal import CONFIG, INPUTS, ROWS, UNFINISHED, Journal
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
@@ -323,3 +326,55 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         assert kept.count() == 1
     with journal(tmp_path, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0)]
+
+
+# --- the question -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def give(text: str) -> None:
+        stdin = io.StringIO(text)
+        monkeypatch.setattr(stdin, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [("y\n", ("o", True)), ("Yes\n", ("o", True)), ("o\nnew\n", ("new", False))],
+)
+def test_people_are_asked_about_an_unfinished_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    chosen: tuple[str, bool],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(Path("o"), [row(0), row(1)])
+    answers(text)
+    assert ask_about_unfinished(Path("o"), DONE) == (Path(chosen[0]), chosen[1])
+    assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
+    assert lines(Path("o")) == [row(0), row(1)]
+
+
+@pytest.mark.parametrize("text", ["n\n", "\n", ""])
+def test_neither_is_no_answer(tmp_path: Path, answers: Callable[[str], None], text: str) -> None:
+    fill(tmp_path, [row(0)])
+    answers(text)
+    with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
+        ask_about_unfinished(tmp_path, DONE)
+
+
+def test_nobody_is_asked_without_need(tmp_path: Path, answers: Callable[[str], None]) -> None:
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)  # without a terminal
+    fill(tmp_path, [row(0)])
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
+    answers("")
+    (tmp_path / DONE).touch()
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
+    assert ask_about_unfinished(tmp_path / "new", DONE) == (tmp_path / "new", False)
