@@ -41,7 +41,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Work:
+class Case:
     """One piece of work; the first contestant is ours.
 
     Attributes
