@@ -182,20 +182,6 @@ def rows(trials: int = TRIALS, error: float = ERROR, seed: int = 0) -> Iterator[
         yield row | {"seconds": time.perf_counter() - start}
 
 
-def lines(row: Row) -> list[list[str]]:
-    """The row as people read it."""
-    return [
-        [
-            *(row[k] for k in ("mechanism", "trust", "unit", "neighbours", "note")),
-            f"{row['claimed']:g}",
-            f"{row['at_least']:.3f}",
-            f"{row['of_it']:.0%}".replace("%", " %"),
-            str(row["trials"]),
-            f"{row['seconds']:.1f}",
-        ]
-    ]
-
-
 def notes(found: Sequence[Row]) -> list[str]:
     """The claims that do not hold."""
     return [f"REFUTED: {name_of(row)}" for row in found if row["refuted"]]
@@ -204,12 +190,6 @@ def notes(found: Sequence[Row]) -> list[str]:
 BENCHMARK = Benchmark(
     "attacks on every mechanism, trust model and unit; fails if a claimed epsilon is refuted",
     rows,
-    (
-        *("mechanism", "trust", "unit", "neighbours", "", "claimed"),
-        *("at least", "of it", "trials", "seconds"),
-    ),
-    lines,
-    left=("mechanism", "trust", "unit", "neighbours", ""),
     notes=notes,
     passed=lambda found: not any(row["refuted"] for row in found),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ def rows(only: Sequence[str] | None = None, quick: bool = False) -> Iterator[Row
     """
     for name in only or ():
         one_of("only", name, CASES)
-    _quiet_flower()
+    logging.getLogger("flwr").setLevel(logging.ERROR)
     for name in only or CASES:
         yield time_one(name, quick=quick)
 
@@ -81,23 +82,30 @@ def _numbers(timing: Timing) -> dict[str, Any]:
     }
 
 
-def lines(row: Row) -> list[list[str]]:
+def lines(row: Row) -> list[Row]:
     """One for each peer."""
-    target = "" if row["target"] is None else f"<= {shown(row['target'])}"
-    verdict = {None: "", True: "met", False: "missed"}[row["met"]]
     ours = row["ours"]
-    head = [row["work"], shown(ours["median"]), shown(ours["min"]), target, verdict]
-    found: list[list[str]] = []
-    for peer in row["peers"] or [{"name": "", "skipped": ""}]:
-        first = not found
-        if "skipped" in peer:
-            times, values = ["skipped" if peer["name"] else "", "", ""], peer["skipped"]
-        else:
-            times = [shown(peer["median"]), shown(peer["min"]), f"{peer['ratio']:.2f}"]
-            values = _values(peer)
-        own = _values(ours) if first else ""
-        found.append([*(head if first else [""] * 5), peer["name"], *times, own, values])
-    return found
+    head = {
+        "work": row["work"],
+        "ours (median)": shown(ours["median"]),
+        "least": shown(ours["min"]),
+        "target": "" if row["target"] is None else f"<= {shown(row['target'])}",
+        "": {None: "", True: "met", False: "missed"}[row["met"]],
+        "result: ours": _values(ours),
+    }
+    peers = [
+        {"peer": peer["name"], "peer (median)": "skipped", "peer's": peer["skipped"]}
+        if "skipped" in peer
+        else {
+            "peer": peer["name"],
+            "peer (median)": shown(peer["median"]),
+            "peer's least": shown(peer["min"]),
+            "peer / ours": peer["ratio"],
+            "peer's": _values(peer),
+        }
+        for peer in row["peers"]
+    ]
+    return [{**head, **first} for first in peers[:1] or [{}]] + peers[1:]
 
 
 def shown(seconds: float) -> str:
@@ -113,21 +121,4 @@ def _values(timed: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} {v if isinstance(v, int) else f'{v:.9g}'}" for k, v in values)
 
 
-def _quiet_flower() -> None:
-    import logging
-
-    import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported
-
-    logging.getLogger("flwr").setLevel(logging.ERROR)
-
-
-BENCHMARK = Benchmark(
-    "our work beside our peers', in turns",
-    rows,
-    (
-        *("work", "ours (median)", "least", "target", ""),
-        *("peer", "peer (median)", "least", "peer / ours", "result: ours", "peer's"),
-    ),
-    lines,
-    left=("work", "", "peer", "result: ours", "peer's"),
-)
+BENCHMARK = Benchmark("our work beside our peers', in turns", rows, lines)

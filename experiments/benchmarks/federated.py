@@ -152,9 +152,9 @@ def engine_round(clients: int, quick: bool) -> Case:
     return Case(
         f"a later histogram round, {_shape(shards)}",
         None,
-        _later("fedcal inline", _drive_inline, shards, rounds),
+        _later("fedcal inline", _driven_by(run_inline), shards, rounds),
         (
-            _later("Flower's loop, in-process grid", _drive_in_process, shards, rounds),
+            _later("Flower's loop, in-process grid", _driven_by(run_in_process), shards, rounds),
             _later("Flower's loop, Ray", _drive_ray, shards, rounds),
         ),
     )
@@ -209,12 +209,8 @@ def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"releases": len(records), "released crc32": checksum(values)}
 
 
-def _drive_inline(job: Job, shards: Shards, progress: Progress) -> Outcome:
-    return job.run(partial(run_inline, shards=shards), progress)
-
-
-def _drive_in_process(job: Job, shards: Shards, progress: Progress) -> Outcome:
-    return job.run(partial(run_in_process, shards=shards), progress)
+def _driven_by(engine: Callable[..., Artifact]) -> Drive:
+    return lambda job, shards, progress: job.run(partial(engine, shards=shards), progress)
 
 
 def _drive_ray(job: Job, shards: Shards, progress: Progress) -> Outcome:

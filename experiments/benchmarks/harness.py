@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,14 @@ class Benchmark:
     ----------
     about : in a line
     rows : gives a row when it is there; its parameters are the benchmark's options
-    headings : of the table
-    lines : a row as people read it; a line of the table is as long as `headings`
-    left : headings of columns of text
+    lines : a row as lines of the table, by heading; what holds several values is not shown
     notes : sentences about all rows, for below the table
     passed : whether all rows are as they must be
     """
 
     about: str
     rows: Callable[..., Iterator[Row]]
-    headings: Sequence[str]
-    lines: Callable[[Row], list[list[str]]]
-    left: Sequence[str] = ()
+    lines: Callable[[Row], list[Row]] = lambda row: [row]
     notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     passed: Callable[[Sequence[Row]], bool] = lambda rows: True
 
@@ -94,13 +91,16 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
     Whether all rows are as they must be.
     """
     out.mkdir(parents=True, exist_ok=True)
-    here, rows, table = machine(), list[Row](), list[list[str]]()
+    here, rows, lines = machine(), list[Row](), list[Row]()
     for row in benchmark.rows(**options):
         rows.append(row)
-        table += benchmark.lines(row)
-        print(f"[{len(rows)}] " + "  ".join(filter(None, table[-1])), file=sys.stderr, flush=True)
+        lines += benchmark.lines(row)
+        print(f"[{len(rows)}] " + "  ".join(map(text, row.values())), file=sys.stderr, flush=True)
         content = {"benchmark": name, "options": options, "machine": here, "rows": rows}
         (out / f"{name}.json").write_text(to_json(content), "utf-8")
+    headings = [h for h in dict.fromkeys(chain(*lines)) if any(text(n.get(h)) for n in lines)]
+    numbers = [h for h in headings if any(isinstance(n.get(h), (int, float)) for n in lines)]
+    table = [[text(n.get(h)) for h in headings] for n in lines]
     notes = benchmark.notes(rows)
     notes.append(
         f"{here['cores']} cores, {here['platform']}; "
@@ -109,29 +109,26 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
         + ". Compare ratios, not times of different runs."
     )
     to = console()
-    print_table(to, as_table(benchmark, table))
+    shown = Table(pad_edge=False, padding=(0, 1))
+    for heading in headings:
+        shown.add_column(heading, justify="right" if heading in numbers else "left")
+    for cells in table:
+        shown.add_row(*cells)
+    print_table(to, shown)
     to.print("\n".join([*notes, f"written to {out}/"]))
-    (out / f"{name}.md").write_text(as_markdown(benchmark, table, notes), "utf-8")
+    rule = ["---:" if h in numbers else "---" for h in headings]
+    page = ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *table)]
+    (out / f"{name}.md").write_text("\n".join([*page, "", *notes, ""]), "utf-8")
     return benchmark.passed(rows)
 
 
-def as_table(benchmark: Benchmark, lines: Sequence[Sequence[str]]) -> Table:
-    """The table for the terminal; a new row begins where the first column is not empty."""
-    table = Table(pad_edge=False, padding=(0, 1))
-    for heading in benchmark.headings:
-        table.add_column(heading, justify="left" if heading in benchmark.left else "right")
-    for line in lines:
-        if not all(other[0] for other in lines) and line[0]:
-            table.add_section()
-        table.add_row(*line)
-    return table
-
-
-def as_markdown(benchmark: Benchmark, lines: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
-    """The table for a page."""
-    rule = ("---" if h in benchmark.left else "---:" for h in benchmark.headings)
-    table = [benchmark.headings, list(rule), *lines]
-    return "\n".join([*("| " + " | ".join(line) + " |" for line in table), "", *notes, ""])
+def text(value: Any) -> str:
+    """A value as people read it; what holds several values is not shown."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value) if isinstance(value, (int, str)) else ""
 
 
 def command(

@@ -39,10 +39,6 @@ from fedcal.mechanisms.samplers import (
 )
 from fedcal.types import Integers
 
-HEADINGS = (
-    *("law", "OS words", "seeded words", "numpy", "OpenDP"),
-    *("one draw alone", "first draw"),
-)
 SCALES = (1.0, 2.0**18, 2.0**30, 2.0**40)
 POLYA = ((1.0, 100), (2.0**18, 10), (2.0**18, 100), (2.0**18, 1000), (2.0**40, 100))
 CANDIDATES = (100, 65536)
@@ -172,22 +168,4 @@ def rows(draws: int = 1_000_000, quick: bool = False) -> Iterator[Row]:
         yield time_one(law, *((1000, 2) if quick else (draws, REPETITIONS)))
 
 
-def lines(row: Row) -> list[list[str]]:
-    """The row as people read it."""
-    digits = {"one draw alone": 0, "first draw": 0}
-    values = [row.get(heading, "") for heading in HEADINGS]
-    return [
-        [
-            value if isinstance(value, str) else f"{value:.{digits.get(heading, 3)}f}"
-            for heading, value in zip(HEADINGS, values, strict=True)
-        ]
-    ]
-
-
-BENCHMARK = Benchmark(
-    "what a draw of noise costs, in microseconds",
-    rows,
-    HEADINGS,
-    lines,
-    left=("law",),
-)
+BENCHMARK = Benchmark("what a draw of noise costs, in microseconds", rows)

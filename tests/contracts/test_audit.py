@@ -379,8 +379,10 @@ def test_the_command_prints_a_row_for_each_attack(
     monkeypatch.setattr("fedcal.experiments.benchmarks.audit.attacks", lambda: few)
     assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 0
     _, head, _, *rows = capsys.readouterr().out.splitlines()
-    assert head.strip("┃").split("┃")[2].strip() == "unit"
-    assert [row.split("│")[9].strip() for row in rows[:2]] == ["8000", "2000"]
+    headings = [h.strip() for h in head.split("┃")]
+    assert headings[1:4] == ["mechanism", "trust", "unit"]
+    trials = headings.index("trials")
+    assert [row.split("│")[trials].strip() for row in rows[:2]] == ["8000", "2000"]
     right = Laplace.scale
     monkeypatch.setattr(Laplace, "scale", lambda law, b, d: right(law, b, d) / 2)
     assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 1
