@@ -61,19 +61,20 @@ class Steps:
     """
 
     def __init__(self, what: str, bar: Progress) -> None:
-        self._what, self._bar, self._done = what, bar, ""
+        self._what, self._bar, self._line = what, bar, what
         self._task = bar.add_task(what, total=None)
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
         """`done` of `total` steps are done; `what` is what happens now."""
-        self._what, self._done = what or self._what, f": {done} of {total}"
+        self._what = what or self._what
+        self._line = f"{self._what}: {done} of {total}"
         self._bar.update(self._task, completed=done, total=total, description=self._what)
 
     def write_lines(self, end: Event) -> None:
         """Write a line every few seconds until the event is set."""
         wait = _QUIET_SECONDS
         while not end.wait(wait):
-            console(stderr=True).print(f"fedcal: {self._what}{self._done}")
+            console(stderr=True).print(f"fedcal: {self._line}")
             wait = _SECONDS_BETWEEN
 
 

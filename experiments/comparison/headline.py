@@ -9,6 +9,7 @@ from typing import Any
 from fedcal.experiments.comparison.summary import Line
 
 METRIC = "classwise_ece"
+_WHAT = "Smallest mean classwise ECE on the test rows"
 
 _SETTING = ("data", "partition", "clients", "unit", "trust")
 """Lines that differ in these are not ranked: other data, or another promise."""
@@ -27,7 +28,10 @@ def headline(lines: Sequence[Line]) -> str:
     ----------
     lines : `cells` of `compare.json`
     """
-    ranked = [c for c in lines if not c["baseline"] and c["seeds"] and not c["failures"]]
+    fitted = [c for c in lines if not c["baseline"]]
+    if not fitted:
+        return "Nothing but baselines was run."
+    ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
     ranked = [c for c in ranked if c["epsilon"] is not None] or ranked
     varied = [k for k in _SETTING if len({c[k] for c in ranked}) > 1]
     settings: dict[tuple[Any, ...], list[Line]] = {}
@@ -43,7 +47,7 @@ def headline(lines: Sequence[Line]) -> str:
         where = "without privacy" if epsilon is None else f"at epsilon = {epsilon:g}"
         names = [f"{k} {v}" for k, v in zip(varied, facts, strict=True)]
         parts.append(", ".join([where, *names]) + " " + _won(rivals, plain.get(rivals[0]["data"])))
-    return f"Smallest mean classwise ECE on the test rows: {'; '.join(parts)}."
+    return f"{_WHAT}: {'; '.join(parts)}."
 
 
 def _won(rivals: Sequence[Line], plain: Line | None) -> str:
@@ -54,7 +58,7 @@ def _won(rivals: Sequence[Line], plain: Line | None) -> str:
         text += f", within the noise (std over seeds) of {_name(others[0], rivals)}"
         text += f" ({_percent(others[0])})"
     elif others and len(best["seeds"]) == 1:
-        text += ", of one seed, which shows no noise"
+        text += " (one seed: the noise is unknown)"
     if plain is not None:
         worse = "" if _mean(best) < _mean(plain) else "no better than "
         text += f", {worse}uncalibrated {_percent(plain)}"
@@ -64,13 +68,13 @@ def _won(rivals: Sequence[Line], plain: Line | None) -> str:
 def _counted(settings: Sequence[Sequence[Line]]) -> str:
     won = Counter(min(rivals, key=_mean)["label"] for rivals in settings)
     text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
-    close = sum(
+    tied = sum(
         len(rivals) > 1 and _within_noise(*sorted(rivals, key=_mean)[:2]) for rivals in settings
     )
-    return (
-        f"Smallest mean classwise ECE on the test rows, of {len(settings)} settings: {text}; in "
-        f"{close} of them the winner is within the noise (std over seeds) of the next."
-    )
+    noise = f"within the noise (std over seeds) of the next in {tied or 'none'} of them"
+    if all(len(c["seeds"]) == 1 for rivals in settings for c in rivals):
+        noise = "one seed: the noise is unknown"
+    return f"{_WHAT}, of {len(settings)} settings: {text} ({noise})."
 
 
 def _within_noise(best: Line, other: Line) -> bool:

@@ -19,7 +19,7 @@ from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import check_out
-from fedcal.experiments.runs import Folder, begun_config, run_all
+from fedcal.experiments.runs import Folder, begun_config, pool_of, run_all
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 
@@ -86,6 +86,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
+    place = pool_of(jobs, engine, ray_address)
     out = None if out is None else Path(out)
     begun: Mapping[str, Any] = {}
     if resume:
@@ -106,11 +107,9 @@ def compare(
         sources,
         run_row,
         partial(Comparison.of, grid, resolved, sources),
+        place=place,
         folder=None if out is None else _folder(out, grid),
         resume=resume,
-        jobs=jobs,
-        engine=engine,
-        ray_address=ray_address,
         progress=progress,
     )
 

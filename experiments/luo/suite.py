@@ -18,7 +18,7 @@ from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.luo.cell import cell_row
 from fedcal.experiments.luo.methods import COLUMNS
 from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
-from fedcal.experiments.runs import Folder, Row, Run, run_all
+from fedcal.experiments.runs import Folder, Row, Run, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
@@ -171,6 +171,7 @@ def run_suite(
     Interrupted
         Ctrl-C; finished cells are kept in `out`.
     """
+    place = pool_of(jobs, None, ray_address)
     sources = {name: load_any(name) for name in suite.data}
 
     def what_differs(begun: Mapping[str, Any]) -> list[str]:
@@ -184,10 +185,9 @@ def run_suite(
         sources,
         cell_row,
         partial(_Finished, suite),
+        place=place,
         folder=folder,
         resume=resume,
-        jobs=jobs,
-        ray_address=ray_address,
         progress=progress,
     ).rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, begun_config
-from fedcal.experiments.runs.pools import Row, Run, Sources, Work, key_of
+from fedcal.experiments.runs.pools import Row, Run, Sources, Work, key_of, pool_of
 from fedcal.experiments.runs.run import run_all
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "begun_config",
     "digest_of",
     "key_of",
+    "pool_of",
     "run_all",
 ]

@@ -61,7 +61,19 @@ def key_of(run: Run) -> str:
 def pool_of(
     jobs: int | None, engine: str | None, ray_address: str | None
 ) -> AbstractContextManager[Pool]:
-    """Where runs are computed; InputError for options that do not fit."""
+    """Where runs are computed; nothing is started before it is entered.
+
+    Parameters
+    ----------
+    jobs : processes; None = the cores that may be used. 1 = this process
+    engine : "inline" = processes of this machine (None); "ray" = tasks on Ray
+    ray_address : of a Ray cluster, or "local"; implies "ray"
+
+    Raises
+    ------
+    InputError
+        Options that do not go together.
+    """
     if jobs is not None:
         whole("jobs", jobs, 1)
     engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -12,7 +12,7 @@ from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, Journal, journal
-from fedcal.experiments.runs.pools import Pool, Row, Run, Sources, Work, key_of, pool_of
+from fedcal.experiments.runs.pools import Pool, Row, Run, Sources, Work, key_of
 from fedcal.strategies.job import Progress
 
 
@@ -32,11 +32,9 @@ def run_all(
     work: Work,
     made_of: Callable[[list[Row]], Made],
     *,
+    place: AbstractContextManager[Pool],
     folder: Folder | None = None,
     resume: bool = False,
-    jobs: int | None = None,
-    engine: str | None = None,
-    ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> Made:
     """Run everything, and save what is made of it.
@@ -47,11 +45,9 @@ def run_all(
     sources : the data sets that runs name
     work : computes one run; a function of a module, so that other processes find it
     made_of : takes all rows, in the order of `runs`
+    place : where, from `pool_of`
     folder : keeps finished rows while it goes on, and then what is made of them; None = no files
     resume : go on with what the folder holds, and run again what failed
-    jobs : processes; None = the cores that may be used. 1 = this process
-    engine : "inline" = processes of this machine; "ray" = tasks on Ray
-    ray_address : of a Ray cluster, or "local"; implies "ray"
     progress : called after each run with runs finished, runs kept earlier among them, and all
 
     Returns
@@ -61,14 +57,12 @@ def run_all(
     Raises
     ------
     InputError
-        Options that do not fit, a folder that holds something else, or that is not to be
-        replaced; nothing ran.
+        A folder that holds something else, or that is not to be replaced; nothing ran.
     FedcalError
         A worker died, or nothing can be written; finished runs are kept in the folder.
     Interrupted
         Ctrl-C; finished runs are kept in the folder.
     """
-    place = pool_of(jobs, engine, ray_address)
     named = {key_of(run): run for run in runs}
 
     def run_missing(

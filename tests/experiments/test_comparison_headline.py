@@ -43,7 +43,7 @@ def test_a_winner_within_the_noise_is_no_winner_for_sure() -> None:
     close = [NONE, line("A", 0.02, 0.001), line("B", 0.0215, 0.002), line("C", 0.03)]
     assert "A (2 %), within the noise (std over seeds) of B (2.15 %)" in headline(close)
     alone = [line("A", 0.02, 0.0, seeds=[0]), line("B", 0.021, 0.0, seeds=[0])]
-    assert "A (2 %), of one seed, which shows no noise" in headline(alone)
+    assert "A (2 %) (one seed: the noise is unknown)" in headline(alone)
 
 
 def test_what_tells_two_lines_of_a_method_apart_is_said() -> None:
@@ -63,10 +63,12 @@ def test_of_many_settings_the_winners_are_counted() -> None:
     lines += [line("A", 0.02, clients=k) for k in (10, 20)]
     lines += [line(m, e, clients=30) for m, e in (("A", 0.03), ("B", 0.01))]
     assert headline(lines) == (
-        "Smallest mean classwise ECE on the test rows, of 4 settings: A in 3, B in 1; in 1 of them "
-        "the winner is within the noise (std over seeds) of the next."
+        "Smallest mean classwise ECE on the test rows, of 4 settings: A in 3, B in 1 (within the "
+        "noise (std over seeds) of the next in 1 of them)."
     )
 
 
 def test_without_a_method_that_ended() -> None:
-    assert headline([NONE]) == "No method was run to its end with every seed."
+    assert headline([NONE]) == "Nothing but baselines was run."
+    failed = line("A", 0.1, failures=[{"seed": 2}])
+    assert headline([NONE, failed]) == "No method was run to its end with every seed."
