@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from fedcal.bounding import Bound
-from fedcal.experiments.benchmarks.harness import Benchmark, Row
+from fedcal.experiments.benchmarks.harness import Benchmark
+from fedcal.experiments.runs import Row
 from fedcal.mechanisms import (
     MECHANISMS,
     PRIVATE,

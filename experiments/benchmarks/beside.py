@@ -9,8 +9,9 @@ from typing import Any
 
 from fedcal.checks import one_of
 from fedcal.experiments.benchmarks import federated, pooled
-from fedcal.experiments.benchmarks.harness import Benchmark, Row
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.benchmarks.timing import Case, Skipped, Timing, compare
+from fedcal.experiments.runs import Row
 
 REPETITIONS = 7
 

@@ -19,10 +19,8 @@ from rich.table import Table
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks import apart
 from fedcal.experiments.files import to_json
+from fedcal.experiments.runs import Row
 from fedcal.experiments.terminal import console, print_table
-
-Row = dict[str, Any]
-"""What a benchmark measured, in plain values."""
 
 OPTIONS: Mapping[str, tuple[type, str]] = {
     "quick": (bool, "small sizes, two repetitions, no targets"),

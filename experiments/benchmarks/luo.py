@@ -21,7 +21,7 @@ from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import outcome_cells
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.benchmarks.harness import Benchmark, Row
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.luo.bench import Bench
 from fedcal.experiments.luo.cell import run_setting
@@ -29,6 +29,7 @@ from fedcal.experiments.luo.methods import BASELINES, PAPER, Column
 from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, ITERATIONS, LOW
 from fedcal.experiments.luo.settings import SUITES, Setting
 from fedcal.experiments.luo.tables import BINS, NLL_CLIP
+from fedcal.experiments.runs import Row
 from fedcal.metrics import bin_index, ece
 from fedcal.numerics import softmax
 from fedcal.search import GoldenSection

@@ -17,14 +17,14 @@ import numpy as np
 from fedcal import datasets
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
-from fedcal.experiments.benchmarks.harness import Benchmark, Row
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, advise
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import Facts
 from fedcal.experiments.planner.worlds import Errors, errors, made_up
-from fedcal.experiments.runs import Run
+from fedcal.experiments.runs import Row, Run
 from fedcal.experiments.runs.pools import here
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.experiments.benchmarks.harness import Benchmark, Row
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
+from fedcal.experiments.runs import Row
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
