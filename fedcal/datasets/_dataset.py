@@ -239,8 +239,6 @@ def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers
 def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
     """Ids as numbers from 0, and what they were."""
     array = as_array(name, value)
-    if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.flat):
-        array = array.astype(np.str_)
     if array.dtype.kind == "S":
         try:
             array = np.char.decode(array, "utf-8")

@@ -240,7 +240,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no labels": ({"logits": Z, "labels": None}, "labels are missing"),
     "1-d": ({"logits": Z[:, 0], "labels": Y}, r"logits: must have shape .* got \(4,\)"),
     "ragged": ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
-    "objects": ({"logits": np.array([[None, 1]]), "labels": [0]}, "must hold numbers"),
+    "missing": (
+        {"logits": np.array([[None, 1]]), "labels": [0]},
+        "logits: a missing value at row 0",
+    ),
+    "objects": (
+        {"logits": [[{}, 1]], "labels": [0]},
+        "must hold numbers, got type object, such as",
+    ),
     "text": ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
     "complex": ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
     "no rows": ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
@@ -275,7 +282,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "label huge": ({"logits": Z, "labels": [0, 1e300, 1, 2]}, r"labels: 1e\+300 at row 1"),
     "client count": ({"logits": Z, "labels": Y, "client": [1, 2]}, "client: 2 entries for 4"),
     "client type": ({"logits": Z, "labels": Y, "client": [1j] * 4}, "client: must hold"),
-    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: must hold"),
+    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: a missing"),
     "client fraction": (
         {"logits": Z, "labels": Y, "client": [0, 0.5, 1, 1]},
         "client: 0.5 at row 1",
@@ -746,6 +753,7 @@ def test_public_names() -> None:
         "Dataset",
         "IDS",
         "KEYS",
+        "as_array",
         "from_arrays",
         "from_huggingface",
         *shipped,
