@@ -13,13 +13,11 @@ from fedcal.datasets._dataset import IDS, KEYS, Dataset, from_arrays
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
 from fedcal.datasets._shipped import catalogue, is_shipped, shifted
-from fedcal.scores import as_array
 
 __all__ = [
     "IDS",
     "KEYS",
     "Dataset",
-    "as_array",
     "catalogue",
     "from_arrays",
     "from_huggingface",

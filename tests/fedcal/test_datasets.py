@@ -815,7 +815,6 @@ def test_public_names() -> None:
         "Dataset",
         "IDS",
         "KEYS",
-        "as_array",
         "from_arrays",
         "from_huggingface",
         *shipped,
