@@ -245,4 +245,4 @@ def test_what_cannot_be_chosen_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_ray_is_refused_where_nothing_runs_on_it() -> None:
     with pytest.raises(InputError, match="leave out --ray-address"):
-        reproduce("amplification", ray_address="local")
+        reproduce("audit", ray_address="local")
