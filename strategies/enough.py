@@ -25,7 +25,8 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Setting, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting, settings_of
 from fedcal.units import Example
 
 DRAWN = 0.5

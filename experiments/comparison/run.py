@@ -140,7 +140,8 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
         there = data in arrays or datasets.is_shipped(data)
         return data if there else str(Path(data).expanduser().resolve())
 
-    return replace(grid, data=tuple(map(named, grid.data)))
+    whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
+    return replace(grid, **whole)
 
 
 def pool_of(
