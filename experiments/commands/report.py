@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from fedcal.errors import InputError
+from fedcal.experiments import report
 from fedcal.experiments.commands.output import show_written
 from fedcal.experiments.commands.parameters import Json, Quiet
-from fedcal.experiments.report import write_comparison_report, write_report
 
 EXAMPLES = ("fedcal report run",)
 
@@ -22,9 +22,9 @@ def command(
 ) -> None:
     """Write it."""
     if (folder / "compare.json").is_file():
-        report = write_comparison_report(folder)
+        written = report.write_comparison_report(folder)
     elif (folder / "result.json").is_file():
-        report = write_report(folder)
+        written = report.write_report(folder)
     elif (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
@@ -34,4 +34,4 @@ def command(
         raise InputError(
             f"{folder} holds neither result.json (of simulate) nor compare.json (of compare)"
         )
-    show_written(report, quiet=quiet, as_json=json)
+    show_written(written, quiet=quiet, as_json=json)
