@@ -1,0 +1,26 @@
+"""What people give as data: names, files, arrays, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedcal import datasets
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+
+
+def load_any(data: Any) -> Dataset:
+    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else."""
+    if isinstance(data, Dataset):
+        return data
+    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
+        return datasets.from_huggingface(data)
+    if isinstance(data, Mapping):
+        if "labels" not in data or not set(data) <= {*datasets.KEYS, "name"}:
+            raise InputError(
+                f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
+                f"got {', '.join(map(str, data))}"
+            )
+        return datasets.from_arrays(**data)
+    return datasets.load(data)
