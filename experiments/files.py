@@ -52,11 +52,16 @@ def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] 
             write(new)
             _swap(out, new, old, tuple(stale))
     except OSError as e:
-        raise FedcalError(f"cannot write results to {out}: {e.strerror}") from None
+        raise FedcalError(f"cannot write results to {out}: {reason(e)}") from None
     finally:
         for folder in missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # only if nothing was written
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be written; NumPy says only how much of an array was."""
+    return error.strerror or f"{error} (is the disk full?)"
 
 
 def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ numbers contradict is refused, at every door by which scores come in: files, arr
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -120,6 +121,8 @@ def moderate(name: str, logits: Floats) -> Floats:
 def numbers(name: str, value: Any) -> NDArray[Any]:
     """`value` as an array of a numeric type, or InputError."""
     array = as_array(name, value)
+    if array.dtype.kind == "O" and all(isinstance(entry, Real) for entry in array.flat):
+        array = array.astype(np.float64)  # as frames give columns that may lack values
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: must hold numbers, got type {array.dtype}")
     return array
@@ -128,9 +131,17 @@ def numbers(name: str, value: Any) -> NDArray[Any]:
 def as_array(name: str, value: Any) -> NDArray[Any]:
     """`value` as an array, or InputError."""
     try:
-        return np.asarray(value)
+        return np.asarray(without_gradient(value))
     except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
         raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
+
+
+def without_gradient(value: Any) -> Any:
+    """A tensor of torch as NumPy can read it, bfloat16 as float32; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if str(value.dtype) == "torch.bfloat16" else value
 
 
 def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:

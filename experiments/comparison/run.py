@@ -127,7 +127,7 @@ def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
     if data is None or isinstance(data, str):
         return data, {}
-    listed = [data] if isinstance(data, (Path, Dataset, Mapping)) else list(data)
+    listed = list(data) if isinstance(data, Sequence) else [data]
     loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

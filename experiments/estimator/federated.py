@@ -19,7 +19,7 @@ from fedcal.experiments.estimator.scores import columns_of, likeliest
 from fedcal.experiments.fitting import fit
 from fedcal.experiments.options import options_of
 from fedcal.partition import deal
-from fedcal.scores import KINDS
+from fedcal.scores import KINDS, without_gradient
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import must_calibrate
 from fedcal.types import Floats
@@ -109,6 +109,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
             )
+        X, y = without_gradient(X), without_gradient(y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
         one_of("input", self.input, KINDS)
@@ -140,7 +141,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """Calibrated probabilities of scores, (n, c) -> (n, c)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, without_gradient(X), dtype=np.float64, reset=False)
         return self.calibrator_.predict_proba(X)
 
     def predict(self, X: Any) -> NDArray[Any]:

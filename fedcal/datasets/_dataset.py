@@ -225,7 +225,13 @@ def _whole(name: str, array: NDArray[Any]) -> None:
 
 
 def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers:
-    array = _per_row(name, numbers(name, value), of, rows)
+    array = as_array(name, value)
+    if array.size and isinstance(array.flat[0], (str, bytes)):
+        raise InputError(
+            f"{name}: must hold numbers, got {str(array.flat[0])!r} at row 0; give the column of "
+            f"its scores (where they are sorted by name: numpy.unique({name}, return_inverse=True)[1])"
+        )
+    array = _per_row(name, numbers(name, array), of, rows)
     _whole(name, array)
     bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
     if bad.any():
