@@ -229,7 +229,7 @@ def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers
     if array.size and isinstance(array.flat[0], (str, bytes)):
         raise InputError(
             f"{name}: must hold numbers, got {str(array.flat[0])!r} at row 0; give the column of "
-            f"its scores (where they are sorted by name: numpy.unique({name}, return_inverse=True)[1])"
+            f"its scores (of sorted names: numpy.unique({name}, return_inverse=True)[1])"
         )
     array = _per_row(name, numbers(name, array), of, rows)
     _whole(name, array)
