@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import reason
 from fedcal.errors import FedcalError, InputError
 
 _SUMMARIES = ("result.json", "compare.json")
@@ -57,11 +58,6 @@ def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] 
         for folder in missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # only if nothing was written
-
-
-def reason(error: OSError) -> str:
-    """Why a file could not be written; NumPy says only how much of an array was."""
-    return error.strerror or f"{error} (is the disk full?)"
 
 
 def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:
