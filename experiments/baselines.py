@@ -47,10 +47,14 @@ def fit_baseline(
 
     Parameters
     ----------
-    method : one of `POOLED`
-    shards : the rows that it reads, see `rows_of`
-    unit : what the record says of the unit of privacy
-    tested : whether test rows are judged afterwards
+    method : str
+        One of `POOLED`.
+    shards : Shards
+        The rows that it reads, see `rows_of`.
+    unit : str
+        What the record says of the unit of privacy.
+    tested : bool
+        Whether test rows are judged afterwards.
     """
     start = time.perf_counter()
     calibrator = _CALIBRATORS[method]().fit(shards.logits, shards.labels)

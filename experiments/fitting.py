@@ -39,16 +39,24 @@ def fit(
     by_name: bool = False,
     progress: Progress | None = None,
 ) -> Fitted:
-    """Run a method, one that the planner chooses, or a baseline; two frames below the caller's.
+    """Run a method, one that the planner chooses, or a baseline.
+
+    Warnings are those of the caller's caller.
 
     Parameters
     ----------
-    config : "auto" and whatever is not given are resolved
-    shards : the rows as they were dealt
-    tested : whether test rows are judged afterwards
-    held_out : whether these were drawn from the same rows
-    by_name : whether others find the data by what the config calls them
-    progress : called after each round
+    config : Config
+        "auto" and whatever is not given are resolved.
+    shards : Shards
+        The rows as they were dealt.
+    tested : bool
+        Whether test rows are judged afterwards.
+    held_out : bool
+        Whether these were drawn from the same rows.
+    by_name : bool
+        Whether others find the data by what the config calls them.
+    progress : callable, optional
+        Called after each round.
 
     Raises
     ------

@@ -28,13 +28,20 @@ class Option:
 
     Attributes
     ----------
-    group : heading in `--help`
-    help : one line
-    unset : what stands in for it where it is not given; "" = its default
-    axis : whether `compare` takes a list
-    elsewhere : why `compare` does not take it; "" = it does
-    read : makes a value of what was given, of the right type already
-    name, kind, default : of the field
+    group : str
+        Heading in `--help`.
+    help : str
+        One line.
+    unset : str
+        What stands in for it where it is not given; "" = its default.
+    axis : bool
+        Whether `compare` takes a list.
+    elsewhere : str
+        Why `compare` does not take it; "" = it does.
+    read : callable
+        Makes a value of what was given, of the right type already.
+    name, kind, default : str, type, object
+        Of the field.
     """
 
     group: str
@@ -111,10 +118,14 @@ def layered(
 
     Parameters
     ----------
-    known : the options; a layer may write their names with dashes
-    layers : of what was given; None is nothing
-    read : the value of an option from what was given
-    tables : further names, of tables; those of several layers are joined
+    known : mapping of str to Option
+        By name; a layer may write names with dashes.
+    *layers : mapping
+        Of what was given; None is nothing.
+    read : callable
+        The value of an option from what was given.
+    tables : collection of str
+        Further names, of tables; those of several layers are joined.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def command(
             ray_address=ray_address,
             progress=steps,
             set=dict(map(parse_setting, set or ())),
-            **options,
+            **{name: value for name, value in options.items() if value is not None},
         )
     if json:
         print(to_json(comparison.to_json()), end="")

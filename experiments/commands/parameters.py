@@ -50,11 +50,16 @@ def takes(
 
     Parameters
     ----------
-    table : the dataclass
-    names : only these; none = all
-    but : not these
-    lists : axes of a comparison take lists, as text with commas; what `compare` refuses is hidden
-    unset : what holds where nothing is given, where this is not what the field says
+    table : type
+        The dataclass.
+    *names : str
+        Only these; none = all.
+    but : collection of str
+        Not these.
+    lists : bool
+        Axes of a comparison take lists, as text with commas; what `compare` refuses is hidden.
+    unset : mapping of str to str
+        What holds where nothing is given, where this is not what the field says.
     """
 
     def parameter(name: str) -> inspect.Parameter:

@@ -254,13 +254,14 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
         An unknown option, a list that is empty or names something twice, a value that is not
         allowed.
     """
-    known = _OPTIONS | options_of(Grid)
+    for name, own in _OPTIONS.items():
+        if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
+            raise InputError(f"compare takes no {name}: {own.elsewhere}")
+    known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
     return Grid(**layered(known, *layers, read=_value, tables=("set",)))
 
 
 def _value(option: Option, value: Any) -> Any:
-    if option.elsewhere:
-        raise InputError(f"compare takes no {option.name}: {option.elsewhere}")
     return _axis(option, value) if option.axis else option.typed(value)
 
 
