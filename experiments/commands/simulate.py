@@ -25,6 +25,7 @@ from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
+from fedcal.units import UNITS
 
 EXAMPLES = (
     "fedcal simulate --epsilon 1 --out run",
@@ -94,7 +95,10 @@ def _protection(privacy: Mapping[str, Any]) -> str:
     """The guarantee in a sentence; without one, that there is none."""
     if privacy["epsilon"] is None:
         return str(privacy["statement"][0])
-    return f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP for each {privacy['unit']}."
+    unit = privacy["unit"]
+    neighbours = UNITS[unit].neighbours[privacy["adjacency"]]
+    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
+    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
 
 
 def _tables(result: SimulationResult) -> list[Table]:
