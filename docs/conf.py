@@ -7,6 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
+from commands import markdown
+from sphinx.application import Sphinx
+
 import fedcal
 
 project = "fedcal"
@@ -19,7 +22,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
-    "commands",
 ]
 exclude_patterns = ["_build", "extensions"]
 
@@ -65,3 +67,14 @@ html_css_files = ["fedcal.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
+
+
+def _add_commands(_: Sphinx, page: str, source: list[str]) -> None:
+    """The page of the commands holds what they say of themselves."""
+    if page == "reference/commands":
+        source[0] += "\n".join(["", *markdown()])
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls."""
+    app.connect("source-read", _add_commands)

@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import tomli_w
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.checks import one_of, positive
 from fedcal.errors import InputError, NotBuiltYet
+from fedcal.experiments.options import (
+    DATA,
+    PRIVACY,
+    RUNNING,
+    Options,
+    layered,
+    option,
+    options_of,
+)
+from fedcal.mechanisms import PRIVATE
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
+from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import (
-    Job,
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import (
     Setting,
     check_settings,
     check_subjects,
@@ -29,40 +37,108 @@ from fedcal.strategies.job import (
 )
 from fedcal.streams import check_seed
 from fedcal.trust import TRUSTS
-from fedcal.units import User
+from fedcal.units import UNITS, User
 
-POOLED = ("none", "one-source", "pooled-temperature", "pooled-bbq")
-"""What is fitted without a federation: on nothing, on one client's rows, on all of them."""
+POOLED = {
+    "none": "uncalibrated",
+    "one-source": "one source",
+    "pooled-temperature": "pooled temperature",
+    "pooled-bbq": "pooled BBQ",
+}
+"""What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
 METHODS = (*STRATEGIES, *POOLED)
 AUTO = "auto"
 """The planner's choice of a method, see `fedcal.experiments.planner.auto`."""
 
 
+def label_of(method: str) -> str:
+    """What tables call a method."""
+    strategy = STRATEGIES.get(method)
+    return strategy.__name__ if strategy else POOLED.get(method, method)
+
+
+def method_named(text: str) -> str:
+    """The name of a method that is given by name or label, in any case; others as they are."""
+    spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
+    return spelt.get(text.strip().lower(), text.strip())
+
+
+_ROWS_ANEW = (
+    "a ledger counts what one population is charged, and a comparison deals the same rows anew "
+    "for each partition and seed; the table says what its runs add up to instead"
+)
+_OF_LEDGER = "it belongs to a ledger, and compare takes none"
+_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
+_UNITS = " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values())
+
+
 @dataclass(frozen=True)
-class Config:
+class Config(Options):
     """What to run. `None` stands for "the method's (or the data's) own default"."""
 
-    data: str = "resnet110-cifar10"
-    method: str = "fednewton"
-    clients: int | None = None
-    partition: str = "dirichlet:0.1"
-    rounds: int | None = None
-    sampling_rate: float = 1.0
-    epsilon: float = math.inf
-    delta: float = 1e-5
-    unit: str = User.name
-    trust: str | None = None
-    engine: str = "inline"
-    secure_aggregation: str | None = None
-    mechanism: str = "auto"
-    quorum: float = QUORUM
-    noise_source: str = "seeded"
-    dropout: float = 0.0
-    seed: int = 0
-    ray_address: str | None = None
-    ledger: str | None = None
-    cap: float | None = None
-    cap_delta: float | None = None
+    data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
+    method: str = option(
+        "fednewton",
+        DATA,
+        f"{' | '.join(METHODS)} | {AUTO}: what the planner recommends",
+        axis=True,
+        read=method_named,
+    )
+    clients: int | None = option(None, DATA, "Enrolled clients", unset="100", axis=True)
+    partition: str = option(
+        "dirichlet:0.1",
+        DATA,
+        "iid | dirichlet:BETA | quantity:BETA | shards:N | natural | flwr:NAME",
+        axis=True,
+    )
+    rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)
+    sampling_rate: float = option(1.0, DATA, "A client takes part with this probability", axis=True)
+    epsilon: float = option(math.inf, PRIVACY, "Budget of the whole run for each unit", axis=True)
+    delta: float = option(1e-5, PRIVACY, "Failure probability", axis=True)
+    unit: str = option(User.name, PRIVACY, _UNITS, axis=True)
+    trust: str | None = option(
+        None,
+        PRIVACY,
+        "Who adds noise: secagg, nobody | central, the server | distributed, each client a share "
+        "| local, each client all of it",
+        unset="secagg at epsilon inf, else central",
+        axis=True,
+    )
+    engine: str = option("inline", RUNNING, "inline | ray", elsewhere=_NOT_GRID.format("engine"))
+    secure_aggregation: str | None = option(
+        None, PRIVACY, "none | masks", unset="masks for trust distributed, else none"
+    )
+    mechanism: str = option(
+        "auto",
+        PRIVACY,
+        f"auto | {' | '.join(PRIVATE)}",
+        unset="auto: what suits method and trust",
+        axis=True,
+    )
+    quorum: float = option(
+        QUORUM, PRIVACY, "Trust distributed: share of the clients that must answer a round"
+    )
+    noise_source: str = option(
+        "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
+    )
+    dropout: float = option(0.0, DATA, "A sampled client fails with this probability")
+    seed: int = option(0, RUNNING, "Of partition, sampling, noise")
+    ray_address: str | None = option(
+        None,
+        RUNNING,
+        "A Ray cluster for the engine ray",
+        unset="one of its own",
+        elsewhere=_NOT_GRID.format("ray-address"),
+    )
+    ledger: str | None = option(None, PRIVACY, "SQLite file that is charged", elsewhere=_ROWS_ANEW)
+    cap: float | None = option(None, PRIVACY, "The ledger's total epsilon", elsewhere=_OF_LEDGER)
+    cap_delta: float | None = option(
+        None,
+        PRIVACY,
+        "The ledger's total delta",
+        unset=f"{CAP_DELTA:g} in a new file",
+        elsewhere=_OF_LEDGER,
+    )
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,7 +150,8 @@ class Config:
         check_rate(self.sampling_rate)
         check_epsilon(self.epsilon, allow_infinite=True)
         check_seed(self.seed)
-        if not _number(self.dropout) or not 0 <= self.dropout <= 1:
+        number = isinstance(self.dropout, (int, float)) and not isinstance(self.dropout, bool)
+        if not number or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
         check_quorum(self.quorum, self.trust)
@@ -105,24 +182,12 @@ class Config:
                 "allowed: rows_per_client"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values without the unset ones; infinity stays a float."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
-
-    def to_toml(self) -> str:
-        """The file that `--config` reads."""
-        return tomli_w.dumps(self.to_dict())
-
 
 def _built(name: str, value: str, now: Sequence[str], later: Sequence[str]) -> None:
     """Refuse what is not known, and tell it from what is not built yet."""
     if value in later:
         raise NotBuiltYet(f"{name} '{value}'")
     one_of(name, value, now)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
@@ -136,26 +201,22 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
     they go as well.
     """
-    base = read_toml(Path(path))
+    base, given = _read(read_toml(Path(path))), _read(overrides)
 
     def changed(*keys: str) -> bool:
-        return any(
-            overrides.get(k) is not None and k in base and overrides[k] != base[k] for k in keys
-        )
+        return any(k in given and k in base and given[k] != base[k] for k in keys)
 
     stale: set[str] = set()
     dropped: set[str] = set()
-    settings = base["set"] if isinstance(base.get("set"), dict) else {}  # others are refused later
+    settings = base.get("set", {})
     if changed("method"):
         stale |= {"rounds"}
-        known = settings_of(str(overrides["method"]))
+        known = settings_of(given["method"])
         dropped |= {k for k in settings if k != "rows_per_client" or k not in known}
     if changed("trust"):
         stale |= {"quorum"}
-    if changed("epsilon"):
-        before, after = (typed("epsilon", v["epsilon"]) for v in (base, overrides))
-        if math.isinf(before) != math.isinf(after):
-            stale |= {"trust", "quorum"}
+    if changed("epsilon") and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
+        stale |= {"trust", "quorum"}
     if set(_ONCE_RESOLVED) <= set(base):
         if stale - {"rounds"}:
             stale |= {"rounds", "secure_aggregation"}
@@ -163,12 +224,12 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
             dropped |= {"rows_per_client"}
         if changed("data", "partition") and "natural" in (
             base.get("partition"),
-            *overrides.values(),
+            given.get("partition"),
         ):
             stale |= {"clients"}
-    if dropped and settings:
+    if settings:
         base["set"] = {k: v for k, v in settings.items() if k not in dropped}
-    return merge({k: v for k, v in base.items() if k not in stale}, overrides)
+    return merge({k: v for k, v in base.items() if k not in stale}, given)
 
 
 _ONCE_RESOLVED = ("clients", "trust", "secure_aggregation", "rounds")
@@ -177,44 +238,11 @@ _ONCE_RESOLVED = ("clients", "trust", "secure_aggregation", "rounds")
 
 def merge(*layers: Mapping[str, Any]) -> Config:
     """A Config from several layers, later ones winning; `set` tables are joined."""
-    values: dict[str, Any] = {"set": {}}
-    known = {f.name: f for f in fields(Config)}
-    for layer in layers:
-        for raw, value in layer.items():
-            key = raw.replace("-", "_")
-            if key not in known:
-                raise InputError(f"unknown option {raw!r}; allowed: {', '.join(known)}")
-            if key == "set":
-                if not isinstance(value, Mapping):
-                    raise InputError("option 'set' must be a table of key = value")
-                plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
-                values["set"] = values["set"] | plain
-            elif value is not None:
-                values[key] = typed(key, value)
-    return Config(**values)
+    return Config(**_read(*layers))
 
 
-_TEXT = (
-    *("data", "method", "partition", "unit", "trust", "engine", "secure_aggregation"),
-    *("mechanism", "noise_source", "ray_address", "ledger"),
-)
-_REAL = ("sampling_rate", "epsilon", "delta", "quorum", "dropout", "cap", "cap_delta")
-
-
-def typed(key: str, value: Any) -> Any:
-    """`value` of the option `key` in the type that `Config` holds; InputError for another."""
-    if isinstance(value, Path):
-        value = str(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if key in _TEXT and not isinstance(value, str):
-        hint = "; lists are for fedcal compare" if isinstance(value, list) else ""
-        raise InputError(f"option {key!r} must be text, got {value!r}{hint}")
-    if key in _REAL:
-        if not _number(value):
-            raise InputError(f"option {key!r} must be a number, got {value!r}")
-        return float(value)
-    return value
+def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    return layered(options_of(Config), *layers, tables=("set",))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from fedcal.errors import TooLittle
-from fedcal.experiments.commands import show_comparison
+from fedcal.experiments.commands import compare as compare_command
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.figures import reliability_figure, save_figure
 from fedcal.experiments.simulation import simulate
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     comparison.save(out)
     simulate(DATA, method="fednewton", epsilon=1.0, out=out / ONE_RUN)
     write_figures(out)
-    show_comparison(comparison, out)
+    compare_command.show(comparison, out)
     Console(highlight=False, soft_wrap=True).print(
         f"{time.perf_counter() - start:.1f} s; one run with all its files is in {out / ONE_RUN}"
     )

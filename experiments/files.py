@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import reason
 from fedcal.errors import FedcalError, InputError
 
 _SUMMARIES = ("result.json", "compare.json")
@@ -52,7 +53,7 @@ def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] 
             write(new)
             _swap(out, new, old, tuple(stale))
     except OSError as e:
-        raise FedcalError(f"cannot write results to {out}: {e.strerror}") from None
+        raise FedcalError(f"cannot write results to {out}: {reason(e)}") from None
     finally:
         for folder in missing:
             with contextlib.suppress(OSError):

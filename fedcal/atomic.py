@@ -11,6 +11,11 @@ from typing import IO
 from fedcal.errors import FedcalError, InputError
 
 
+def reason(error: OSError) -> str:
+    """Why a file cannot be written; NumPy says only how much of an array was."""
+    return error.strerror or f"{error} (is the disk full?)"
+
+
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a draft beside `path` for writing; it takes its place when the block succeeds.
@@ -34,7 +39,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
         os.replace(draft, path)
     except OSError as e:
-        raise FedcalError(f"cannot write {path}: {e.strerror}") from None
+        raise FedcalError(f"cannot write {path}: {reason(e)}") from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()

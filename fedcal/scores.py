@@ -122,6 +122,8 @@ def moderate(name: str, logits: Floats) -> Floats:
 def numbers(name: str, value: Any) -> NDArray[Any]:
     """`as_array` of a numeric type, or InputError."""
     array = as_array(name, value)
+    if array.dtype.kind == "O" and all(isinstance(entry, Real) for entry in array.flat):
+        array = array.astype(np.float64)  # as frames give columns that may lack values
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: must hold numbers, got {kind_of(array)}")
     return array
@@ -149,7 +151,7 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     if hasattr(value, "toarray"):
         raise InputError(f"{name}: is a sparse matrix; give its toarray()")
     try:
-        array = np.asarray(_detached(value))
+        array = np.asarray(without_gradient(value))
     except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
         raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
     if array.dtype.kind != "O" or not array.size:
@@ -175,10 +177,10 @@ def _missing(entry: Any) -> bool:
     return entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 
-def _detached(value: Any) -> Any:
+def without_gradient(value: Any) -> Any:
     """A torch tensor as one that NumPy can read, also inside of a list or tuple."""
     if isinstance(value, (list, tuple)) and len(value) and hasattr(value[0], "detach"):
-        return [np.asarray(_detached(entry)) for entry in value]
+        return [np.asarray(without_gradient(entry)) for entry in value]
     if not hasattr(value, "detach"):
         return value
     tensor = value.detach().cpu()

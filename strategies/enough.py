@@ -25,7 +25,8 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Setting, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting, settings_of
 from fedcal.units import Example
 
 DRAWN = 0.5
@@ -60,7 +61,8 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
         why = ""
     else:
         each = len(shards.labels) / shards.clients
-        why = _one_class(shards) or _few_rows(method, shards.clients, each)
+        same = _one_class(shards) if _calibrates(method) else ""
+        why = same or _few_rows(method, shards.clients, each)
     return [f"too little to help: {why}"] if why else []
 
 
@@ -94,6 +96,11 @@ def _allowed(method: str, plan: Plan) -> float:
     return DRAWN if plan.law.answers == "index" else STRATEGIES[method].most_noise
 
 
+def _calibrates(method: str) -> bool:
+    """Whether a method, or a baseline, yields a calibrator: one of another may be as good."""
+    return method not in STRATEGIES or STRATEGIES[method].family == "calibrate"
+
+
 def _one_class(shards: Shards) -> str:
     seen = np.unique(shards.labels)
     if len(seen) != 1:
@@ -113,7 +120,7 @@ def _few_rows(method: str, clients: int, each: float | None) -> str:
         return ""
     rows = max(1, round(clients * each))
     if rows < least:
-        other = "" if least <= LEAST_ROWS else "; fednewton needs fewer"
+        other = "; fednewton needs fewer" if least > LEAST_ROWS and _calibrates(method) else ""
         return (
             f"{method} learns nothing reliable from {rows:,} rows in all; it would pay from about "
             f"{least:,} on, of more clients or of more rows each{other}"
@@ -124,10 +131,11 @@ def _few_rows(method: str, clients: int, each: float | None) -> str:
             f"clients is of empty ones; at most {rows:,} clients would do"
         )
     if each < least_each:
+        other = ", or by fednewton, which adds up rows of all clients"
         return (
             f"{method} lets each client fit on its own rows, and with {each:.3g} of them each that "
-            f"misleads; it would pay from about {least_each} rows each on, or by fednewton, which "
-            "adds up rows of all clients"
+            f"misleads; it would pay from about {least_each} rows each on"
+            f"{other if _calibrates(method) else ''}"
         )
     return ""
 
@@ -154,7 +162,7 @@ def _others(job: Job, each: float | None) -> list[str]:
     if job.plan.sampling_rate < 1:
         return []  # accounting of subsampled noise takes too long for a hint
     found = []
-    for name in OTHERS:
+    for name in OTHERS if _calibrates(job.method) else ():
         if name != job.method and _helps(name, replace(job.federation, rounds=None), each):
             found.append(f"by {name}")
             break

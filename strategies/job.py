@@ -1,8 +1,7 @@
-"""What a server runs, in plain values, and what came of it: the same for every engine."""
+"""What a server runs, in plain values: the same for every engine."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import time
@@ -10,98 +9,34 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
-from fedcal.artifact import ARTIFACTS, Artifact
-from fedcal.atomic import whole_file
-from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.checks import one_of
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.fields import real, text, whole
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
-from fedcal.release import Release
 from fedcal.scores import KINDS, Kind
-from fedcal.shards import NO_SUBJECTS, Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.method import Method
+from fedcal.strategies.outcome import OUTCOME as OUTCOME  # found here by those who had it here
+from fedcal.strategies.outcome import RELEASED as RELEASED
+from fedcal.strategies.outcome import Outcome as Outcome
+from fedcal.strategies.outcome import Progress as Progress
+from fedcal.strategies.outcome import Watch
+from fedcal.strategies.settings import Setting as Setting
+from fedcal.strategies.settings import calibrating as calibrating
+from fedcal.strategies.settings import check_settings as check_settings
+from fedcal.strategies.settings import check_subjects as check_subjects
+from fedcal.strategies.settings import lacks_rows as lacks_rows
+from fedcal.strategies.settings import must_calibrate as must_calibrate
+from fedcal.strategies.settings import needs_subjects as needs_subjects
+from fedcal.strategies.settings import settings_of as settings_of
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
-from fedcal.units import UNITS
-
-Setting: TypeAlias = bool | int | float | str
-"""A method's own parameter, as files and messages can hold it."""
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""(rounds done, rounds planned)."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a federated run leaves behind.
-
-    Attributes
-    ----------
-    artifact : after the last round
-    history : the artifact after each release
-    records : one for each release: round, query, released values, noise_std, and what the artifact
-        tells of itself (`temperature`)
-    bytes_up, bytes_down : payload that one client is expected to send and get over the run
-    seconds : of the rounds; None where who is sampled is secret, because it tells how many
-    round_seconds : of each of them; empty there
-    """
-
-    artifact: Artifact
-    history: list[Artifact]
-    records: list[dict[str, Any]]
-    bytes_up: int
-    bytes_down: int
-    seconds: float | None
-    round_seconds: list[float]
-
-    @property
-    def calibrator(self) -> Calibrator:
-        """The artifact of a method that calibrates; FedcalError of another one."""
-        return calibrator_of(self.artifact)
-
-    def save(self, folder: Path) -> None:
-        """Write everything into an existing folder, without a loss of a bit.
-
-        `outcome.json` comes last: where it is, all is.
-        """
-        self.artifact.write(folder, self.artifact.form)
-        for number, learnt in enumerate(self.history, 1):
-            learnt.write(folder, f"round-{number}")
-        plain = {"form": self.artifact.form, **{key: getattr(self, key) for key in _PLAIN}}
-        with whole_file(folder / OUTCOME) as file:
-            file.write(json.dumps(plain).encode())
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """What `save` wrote; InputError if it is not there or not whole."""
-        try:
-            plain = json.loads((folder / OUTCOME).read_text("utf-8"))
-            rest = {key: plain[key] for key in _PLAIN}
-            form = ARTIFACTS[plain.get("form", "calibrator")]
-        except (OSError, ValueError, KeyError):
-            raise InputError(f"{folder} holds no outcome of a run") from None
-        numbers = range(1, len(rest["records"]) + 1)
-        history = [form.read(folder, f"round-{number}") for number in numbers]
-        return cls(form.read(folder, form.form), history, **rest)
-
-
-OUTCOME = "outcome.json"
-"""The file that says that an outcome is whole."""
-
-RELEASED = ("round", "query", "values", "noise_std")
-"""Keys of a record; the others are what the artifact tells of itself."""
-
-_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds")
 
 
 @dataclass(frozen=True)
@@ -236,7 +171,7 @@ class Job:
             else nullcontext() as ledger
         ):
             strategy = self.strategy(ledger)
-            watch = _Watch(strategy, progress)
+            watch = Watch(strategy, progress)
             start = time.perf_counter()
             drive(strategy)
             seconds = time.perf_counter() - start
@@ -252,63 +187,6 @@ class Job:
             seconds=None if plan.secret_sample else seconds,
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
         )
-
-
-def calibrating() -> list[str]:
-    """Names of the methods that calibrate: what comparison and planner rank."""
-    return [name for name, strategy in STRATEGIES.items() if strategy.family == "calibrate"]
-
-
-def must_calibrate(who: str, method: str) -> None:
-    """Refuse a federated method of another family, for `who` ranks calibrators."""
-    strategy = STRATEGIES.get(method)
-    if strategy is not None and strategy.family != "calibrate":
-        raise InputError(
-            f"{who} takes methods that calibrate, and {method} is of the family "
-            f"'{strategy.family}': run it by fedcal simulate"
-        )
-
-
-def settings_of(method: str) -> dict[str, inspect.Parameter]:
-    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
-    found: dict[str, inspect.Parameter] = {}
-    strategy = STRATEGIES.get(method)
-    for cls in strategy.__mro__ if strategy else ():
-        for p in inspect.signature(cls).parameters.values():
-            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
-                found.setdefault(p.name, p)
-    return found
-
-
-def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
-    """Refuse keys that the method does not have; values are checked by the method."""
-    known = settings_of(method)
-    for key in settings:
-        if key not in known:
-            allowed = ", ".join(known) or "none"
-            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
-
-
-def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:
-    """Whether a run needs a nominal `rows_per_client` that nobody gave.
-
-    A deployment must choose this public number without looking. A simulation may take rows /
-    clients of its data, and has to say so: it tells how many rows there are.
-    """
-    if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
-        return False
-    return STRATEGIES[method].needs_rows(federation, settings)
-
-
-def needs_subjects(federation: Federation) -> bool:
-    """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
-    return federation.private and UNITS[federation.unit].column is not None
-
-
-def check_subjects(federation: Federation, shards: Shards) -> None:
-    """Refuse a promise to subjects that the rows do not name, before anything is asked."""
-    if needs_subjects(federation) and shards.subjects is None:
-        raise InputError(NO_SUBJECTS)
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
@@ -328,34 +206,3 @@ def _settings(given: str) -> dict[str, Setting]:
             f"'settings' of the run config must be a JSON object of plain values, got {given!r}"
         )
     return settings
-
-
-class _Watch:
-    """Keeps what was released in each round."""
-
-    def __init__(self, method: Method, progress: Progress | None) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.history: list[Artifact] = []
-        self.times: list[float] = []
-        self._method, self._progress = method, progress
-        method.on_release = self._note
-
-    def _note(self, release: Release) -> None:
-        self.times.append(time.perf_counter())
-        plan = self._method.plan
-        std = plan.noise_std
-        if std is not None and plan.bound is not None and len(release.std):
-            # what this round's answers hold: with clients' own noise that depends on their number
-            std = tuple(release.std[plan.bound.firsts].tolist())
-        artifact = self._method.result()
-        record = {
-            "round": release.round,
-            "query": release.kind,
-            "values": release.values.tolist(),
-            "noise_std": None if std is None else list(std),
-            **artifact.record(),
-        }
-        self.records.append(record)
-        self.history.append(artifact)
-        if self._progress is not None:
-            self._progress(len(self.records), plan.rounds)

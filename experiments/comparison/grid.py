@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from itertools import product
 from typing import Any
-
-import tomli_w
 
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.config import POOLED, Config, typed
+from fedcal.experiments.config import POOLED, Config
+from fedcal.experiments.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.partition import parse as parse_partition
-from fedcal.privacy.federation import check_quorum
-from fedcal.privacy.plan import Federation, Plan
-from fedcal.strategies.job import Setting, calibrating, must_calibrate, settings_of
+from fedcal.privacy.federation import Federation, check_quorum
+from fedcal.privacy.plan import Plan
+from fedcal.strategies.settings import Setting, calibrating, must_calibrate, settings_of
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
-AXES = (
-    *("data", "method", "partition", "clients", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust", "mechanism"),
-)
+_OPTIONS = options_of(Config)
+AXES = tuple(name for name, option in _OPTIONS.items() if option.axis)
 """Options that take a list; every combination is a cell."""
 
-NOT_HERE = {
-    "ledger": "a ledger counts what one population is charged, and a comparison deals the same "
-    "rows anew for each partition and seed; the table says what its runs add up to instead",
-    "cap": "it belongs to a ledger, and compare takes none",
-    "cap_delta": "it belongs to a ledger, and compare takes none",
+_SHARED = {
+    name: option.default
+    for name, option in _OPTIONS.items()
+    if not option.axis and not option.elsewhere
 }
+"""What all runs have alike, with its default."""
 
-_NUMBERS = {"clients": int, "rounds": int, "sampling_rate": float, "epsilon": float, "delta": float}
+_NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
+"""Axes in the order of the table, between the data and the privacy."""
+
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -75,32 +74,31 @@ class Cell:
         return tuple(f"{k} {v}" for k, v in asked.items() if v is not None)
 
 
+def _many(name: str) -> Any:
+    """The field of an axis: a tuple of the option's own default, for most."""
+    if name == "method":
+        return field(default_factory=lambda: tuple(Variant(m) for m in comparable()))
+    return field(default=(math.inf, 1.0) if name == "epsilon" else (_OPTIONS[name].default,))
+
+
+_Values: Any = make_dataclass(
+    "_Values",
+    [(name, tuple, _many(name)) for name in AXES]
+    + [(name, object, field(default=default)) for name, default in _SHARED.items()],
+    bases=(Options,),
+    frozen=True,
+)
+
+
 @dataclass(frozen=True)
-class Grid:
+class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     """Every axis with its values, and what all runs share; see `compare` for the meaning.
 
-    None stands for "the method's (or the data's) own", as in `Config`.
+    None stands for "the method's (or the data's) own", as in `Config`. The fields are those of
+    `Config`, `seeds` (how many, from `seed` on) and `set`; an axis holds a tuple.
     """
 
-    data: tuple[str, ...] = (Config.data,)
-    method: tuple[Variant, ...] = field(
-        default_factory=lambda: tuple(Variant(m) for m in comparable())
-    )
-    partition: tuple[str, ...] = (Config.partition,)
-    clients: tuple[int | None, ...] = (None,)
-    rounds: tuple[int | None, ...] = (None,)
-    sampling_rate: tuple[float, ...] = (Config.sampling_rate,)
-    epsilon: tuple[float, ...] = (math.inf, 1.0)
-    delta: tuple[float, ...] = (Config.delta,)
-    unit: tuple[str, ...] = (Config.unit,)
-    trust: tuple[str | None, ...] = (None,)
-    mechanism: tuple[str, ...] = (Config.mechanism,)
-    quorum: float = Config.quorum
-    noise_source: str = Config.noise_source
-    secure_aggregation: str | None = Config.secure_aggregation
-    dropout: float = Config.dropout
-    seed: int = Config.seed
-    seeds: int = 5
+    seeds: int = option(5, RUNNING, "How many, from --seed on")
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -164,13 +162,13 @@ class Grid:
                         seed=self.seed,
                     )
                     yield Cell(variant, config, seeds)
-            for values in product(self.partition, self.clients, self.rounds, self.sampling_rate):
+            for values in product(*(getattr(self, name) for name in _NOT_PRIVACY)):
+                known = {"data": data, **dict(zip(_NOT_PRIVACY, values, strict=True))}
                 for epsilon in self.epsilon:
                     for privacy in self._privacies(epsilon):
                         for variant in self.method:
                             if not variant.baseline:
-                                config = self._config(data, variant, *values, privacy)
-                                yield Cell(variant, config, seeds)
+                                yield Cell(variant, self._config(variant, known | privacy), seeds)
 
     def _privacies(self, epsilon: float) -> Iterator[dict[str, Any]]:
         """Budgets, units, trusts and mechanisms; without privacy there is one of each.
@@ -189,33 +187,14 @@ class Grid:
         for values in product((epsilon,), self.delta, self.unit, trusts, self.mechanism):
             yield dict(zip(names, values, strict=True))
 
-    def _config(
-        self,
-        data: str,
-        variant: Variant,
-        partition: str,
-        clients: int | None,
-        rounds: int | None,
-        sampling_rate: float,
-        privacy: Mapping[str, Any],
-    ) -> Config:
+    def _config(self, variant: Variant, values: Mapping[str, Any]) -> Config:
+        """One value of each axis, and what all runs share; a quorum where a trust has one."""
         known = settings_of(variant.method)
-        shared = {k: v for k, v in self.set.items() if k in known}
-        return Config(
-            data=data,
-            method=variant.method,
-            partition=partition,
-            clients=clients,
-            rounds=rounds,
-            sampling_rate=sampling_rate,
-            **privacy,
-            quorum=self.quorum if _shared(privacy["trust"]) else Config.quorum,
-            noise_source=self.noise_source,
-            secure_aggregation=self.secure_aggregation,
-            dropout=self.dropout,
-            seed=self.seed,
-            set={**shared, **variant.settings},
-        )
+        own = {**{k: v for k, v in self.set.items() if k in known}, **variant.settings}
+        alike = {name: getattr(self, name) for name in _SHARED}
+        if not _shared(values["trust"]):
+            alike["quorum"] = Config.quorum
+        return Config(method=variant.method, **values, **alike, set=own)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
@@ -232,10 +211,6 @@ class Grid:
             elif value is not None:
                 plain[f.name] = value
         return plain
-
-    def to_toml(self) -> str:
-        """The file that `--config` reads."""
-        return tomli_w.dumps(self.to_dict())
 
     def what_differs(self, earlier: Grid) -> list[str]:
         """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
@@ -279,55 +254,44 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
         An unknown option, a list that is empty or names something twice, a value that is not
         allowed.
     """
-    known = {f.name for f in fields(Grid)}
-    given: dict[str, Any] = {}
-    for layer in layers:
-        for raw, value in layer.items():
-            key = raw.replace("-", "_")
-            if value is None:
-                continue
-            if key in NOT_HERE:
-                raise InputError(f"compare takes no {key}: {NOT_HERE[key]}")
-            if key not in known:
-                raise InputError(f"unknown option {raw!r}; allowed: {', '.join(sorted(known))}")
-            if key == "set":
-                if not isinstance(value, Mapping):
-                    raise InputError("option 'set' must be a table of key = value")
-                value = {**given.get("set", {}), **value}
-            elif key in AXES:
-                value = _axis(key, value)
-            else:
-                value = typed(key, value)
-            given[key] = value
-    return Grid(**given)
+    for name, own in _OPTIONS.items():
+        if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
+            raise InputError(f"compare takes no {name}: {own.elsewhere}")
+    known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
+    return Grid(**layered(known, *layers, read=_value, tables=("set",)))
 
 
-def _axis(key: str, value: Any) -> tuple[Any, ...]:
+def _value(option: Option, value: Any) -> Any:
+    return _axis(option, value) if option.axis else option.typed(value)
+
+
+def _axis(option: Option, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
-        listed: Sequence[Any] = split_list(key, value)
+        listed: Sequence[Any] = split_list(option.name, value)
     elif isinstance(value, Sequence):
         listed = value
     else:
         listed = [value]
     if not listed:
-        raise InputError(f"{key}: the list is empty")
-    if key == "method":
+        raise InputError(f"{option.name}: the list is empty")
+    if option.name == "method":
         listed = [m for entry in listed for m in (comparable() if entry == "all" else (entry,))]
-    return tuple(_entry(key, entry) for entry in listed)
+    return tuple(_entry(option, entry) for entry in listed)
 
 
-def _entry(key: str, value: Any) -> Any:
-    if key == "method" and isinstance(value, str):
+def _entry(option: Option, value: Any) -> Any:
+    name, kind = option.name, option.kind
+    if name == "method" and isinstance(value, str):
         return Variant.parse(value)
-    if key in _NUMBERS and isinstance(value, str):
+    if kind is not str and isinstance(value, str):
         try:
-            value = _NUMBERS[key](value)
+            value = kind(value)
         except ValueError:
-            kind = "a whole number" if _NUMBERS[key] is int else "a number"
-            raise InputError(f"{key} must be {kind}, got {value!r}") from None
-    value = typed(key, value)
-    if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise InputError(f"{key} must be a number, or a list of numbers; got {value!r} in it")
+            what = "a whole number" if kind is int else "a number"
+            raise InputError(f"{name} must be {what}, got {value!r}") from None
+    value = option.typed(value)
+    if kind is not str and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InputError(f"{name} must be a number, or a list of numbers; got {value!r} in it")
     return value
 
 

@@ -100,8 +100,8 @@ def compare(
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
-    whole = replace(grid, method=(*plain, *grid.method)) if uncalibrated else grid
-    resolved = resolve(whole, sources)
+    methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
+    resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
     return run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
@@ -126,7 +126,7 @@ def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
     if data is None or isinstance(data, str):
         return data, {}
-    listed = [data] if isinstance(data, (Path, Dataset, Mapping)) else list(data)
+    listed = list(data) if isinstance(data, Sequence) else [data]
     loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
@@ -139,4 +139,5 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
         there = data in arrays or datasets.is_shipped(data)
         return data if there else str(Path(data).expanduser().resolve())
 
-    return replace(grid, data=tuple(map(named, grid.data)))
+    whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
+    return replace(grid, **whole)

@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedcal.errors import InputError
-from fedcal.experiments.config import POOLED, parse_setting
-from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Setting, settings_of
-
-_LABELS = {
-    "none": "uncalibrated",
-    "one-source": "one source",
-    "pooled-temperature": "pooled temperature",
-    "pooled-bbq": "pooled BBQ",
-}
+from fedcal.experiments.config import POOLED, label_of, method_named, parse_setting
+from fedcal.strategies.settings import Setting, settings_of
 
 
 @dataclass(frozen=True)
@@ -28,11 +20,14 @@ class Variant:
 
     @classmethod
     def parse(cls, text: str) -> Variant:
-        """From `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does."""
-        found = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]*)\])?", text.strip())
+        """From `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
+
+        A label is taken as well, as `FedBBQ (weighting=none)`.
+        """
+        found = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
         if found is None:
             raise InputError(f"a method is METHOD or METHOD[KEY=VALUE,...], got {text!r}")
-        method, inside = found[1].strip(), found[2]
+        method, inside = method_named(found[1]), found[2] if found[3] is None else found[3]
         settings: dict[str, Setting] = {}
         for pair in () if inside is None else re.split("[;,]", inside):
             if "=" not in pair:
@@ -51,9 +46,7 @@ class Variant:
     @property
     def label(self) -> str:
         """What the table calls it."""
-        strategy = STRATEGIES.get(self.method)
-        name = strategy.__name__ if strategy else _LABELS.get(self.method, self.method)
-        return name + (f" ({self._pairs(', ')})" if self.settings else "")
+        return label_of(self.method) + (f" ({self._pairs(', ')})" if self.settings else "")
 
     @property
     def baseline(self) -> bool:

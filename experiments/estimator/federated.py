@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from functools import partial
+from inspect import Parameter, Signature
 from typing import Any, Self
 
 import numpy as np
@@ -16,22 +12,37 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import datasets
-from fedcal.calibrators import Identity
 from fedcal.checks import one_of
-from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.config import AUTO, POOLED, Config, job_of, merge, unused_rows
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.config import POOLED, Config, merge
 from fedcal.experiments.estimator.scores import columns_of, likeliest
-from fedcal.experiments.planner.auto import resolved
-from fedcal.experiments.statement import about_subjects, large_delta, of_plan, without_privacy
+from fedcal.experiments.fitting import fit
+from fedcal.experiments.options import options_of
 from fedcal.partition import deal
-from fedcal.scores import KINDS, Kind
+from fedcal.scores import KINDS, without_gradient
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.enough import tell, too_little
-from fedcal.strategies.job import Outcome, Setting, must_calibrate
-from fedcal.trust import SecAgg
+from fedcal.strategies.settings import must_calibrate
 from fedcal.types import Floats
+
+_HERE = {"partition": None, "set": None, "input": "logits", "classes": None}
+"""Defaults of parameters that are none of `Config`, or are another there."""
+_ELSEWHERE = ("data", "engine", "ray_address")
+"""Options of a run that `fit` has no use for."""
+
+
+def _signature() -> Signature:
+    """The constructor's: the method, and the other options of a run by name."""
+    names = [name for name in options_of(Config) if name not in (*_ELSEWHERE, "method")]
+    defaults = {name: getattr(Config, name) for name in names} | _HERE
+    named = [Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items()]
+    first = [
+        Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, default=d)
+        for n, d in (("self", Parameter.empty), ("method", Config.method))
+    ]
+    return Signature([*first, *named])
+
+
+_SIGNATURE = _signature()
 
 
 class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,52 +74,13 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : c
     """
 
-    def __init__(
-        self,
-        method: str = "fednewton",
-        *,
-        clients: int | None = None,
-        partition: str | None = None,
-        rounds: int | None = None,
-        sampling_rate: float = 1.0,
-        epsilon: float = math.inf,
-        delta: float = 1e-5,
-        unit: str = Config.unit,
-        trust: str | None = None,
-        mechanism: str = "auto",
-        quorum: float = Config.quorum,
-        noise_source: str = "seeded",
-        secure_aggregation: str | None = None,
-        dropout: float = 0.0,
-        seed: int = 0,
-        ledger: str | None = None,
-        cap: float | None = None,
-        cap_delta: float | None = None,
-        set: Mapping[str, Setting] | None = None,
-        input: Kind = "logits",
-        classes: Sequence[Any] | None = None,
-    ) -> None:
-        self.method = method
-        self.clients = clients
-        self.partition = partition
-        self.rounds = rounds
-        self.sampling_rate = sampling_rate
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.trust = trust
-        self.mechanism = mechanism
-        self.quorum = quorum
-        self.noise_source = noise_source
-        self.secure_aggregation = secure_aggregation
-        self.dropout = dropout
-        self.seed = seed
-        self.ledger = ledger
-        self.cap = cap
-        self.cap_delta = cap_delta
-        self.set = set
-        self.input = input
-        self.classes = classes
+    def __init__(self, method: str = Config.method, **parameters: Any) -> None:
+        given = _SIGNATURE.bind(self, method, **parameters)
+        given.apply_defaults()
+        for name, value in list(given.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads
 
     def fit(
         self,
@@ -137,6 +109,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
             )
+        X, y = without_gradient(X), without_gradient(y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
         one_of("input", self.input, KINDS)
@@ -147,11 +120,20 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             client=client,
             subject=subject,
         )
-        options = {f.name: getattr(self, f.name) for f in fields(Config) if hasattr(self, f.name)}
+        options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
-        options["set"] = self.set or {}
-        config = merge({"data": data.name}, options)
-        self.result_, self.privacy_ = _fit(config, data)
+        config = merge({"data": data.name}, options, {"set": self.set})
+        if config.method in POOLED:
+            raise InputError(
+                f"method {config.method!r} is not federated: fit a calibrator of "
+                "fedcal.calibrators on the rows themselves, or choose one of "
+                f"{', '.join(STRATEGIES)}"
+            )
+        must_calibrate(type(self).__name__, config.method)
+        shards = deal(data, config.partition, config.clients, config.seed)
+        fitted = fit(config, shards, tested=False)
+        self.result_, self.privacy_ = fitted.outcome, fitted.privacy
+        self.privacy_["statement"] += fitted.about_subjects
         self.calibrator_ = self.result_.calibrator
         self.classes_ = names
         return self
@@ -159,7 +141,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """Calibrated probabilities of scores, (n, c) -> (n, c)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, without_gradient(X), dtype=np.float64, reset=False)
         return self.calibrator_.predict_proba(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -172,40 +154,3 @@ def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
     """What the columns are called, where nobody has said it, (columns,)."""
     plain, found = np.arange(columns), np.unique(y)
     return found if len(found) == columns and not np.isin(found, plain).all() else plain
-
-
-def _fit(config: Config, data: Dataset) -> tuple[Outcome, dict[str, Any]]:
-    """What came of the run over all rows of `data`, and its privacy record."""
-    if config.method in POOLED:
-        raise InputError(
-            f"method {config.method!r} is not federated: fit a calibrator of fedcal.calibrators on "
-            f"the rows themselves, or choose one of {', '.join(STRATEGIES)}"
-        )
-    must_calibrate("FederatedCalibrator", config.method)
-    shards = deal(data, config.partition, config.clients, config.seed)
-    chosen: list[str] = []
-    if config.method == AUTO:
-        config, chosen = resolved(config, shards)
-        if config.method == "none":
-            alone = Identity().fit(shards.logits, shards.labels)
-            alone.input = shards.input
-            said = "Nothing was learned from anybody."
-            record = without_privacy(SecAgg.name, config.unit, said, tested=False)
-            record["statement"] += chosen
-            return Outcome(alone, [], [], 0, 0, 0.0, []), record
-    job = job_of(config, shards)
-    if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
-        warnings.warn(large_delta(job.plan), stacklevel=3)
-    outcome = job.run(partial(run_inline, shards=shards, unavailable=job.unavailable))
-    privacy = of_plan(
-        job.plan,
-        len(outcome.records),
-        job.secure_aggregation,
-        job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
-        tested=False,
-    )
-    torn = about_subjects(job.plan, config.partition, held_out=False)
-    privacy["statement"] += [*unused_rows(config, job), *torn, *chosen]
-    if not chosen:
-        tell(too_little(config.method, shards, job), privacy, stacklevel=3)
-    return outcome, privacy

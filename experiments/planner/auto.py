@@ -66,7 +66,7 @@ def resolved(
         advice = advise(facts, made_up(facts.federation.classes), progress=progress)
     said = [] if nominal is not None else [NOMINAL.format(rows)]
     if advice.chosen is None:
-        warnings.warn(not_enough(advice), stacklevel=3)
+        warnings.warn(not_enough(advice), stacklevel=4)
         none = replace(
             config,
             method="none",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, dataclass
 from typing import Any
-
-import tomli_w
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_rate
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
+from fedcal.experiments.options import (
+    DATA,
+    RUNNING,
+    Options,
+    layered,
+    option,
+    options_of,
+)
 from fedcal.privacy.federation import check_size
 from fedcal.streams import check_seed
 
@@ -22,12 +28,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Per model, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
 
+TRAINING = "Training"
+
 KINDS = {"cnn": "image", "resnet18": "image", "lstm": "text"}
 """Model -> what it reads."""
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Options):
     """What to train. `None` stands for the model's (or the data's) own default.
 
     A *round* is one of FedAvg: sampled clients train, the server averages. A *global epoch* of
@@ -44,22 +52,31 @@ class TrainConfig:
     evaluate_every, checkpoint_every : rounds between evaluations, and between checkpoints
     """
 
-    data: str
-    model: str = "cnn"
-    clients: int | None = None
-    partition: str | None = None
-    rounds: int | None = None
-    sampling_rate: float = 0.1
-    local_epochs: int = 1
-    batch_size: int | None = None
-    lr: float | None = None
-    server_lr: float | None = None
-    seed: int = 0
-    engine: str = "inline"
-    min_rows: int | None = None
-    max_rows: int | None = None
-    evaluate_every: int = 10
-    checkpoint_every: int = 10
+    data: str = option(
+        MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz) or LEAF folder", unset="needed"
+    )
+    model: str = option("cnn", TRAINING, " | ".join(DEFAULTS))
+    clients: int | None = option(None, DATA, "Simulated clients", unset="100")
+    partition: str | None = option(
+        None,
+        DATA,
+        "As simulate's",
+        unset="natural if the data name clients, else dirichlet:0.1",
+    )
+    rounds: int | None = option(None, TRAINING, "Of FedAvg", unset="the model's")
+    sampling_rate: float = option(0.1, DATA, "Share of the clients in a round, one at least: 0.1 of 10 is 1")
+    local_epochs: int = option(1, TRAINING, "Of a client in a round")
+    batch_size: int | None = option(None, TRAINING, "Of local SGD", unset="the model's")
+    lr: float | None = option(None, TRAINING, "Of local SGD", unset="the model's")
+    server_lr: float | None = option(None, TRAINING, "Of the server's step", unset="1")
+    seed: int = option(0, RUNNING, "Of all that is drawn")
+    engine: str = option("inline", RUNNING, "inline")
+    min_rows: int | None = option(
+        None, DATA, "Clients with fewer rows are left out", unset="0; text: 100"
+    )
+    max_rows: int | None = option(None, DATA, "Rows of a client, at most", unset="all")
+    evaluate_every: int = option(10, RUNNING, "Rounds between looks at the test rows")
+    checkpoint_every: int = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         one_of("model", self.model, DEFAULTS)
@@ -88,37 +105,10 @@ class TrainConfig:
         values = {**DEFAULTS[self.model], "min_rows": 100 if text else 0}
         return merged(values, self.to_dict())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values without the unset ones."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
-
-    def to_toml(self) -> str:
-        """The file that `--config` reads."""
-        return tomli_w.dumps(self.to_dict())
-
-
-_TEXT = ("data", "model", "partition", "engine")
-_REAL = ("sampling_rate", "lr", "server_lr")
-
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """A TrainConfig from several layers, later ones winning; None counts as not given."""
-    known = [f.name for f in fields(TrainConfig)]
-    values: dict[str, Any] = {}
-    for layer in layers:
-        for raw, value in layer.items():
-            key = raw.replace("-", "_")
-            if key not in known:
-                raise InputError(f"unknown option {raw!r}; allowed: {', '.join(known)}")
-            if value is None:
-                continue
-            if key in _TEXT and not isinstance(value, str):
-                raise InputError(f"option {key!r} must be text, got {value!r}")
-            if key in _REAL:
-                if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise InputError(f"option {key!r} must be a number, got {value!r}")
-                value = float(value)
-            values[key] = value
+    values = layered(options_of(TrainConfig), *layers)
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

@@ -1,8 +1,8 @@
 """Data sets of scores and labels: shipped ones, files, and arrays in memory.
 
 `load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and
-`load("scores.npz")` a file; `from_arrays` takes arrays and `from_huggingface` a
-`datasets.Dataset`. All of them run the same checks.
+`load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data
+frame and `from_huggingface` a `datasets.Dataset`. All of them run the same checks.
 Whether scores are logits or probabilities is declared by whoever gives them, never guessed from
 the values.
 """
@@ -10,6 +10,7 @@ the values.
 from __future__ import annotations
 
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, from_arrays
+from fedcal.datasets._frame import from_frame
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
 from fedcal.datasets._shipped import catalogue, is_shipped, shifted
@@ -20,6 +21,7 @@ __all__ = [
     "Dataset",
     "catalogue",
     "from_arrays",
+    "from_frame",
     "from_huggingface",
     "is_shipped",
     "load",

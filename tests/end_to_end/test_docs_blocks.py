@@ -231,10 +231,8 @@ def check_targets(names: list[str]) -> None:
 
 def command(name: str) -> Any:
     """A command of `fedcal` that is built."""
-    group: Any = typer.main.get_command(cli.app)
-    assert name in group.commands, name
-    assert not group.commands[name].hidden, name
-    return group.commands[name]
+    assert name in cli.COMMANDS, name
+    return cli.load_command(name)
 
 
 def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedcal.artifact import ARTIFACTS
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError, InputError, TooLittle
 from fedcal.experiments import compare, plan, simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.engines.flower import run_in_process
@@ -70,6 +70,12 @@ PROMISES = [
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=str)
+def test_a_run_with_too_much_noise_hears_of_no_calibrator(data: Path) -> None:
+    with pytest.warns(TooLittle, match="too little to help: with 8 clients") as caught:
+        simulate(str(data), **options(epsilon=0.1))
+    assert "by acct" not in str(caught[0].message)
+
+
 def test_simulate_leaves_its_files(data: Path, tmp_path: Path, promise: dict[str, Any]) -> None:
     result = simulate(data, out=tmp_path, **options(**promise))
     assert {p.name for p in tmp_path.iterdir()} == FILES

@@ -213,6 +213,25 @@ def test_bad_parameters_are_refused_by_fit(parameters: dict[str, Any], words: st
         estimator.fit(*overconfident())
 
 
+def test_an_unknown_parameter_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilno'"):
+        FederatedCalibrator(epsilno=1.0)
+    assert set(FederatedCalibrator().get_params()) >= {"method", "epsilon", "set", "classes"}
+
+
+def test_tensors_and_frames_are_taken_and_methods_as_tables_print_them() -> None:
+    torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    logits, labels = overconfident()
+    plain = FederatedCalibrator("fedbbq", clients=10).fit(logits, labels).predict_proba(logits)
+    z = torch.tensor(logits, requires_grad=True)
+    fitted = FederatedCalibrator("FedBBQ", clients=10).fit(z, torch.tensor(labels))
+    np.testing.assert_array_equal(fitted.predict_proba(z), plain)
+    frame = pandas.DataFrame(logits, columns=["a", "b", "c"])
+    fitted = FederatedCalibrator("FedBBQ", clients=10).fit(frame, pandas.Series(labels))
+    np.testing.assert_array_equal(fitted.predict_proba(frame), plain)
+    assert np.isfinite(fitted.calibrator_.predict_proba(z.bfloat16())).all()
+
+
 def test_a_ledger_is_charged(tmp_path: Any) -> None:
     ledger = tmp_path / "budget.db"
     estimator = FederatedCalibrator(epsilon=1.0, ledger=str(ledger), cap=1.5, clients=50)

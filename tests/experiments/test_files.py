@@ -103,14 +103,19 @@ def test_what_was_there_is_put_back(
 def test_an_impossible_file_leaves_no_folder(
     result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
 ) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
     (tmp_path / "there").mkdir()
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(FedcalError, match=r"cannot write results to .*: No space left on device"):
-        result.save(tmp_path / out)
-    assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+    for error, why in (
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("40 requested and 8 written"), r"40 requested and 8 written \(is the disk full"),
+    ):
+
+        def full(*_: Any, error: OSError = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(np, "save", full)
+        with pytest.raises(FedcalError, match=rf"cannot write results to .*: {why}"):
+            result.save(tmp_path / out)
+        assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "file/far/below"])

@@ -816,6 +816,7 @@ def test_public_names() -> None:
         "IDS",
         "KEYS",
         "from_arrays",
+        "from_frame",
         "from_huggingface",
         *shipped,
     }

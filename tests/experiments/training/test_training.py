@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from fedcal.datasets import load
 from fedcal.errors import InputError, Interrupted, RoundFailed

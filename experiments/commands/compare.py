@@ -1,0 +1,104 @@
+"""`fedcal compare`: many methods, budgets, partitions and seeds in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcal.errors import FedcalError
+from fedcal.experiments.commands.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.comparison import Comparison, compare
+from fedcal.experiments.comparison.grid import Grid
+from fedcal.experiments.comparison.result import DONE
+from fedcal.experiments.config import Config, parse_setting
+from fedcal.experiments.files import to_json
+from fedcal.experiments.options import RUNNING
+from fedcal.experiments.runs.ask import ask_about_unfinished
+from fedcal.experiments.terminal import console, print_table, progress
+
+EXAMPLES = (
+    "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
+    "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
+    "fedcal compare --out sweep --resume",
+)
+
+
+@takes(
+    Config,
+    but=("engine", "ray_address"),
+    lists=True,
+    unset={"method": "all but auto", "epsilon": "inf,1"},
+)
+@takes(Grid, "seeds")
+def command(
+    *,
+    jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
+    engine: Annotated[
+        str | None, other(RUNNING, "inline: processes here | ray: tasks on Ray (inline).")
+    ] = None,
+    ray_address: Annotated[
+        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local: implies ray.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        other(
+            RUNNING,
+            "Go on with what --out holds, and run again what failed; the grid may grow.",
+            "--resume",
+        ),
+    ] = False,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[
+        Path | None,
+        other(FILES, "Folder for rows, tables, report; a finished one's stay until then."),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Run and show it; the exit code is 1 where runs failed."""
+    if out is not None and not resume and not quiet:
+        out, resume = ask_about_unfinished(out, DONE)
+    with progress("comparing", quiet=quiet) as steps:
+        comparison = compare(
+            config=config,
+            out=out,
+            resume=resume,
+            jobs=jobs,
+            engine=engine,
+            ray_address=ray_address,
+            progress=steps,
+            set=dict(map(parse_setting, set or ())),
+            **{name: value for name, value in options.items() if value is not None},
+        )
+    if json:
+        print(to_json(comparison.to_json()), end="")
+    elif not quiet:
+        show(comparison, out)
+    if failures := comparison.failures:
+        raise FedcalError(
+            f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "
+            f"{failures[0]['error']}"
+        )
+
+
+def show(comparison: Comparison, out: Path | None) -> None:
+    """The table and its statement on the terminal."""
+    from fedcal.experiments.comparison.table import as_table
+
+    to = console()
+    to.print(comparison.headline)
+    print_table(to, as_table(comparison.cells))
+    for line in comparison.statement:
+        to.print(f"- {line}")
+    if out is not None:
+        to.print(f"written to {out}; the report is {out / 'report.html'}")

@@ -1,0 +1,123 @@
+"""`fedcal simulate`: one method, one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.table import Table
+
+from fedcal import pages
+from fedcal.errors import InputError
+from fedcal.experiments.commands.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.files import OWN_PAGES, check_out, to_json
+from fedcal.experiments.options import RUNNING
+from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.simulation import simulate
+from fedcal.experiments.terminal import SHOWN, console, progress, shown
+from fedcal.units import UNITS
+
+EXAMPLES = (
+    "fedcal simulate --epsilon 1 --out run",
+    "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
+)
+
+
+@takes(Config)
+def command(
+    *,
+    resume: Annotated[
+        bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")
+    ] = False,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[
+        Path | None, other(FILES, "Folder for result files; an earlier run's are replaced.")
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Run and show it."""
+    if resume:
+        raise InputError(
+            "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
+            "same bits; `fedcal compare` has --resume"
+        )
+    given = {**options, "set": dict(map(parse_setting, set or ()))}
+    asked = merge(given) if config is None else load_config(config, given)
+    if out is not None:
+        check_out(out, foreign="rows.jsonl")
+    starting = ": starting Flower and Ray" if asked.engine == "ray" else ""
+    with progress(f"{asked.method}{starting}", quiet=quiet) as steps:
+
+        def moved(done: int, total: int) -> None:
+            steps(done, total, asked.method)
+
+        result = simulate(asked.data, config=asked, out=out, progress=moved)
+    if json:
+        print(to_json(result.to_json()), end="")
+    elif not quiet:
+        show(result, out)
+
+
+def show(result: SimulationResult, out: Path | None) -> None:
+    """The run, its metrics and what protects whom, on the terminal."""
+    to, c = console(), result.config
+    rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
+    to.print(f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}")
+    for table in _tables(result):
+        to.print(table)
+    to.print(
+        f"{_protection(result.privacy)} Who sees what, and what is not protected: "
+        "privacy.statement in result.json and --json (docs/guide/privacy.md)"
+    )
+    sent = result.communication
+    to.print(
+        f"{sent['bytes_up_per_client']} bytes up and {sent['bytes_down_per_client']} down per "
+        f"client{'' if result.seconds is None else f', {result.seconds:.3f} s'}"
+    )
+    if out is not None:
+        to.print(f"written to {out}")
+
+
+def _protection(privacy: Mapping[str, Any]) -> str:
+    """The guarantee in a sentence; without one, that there is none."""
+    if privacy["epsilon"] is None:
+        return str(privacy["statement"][0])
+    unit = privacy["unit"]
+    neighbours = UNITS[unit].neighbours[privacy["adjacency"]]
+    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
+    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
+
+
+def _tables(result: SimulationResult) -> list[Table]:
+    """Metrics before and after a calibrator, or what tables another artifact has."""
+    if result.artifact.form not in OWN_PAGES:
+        from fedcal.experiments.report.artifact import shown_entry
+
+        found = []
+        for part in result.artifact.page():
+            if isinstance(part, pages.Table):
+                lines = Table(*part.columns, title=part.title)
+                for row in part.rows:
+                    lines.add_row(*map(shown_entry, row))
+                found.append(lines)
+        return found
+    table = Table()
+    table.add_column("test rows")
+    for heading in SHOWN.values():
+        table.add_column(heading, justify="right")
+    for name, metrics in (("before", result.before), ("after", result.after)):
+        table.add_row(name, *(shown(k, metrics[k]) for k in SHOWN))
+    return [table]

@@ -1,0 +1,73 @@
+"""A method's own parameters (`--set`), and what a run must say before it can start."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
+from fedcal.shards import NO_SUBJECTS, Shards
+from fedcal.strategies import STRATEGIES
+from fedcal.units import UNITS
+
+Setting: TypeAlias = bool | int | float | str
+"""A method's own parameter, as files and messages can hold it."""
+
+
+def calibrating() -> list[str]:
+    """Names of the methods that calibrate: what comparison and planner rank."""
+    return [name for name, strategy in STRATEGIES.items() if strategy.family == "calibrate"]
+
+
+def must_calibrate(who: str, method: str) -> None:
+    """Refuse a federated method of another family, for `who` ranks calibrators."""
+    strategy = STRATEGIES.get(method)
+    if strategy is not None and strategy.family != "calibrate":
+        raise InputError(
+            f"{who} takes methods that calibrate, and {method} is of the family "
+            f"'{strategy.family}': run it by fedcal simulate"
+        )
+
+
+def settings_of(method: str) -> dict[str, inspect.Parameter]:
+    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
+    found: dict[str, inspect.Parameter] = {}
+    strategy = STRATEGIES.get(method)
+    for cls in strategy.__mro__ if strategy else ():
+        for p in inspect.signature(cls).parameters.values():
+            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
+                found.setdefault(p.name, p)
+    return found
+
+
+def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse keys that the method does not have; values are checked by the method."""
+    known = settings_of(method)
+    for key in settings:
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
+
+
+def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:
+    """Whether a run needs a nominal `rows_per_client` that nobody gave.
+
+    A deployment must choose this public number without looking. A simulation may take rows /
+    clients of its data, and has to say so: it tells how many rows there are.
+    """
+    if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
+        return False
+    return STRATEGIES[method].needs_rows(federation, settings)
+
+
+def needs_subjects(federation: Federation) -> bool:
+    """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
+    return federation.private and UNITS[federation.unit].column is not None
+
+
+def check_subjects(federation: Federation, shards: Shards) -> None:
+    """Refuse a promise to subjects that the rows do not name, before anything is asked."""
+    if needs_subjects(federation) and shards.subjects is None:
+        raise InputError(NO_SUBJECTS)

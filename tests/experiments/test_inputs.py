@@ -1,0 +1,94 @@
+"""What people give as data: frames, tensors, lists; methods as tables print them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.experiments import compare, simulate
+from fedcal.experiments.config import Config, load_config
+from fedcal.experiments.inputs import load_any
+
+LABELS = np.arange(60) % 3
+LOGITS = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]
+WARD = np.array(["east", "west"])[np.arange(60) % 2]
+
+
+def frame(**more: Any) -> Any:
+    pandas = pytest.importorskip("pandas")
+    scores = {f"logit_{j}": LOGITS[:, j] for j in range(3)}
+    return pandas.DataFrame({"label": LABELS, **scores, **more})
+
+
+def same(found: Dataset) -> bool:
+    return np.array_equal(found.scores, LOGITS) and np.array_equal(found.labels, LABELS)
+
+
+def test_a_frame_has_the_columns_of_a_file(tmp_path: Path) -> None:
+    told = frame(client=WARD, split=np.where(np.arange(60) < 40, "train", "test"))
+    told.to_csv(tmp_path / "rows.csv", index=False)
+    found, read = load_any(told), datasets.load(tmp_path / "rows.csv")
+    assert found.client_names == read.client_names == ("east", "west")
+    for part in ("scores", "labels", "client", "test_scores", "test_labels"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(read, part))
+
+
+def test_frames_hold_lists_scores_and_columns_that_may_lack_values() -> None:
+    assert same(load_any(frame()[["label"]].assign(logits=LOGITS.tolist())))
+    assert same(load_any(frame().astype({"label": "Int64"})))
+    two = datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=0.25))
+    np.testing.assert_array_equal(two.scores, np.tile([0.75, 0.25], (60, 1)))
+    with pytest.raises(InputError, match=r"score must lie in \[0, 1\], got 2"):
+        datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=2.0))
+    with pytest.raises(InputError, match="unknown column 'age'"):
+        load_any(frame(age=1))
+    bare = datasets.from_frame(frame().drop(columns="label"), labels_required=False)
+    assert not bare.labelled
+
+
+def test_tensors_lists_and_tuples_are_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    z = torch.tensor(LOGITS, requires_grad=True)
+    assert same(load_any({"logits": z, "labels": torch.tensor(LABELS)}))
+    assert same(load_any({"logits": LOGITS.tolist(), "labels": tuple(LABELS.tolist())}))
+    half = load_any({"logits": z.bfloat16(), "labels": LABELS})
+    np.testing.assert_allclose(half.scores, LOGITS, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ((LOGITS, LABELS), "data must be a name, a path, .*; got tuple"),
+        (LOGITS, "data must be a name, a path, .*; got ndarray"),
+        (
+            {"logits": LOGITS, "labels": ["cat", "dog", "eel"] * 20},
+            "got 'cat' at row 0; give the column",
+        ),
+    ],
+)
+def test_what_is_not_taken_says_what_is(data: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        simulate(data)
+
+
+def test_compare_takes_a_frame() -> None:
+    table = compare(frame(), method="none", seeds=1)
+    assert [row["run"]["data"] for row in table.rows] == ["frame"]
+
+
+@pytest.mark.parametrize("method", ["FedNewton", "FEDNEWTON", " fednewton "])
+def test_a_method_may_be_called_as_tables_print_it(method: str, tmp_path: Path) -> None:
+    data = {"logits": LOGITS, "labels": LABELS}
+    assert simulate(data, method=method, clients=5).config.method == "fednewton"
+    (tmp_path / "c.toml").write_text(Config(method="fedtemp", rounds=2).to_toml())
+    assert load_config(tmp_path / "c.toml", {"method": method}).rounds is None
+    labels = ["uncalibrated", "pooled BBQ", "FedBBQ (weighting=none, bins_exponent=5)"]
+    asked = ",".join([*labels, method])
+    table = compare(data, method=asked, clients=5, seeds=1, epsilon="inf", jobs=1)
+    assert [cell["label"] for cell in table.cells] == [*labels, "FedNewton"]
