@@ -19,7 +19,7 @@ from fedcal.experiments.config import load_config, merge, parse_setting
 from fedcal.experiments.files import OWN_PAGES, check_out, to_json
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import SHOWN, console, print_table, progress, shown
+from fedcal.experiments.terminal import SHOWN, console, progress, shown
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
 
@@ -122,9 +122,10 @@ def run_compare(
 def show_comparison(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
     from fedcal.experiments.comparison.table import as_table
+    from fedcal.experiments.show.tables import print_table
 
     to = console()
-    print_table(to, as_table(comparison.cells))
+    print_table(to, as_table(comparison.cells), gap=0)
     for line in comparison.statement:
         to.print(f"- {line}")
     if out is not None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fedcal.atomic import whole_file
 from fedcal.experiments.figures.panel import STYLES
 from fedcal.experiments.report import page as report
-from fedcal.experiments.reproduce.layout import MARK
 from fedcal.experiments.reproduce.spec import GridExperiment, RowsExperiment
 from fedcal.experiments.result import versions
+from fedcal.experiments.show.tables import html
 
 if TYPE_CHECKING:
     from fedcal.experiments.reproduce.result import Reproduction
@@ -43,7 +43,7 @@ def render(result: Reproduction) -> str:
         blocks=result.blocks,
         printed=result.printed,
         legend=result.legend,
-        mark=MARK,
+        html=html,
         sheet=None if sheet is None else report.figure(sheet, "s"),
         drawn=DRAWN[type(result.experiment)],
         verdicts=result.verdicts,

@@ -20,6 +20,7 @@ from fedcal.experiments.reproduce.spec import (
     printed,
 )
 from fedcal.experiments.result import versions
+from fedcal.experiments.show.tables import TextTable, markdown
 
 LEGEND = (
     f"Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. {layout.MARK}: "
@@ -68,14 +69,14 @@ class Reproduction:
         return [judge(key, self.cells, beside) for key in found.claims]
 
     @cached_property
-    def blocks(self) -> list[layout.Block]:
+    def blocks(self) -> list[TextTable]:
         """The tables."""
         if isinstance(self.experiment, RowsExperiment):
             return layout.blocks_of_rows(self.experiment, self.rows)
         return layout.blocks_of(self.experiment, self.cells)
 
     @property
-    def printed(self) -> layout.Block | None:
+    def printed(self) -> TextTable | None:
         """The paper's own table, where it prints one."""
         if not self.experiment.paper:
             return None
@@ -116,7 +117,7 @@ class Reproduction:
     def to_markdown(self) -> str:
         """Tables, claims, and the paper's table below."""
         name = self.experiment.name
-        parts = [f"## {self.experiment.title}\n", *map(layout.as_markdown, self.blocks)]
+        parts = [f"## {self.experiment.title}\n", *map(markdown, self.blocks)]
         if self.legend:
             parts.append(f"{self.legend}\n")
         if self.sheet is not None:
@@ -124,7 +125,7 @@ class Reproduction:
         if self.verdicts:
             parts.append("### Claims\n\n" + "\n".join(map(_said, self.verdicts)) + "\n")
         if self.printed is not None:
-            parts.append(layout.as_markdown(self.printed))
+            parts.append(markdown(self.printed))
         parts.append("".join(f"* {line}\n" for line in (*self.experiment.notes, *self.statement)))
         return "\n".join(part for part in parts if part)
 

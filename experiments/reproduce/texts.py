@@ -12,13 +12,13 @@ from typing import Any
 
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import as_markdown
-from fedcal.experiments.reproduce import layout
 from fedcal.experiments.reproduce.binning_pays import crossover
 from fedcal.experiments.reproduce.claims import Verdict, mean_ratio
 from fedcal.experiments.reproduce.comparisons import command, lines_where
 from fedcal.experiments.reproduce.expected import read, shipped
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
+from fedcal.experiments.show.tables import markdown
 from fedcal.trust import NOISY
 from fedcal.units import Example, User
 
@@ -168,7 +168,7 @@ def temperature_ratios() -> str:
     said = ", ".join(f"{title} {value:.2f}" for title, value in means.items())
     met = [title for title in ("FedOneShot", "FedNewton") if means[title] <= 1.05]
     return (
-        f"{layout.as_markdown(found.blocks[-1])}\nWe wanted at most 1.05 on average over all "
+        f"{markdown(found.blocks[-1])}\nWe wanted at most 1.05 on average over all "
         f"lines. It is: {said}. So {_plain(met)} it."
     )
 

@@ -182,7 +182,7 @@ def test_an_interrupted_table_goes_on(
     whole = reproduce("luo-table1", **options)
     assert {r["data"] for r in whole.rows if r["what"] == "cell"} == {"fog.npz", "snow.npz"}
     assert len(whole.verdicts) == 9
-    assert all(block.lines for block in whole.blocks)
+    assert all(block.rows for block in whole.blocks)
     out = tmp_path / "out"
 
     def stop(done: int, total: int) -> None:
