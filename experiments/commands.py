@@ -74,14 +74,14 @@ def _show(result: SimulationResult, out: Path | None) -> None:
 def _tables(result: SimulationResult) -> list[Table]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if result.artifact.form not in OWN_PAGES:
-        from fedcal.experiments.report.artifact import shown_entry
+        from fedcal.experiments.show.tables import number
 
         found = []
         for part in result.artifact.page():
             if isinstance(part, pages.Table):
                 lines = Table(*part.columns, title=part.title)
                 for row in part.rows:
-                    lines.add_row(*map(shown_entry, row))
+                    lines.add_row(*map(number, row))
                 found.append(lines)
         return found
     table = Table()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
+    FEWEST,
     SHOWN_CLASSES,
     classes_sheet,
     diagram,
@@ -17,8 +19,8 @@ from fedcal.experiments.figures.diagrams import (
     histogram,
     reliability_sheet,
 )
+from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import Sheet
-from fedcal.experiments.figures.paper import save_sheets
 from fedcal.experiments.report import words
 from fedcal.experiments.report.page import (
     check_kind,
@@ -28,6 +30,7 @@ from fedcal.experiments.report.page import (
     reading,
     write_page,
 )
+from fedcal.experiments.show.tables import TextTable
 from fedcal.metrics import Reliability
 
 FILE = "report.html"
@@ -68,7 +71,7 @@ def write_calibrator_report(folder: str | Path) -> Path:
         }
         if curves is not None:
             sheets["rounds"] = curves
-        context = report_context(result, before, after, sheets)
+        context = report_context(result, before, after, sheets, folder)
         save_sheets(sheets, folder)
         write_page(folder / FILE, "simulation.html.j2", **context)
     return folder / FILE
@@ -83,7 +86,11 @@ def title_of(result: dict[str, Any], what: str) -> str:
 
 
 def report_context(
-    result: dict[str, Any], before: Reliability, after: Reliability, sheets: dict[str, Sheet]
+    result: dict[str, Any],
+    before: Reliability,
+    after: Reliability,
+    sheets: dict[str, Sheet],
+    folder: Path,
 ) -> dict[str, Any]:
     """Everything that the template shows, as words and markup."""
     config = result["config"]
@@ -99,7 +106,7 @@ def report_context(
         "title": f"{result['method']} on {Path(str(config['data'])).name}",
         "verdict": words.verdict(result),
         "tiles": _tiles(result),
-        "rows": words.metric_rows(result),
+        "metrics": words.metric_table(result),
         "meanings": list(words.METRICS.values()),
         "noise": words.noise_sentence(result),
         "few": words.few_rows(result, before.rows),
@@ -108,27 +115,34 @@ def report_context(
         "reliability_legend": figure(sheets["reliability"], "rl")["legend"],
         "classes": figure(sheets["classes"], "c"),
         "class_count": before.classes,
+        "fewest": FEWEST,
         "shown_classes": len(sheets["classes"].panels),
         "gaps": gaps,
         "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
-        **run_context(result, sheets),
+        **run_context(result, sheets, folder),
     }
 
 
-def run_context(result: dict[str, Any], sheets: dict[str, Sheet]) -> dict[str, Any]:
+def run_context(result: dict[str, Any], sheets: dict[str, Sheet], folder: Path) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
+    sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
         "releases": privacy["releases"],
         "privacy": privacy,
-        "facts": _facts(privacy),
-        "communication": _communication(result),
-        "command": command(config),
+        "facts": _pairs(_facts(privacy)),
+        "sees": _pairs(sees) if sees else None,
+        "communication": _pairs(_communication(result)),
+        "command": command(config, folder),
         "handed_over": words.handed_over(config["data"]),
         "config": config,
         "versions": result["versions"],
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
+
+
+def _pairs(facts: list[tuple[str, str]]) -> TextTable:
+    return TextTable((), facts, left=(0, 1))
 
 
 def _tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -204,8 +218,13 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any]) -> list[str]:
-    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell."""
+def command(config: dict[str, Any], folder: Path) -> list[str]:
+    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell.
+
+    Parameters
+    ----------
+    folder : where it is run; the path of a data file is relative to it where that is shorter
+    """
     parts = ["fedcal simulate"]
     for key, value in config.items():
         if key == "set":
@@ -214,5 +233,7 @@ def command(config: dict[str, Any]) -> list[str]:
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         else:
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
+            if key == "data" and os.path.isabs(text):
+                text = min(os.path.relpath(text, folder.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedcal import mechanisms, units
 from fedcal.datasets import is_shipped
+from fedcal.experiments.show.tables import Marked, TextTable
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.trust import TRUSTS
@@ -103,13 +104,32 @@ def metric_rows(result: dict[str, Any]) -> list[dict[str, str]]:
         for part, value in (("before", before), ("after", after)):
             row[part] = shown(metric, value)
             ends = intervals.get(part, {}).get(metric)
-            row[f"{part}_span"] = span(metric, ends)
+            row[f"{part}_span"] = span(metric, ends) + inflated(value, ends)
         row["change"] = signed(metric, after - before)
         ends = intervals.get("difference", {}).get(metric)
         row["change_span"] = span(metric, ends, sign=True)
         row["says"] = _says(metric, after - before, ends)
         rows.append(row)
     return rows
+
+
+def inflated(value: float, ends: Sequence[float] | None) -> str:
+    """Why an interval excludes its own number; "" if it does not."""
+    return "; noise inflates the number" if ends and value > ends[1] else ""
+
+
+def metric_table(result: dict[str, Any]) -> TextTable:
+    """Metrics before and after, and what changed."""
+    rows = [
+        (
+            row["heading"],
+            Marked(row["before"], small=row["before_span"]),
+            Marked(row["after"], small=row["after_span"]),
+            Marked(row["change"], mark=row["says"], small=row["change_span"]),
+        )
+        for row in metric_rows(result)
+    ]
+    return TextTable(("metric", "before", "after", "change"), rows)
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
@@ -133,7 +153,10 @@ def verdict(result: dict[str, Any]) -> str:
     """The result in one sentence."""
     before, after = result["before"], result["after"]
     ends = (result.get("intervals") or {}).get("after", {}).get("ece")
-    within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])})" if ends else ""
+    within = ""
+    if ends:
+        why = inflated(after["ece"], ends)
+        within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])}{why})"
     if shown("accuracy", before["accuracy"]) == shown("accuracy", after["accuracy"]):
         accuracy = f"accuracy unchanged at {percent(after['accuracy'])}"
     else:

@@ -168,6 +168,8 @@ def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mon
     (said,) = re.findall(r"(fedcal simulate --data .*?) Figures for a paper", text)
     program, *arguments = shlex.split(said)
     assert program == "fedcal"
+    assert arguments[:3] == ["simulate", "--data", "../my rows.npz"]
+    monkeypatch.chdir(tmp_path / "a")
     assert _run([*arguments, "--out", str(tmp_path / "b"), "--quiet"]) == 0
     a, b = (np.load(tmp_path / name / "test_probs.npy") for name in "ab")
     assert a.tobytes() == b.tobytes()
@@ -175,9 +177,9 @@ def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mon
     assert a["config"] == b["config"]
 
 
-def test_commands_are_quoted() -> None:
+def test_commands_are_quoted(tmp_path: Path) -> None:
     evil = {"data": "a b; rm -rf $HOME", "set": {"x": "1 2", "y": True, "z": 0.5}, "epsilon": "inf"}
-    parts = command(evil)
+    parts = command(evil, tmp_path)
     assert shlex.split(" ".join(parts)) == [
         *("fedcal", "simulate", "--data", "a b; rm -rf $HOME"),
         *("--set", "x=1 2", "--set", "y=true", "--set", "z=0.5", "--epsilon", "inf"),
