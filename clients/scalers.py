@@ -29,7 +29,7 @@ def local_log_a(
     Parameters
     ----------
     start : log(1/T) to begin from
-    limit : bound of |log(1/T)|, by default log 20
+    limit : bound of `|log(1/T)|`, by default log 20
     steps : most steps of Newton, as an optimiser that gives up would take them: a shard without
         errors then ends on its way to the bound; None = to the optimum
     """

@@ -17,10 +17,9 @@ copyright = "2026, the fedcal authors; Apache-2.0"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "commands",
-    "docstrings",
-    "registered",
 ]
 exclude_patterns = ["_build", "extensions"]
 
@@ -29,7 +28,10 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they would be fetched from elsewhere
-suppress_warnings = ["mystnb.unknown_mime_type"]
+suppress_warnings = [
+    "mystnb.unknown_mime_type",
+    "ref.python",  # an attribute called like those of other classes
+]
 
 # Reference. Packages that a reader of the docs need not have are never imported.
 autodoc_mock_imports = ["torch", "ray", "sklearn", "onnx", "onnxruntime", "pyarrow"]
@@ -41,6 +43,9 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 add_module_names = False
+napoleon_google_docstring = False
+napoleon_use_param = napoleon_use_rtype = False
+napoleon_use_ivar = True
 default_role = "literal"  # a name in `backticks` is a name, as in Markdown
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True

@@ -1,7 +1,6 @@
 """How much one protected unit may add to a sum, and the one function that sees to it.
 
-Formal guarantee
-----------------
+**Formal guarantee.**
 `bounded` maps any array to one whose rows lie in the set that `Bound` describes. What a row
 of that array is, `Bound.per` says: a client's whole contribution ("client"), or, for statistics
 that are sums over rows, what all rows of one of its subjects ("subject") or one of its labelled

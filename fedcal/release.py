@@ -1,7 +1,6 @@
 """The spine: ask -> bounded contributions -> secure sum -> mechanism -> ledger -> release.
 
-Formal guarantee
-----------------
+**Formal guarantee.**
 Unit, adjacency and trust are the plan's; the number of enrolled clients, the method and its
 parameters are public. All releases of one `Curator` together are (plan.epsilon, plan.delta)-DP,
 against

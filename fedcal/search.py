@@ -1,6 +1,6 @@
 """Noisy searches in one dimension: which temperature to ask next, given what was released.
 
-Each search is a small state machine over [low, high]:
+Each search is a small state machine over [low, high]::
 
     while (t := search.next()) is not None:
         search.tell(t, value, std)

@@ -171,11 +171,11 @@ class FedOneShot(_Temperature):
     Each client answers with its score S_k(T) at temperatures of a public grid; the sum S(T) falls
     with T and has its root at the pooled optimum. Without privacy the root is interpolated.
 
-    Trust `central`: the exponential mechanism draws T with probability ~ exp(-epsilon |S(T)| /
-    (2 C)); only the drawn temperature is released. Elsewhere, or where the user names a mechanism
-    that adds noise, S is asked at 8 temperatures and released with Laplace or Gaussian noise,
-    whichever is less; T is the posterior mean of log T, which begins uniform on the grid
-    (`root_posterior`). Pure epsilon (delta = 0) but for Gaussian noise.
+    Trust `central`: the exponential mechanism draws T with probability ~
+    `exp(-epsilon |S(T)| / (2 C))`; only the drawn temperature is released. Elsewhere, or where the
+    user names a mechanism that adds noise, S is asked at 8 temperatures and released with Laplace
+    or Gaussian noise, whichever is less; T is the posterior mean of log T, which begins uniform on
+    the grid (`root_posterior`). Pure epsilon (delta = 0) but for Gaussian noise.
 
     Classwise ECE in % on resnet110-cifar10 (100 clients, epsilon = 1; the model 0.98, its pooled
     temperature 0.44), mean and std of seeds 0 to 4 of `fedcal simulate --method METHOD --epsilon 1

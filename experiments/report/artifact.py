@@ -28,8 +28,8 @@ COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "
 """Keys of `result.json` of every run; the others are what its artifact says of itself."""
 
 
-def write_artifact_report(folder: Path) -> Path:
-    """Write `report.html` and a figure of each curve beside the result files in `folder`.
+def write_artifact_report(folder: Path, home: Path) -> Path:
+    """Write `report.html` and a figure of each curve; see `write_report`.
 
     Reads `result.json` and `page.json`, nothing else.
 
@@ -62,7 +62,7 @@ def write_artifact_report(folder: Path) -> Path:
             verdict=f"{'; '.join([*said, words.guarantee(result['privacy'])])}.",
             tiles=[*numbers[:3], *run_tiles(result)],
             sections=sections(parts),
-            **run_context(result, sheets, folder),
+            **run_context(result, sheets, home),
         )
         save_sheets(sheets, folder)
     return folder / FILE

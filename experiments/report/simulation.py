@@ -37,23 +37,11 @@ FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_calibrator_report(folder: str | Path) -> Path:
-    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
+def write_calibrator_report(folder: Path, home: Path) -> Path:
+    """Write `report.html` and its figures; see `write_report`.
 
     Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
-
-    Returns
-    -------
-    the path of the report
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a run of this version writes.
-    FedcalError
-        The folder cannot be written.
     """
-    folder = Path(folder)
     result = read_json(folder / "result.json")
     check_kind(folder / "result.json", result, "result")
     with reading(folder, "reliability.json"):
@@ -71,7 +59,7 @@ def write_calibrator_report(folder: str | Path) -> Path:
         }
         if curves is not None:
             sheets["rounds"] = curves
-        context = report_context(result, before, after, sheets, folder)
+        context = report_context(result, before, after, sheets, home)
         save_sheets(sheets, folder)
         write_page(folder / FILE, "simulation.html.j2", **context)
     return folder / FILE
@@ -90,7 +78,7 @@ def report_context(
     before: Reliability,
     after: Reliability,
     sheets: dict[str, Sheet],
-    folder: Path,
+    home: Path,
 ) -> dict[str, Any]:
     """Everything that the template shows, as words and markup."""
     config = result["config"]
@@ -119,11 +107,11 @@ def report_context(
         "shown_classes": len(sheets["classes"].panels),
         "gaps": gaps,
         "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
-        **run_context(result, sheets, folder),
+        **run_context(result, sheets, home),
     }
 
 
-def run_context(result: dict[str, Any], sheets: dict[str, Sheet], folder: Path) -> dict[str, Any]:
+def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
@@ -133,7 +121,7 @@ def run_context(result: dict[str, Any], sheets: dict[str, Sheet], folder: Path) 
         "facts": _pairs(_facts(privacy)),
         "sees": _pairs(sees) if sees else None,
         "communication": _pairs(_communication(result)),
-        "command": command(config, folder),
+        "command": command(config, home),
         "handed_over": words.handed_over(config["data"]),
         "config": config,
         "versions": result["versions"],
@@ -218,12 +206,12 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any], folder: Path) -> list[str]:
+def command(config: dict[str, Any], home: Path) -> list[str]:
     """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
-    folder : where it is run; the path of a data file is relative to it where that is shorter
+    home : where it is run; the path of a data file is relative to it where that is shorter
     """
     parts = ["fedcal simulate"]
     for key, value in config.items():
@@ -234,6 +222,6 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
         else:
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
             if key == "data" and os.path.isabs(text):
-                text = min(os.path.relpath(text, folder.resolve()), text, key=len)
+                text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts

@@ -73,7 +73,7 @@ def made_by(*names: str) -> str:
 
 _SHOWN = {
     "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
-    "readme": ("demo", *texts.PAPER, "private-temperature", "luo-table1", "luo-table7"),
+    "demo": ("demo", *texts.PAPER, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
     "audit": ("audit",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from fedcal.experiments.comparison.summary import Line
-from fedcal.experiments.comparison.table import as_markdown
+from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.reproduce.binning_pays import crossover
 from fedcal.experiments.reproduce.claims import Verdict, mean_ratio
 from fedcal.experiments.reproduce.comparisons import command, lines_where
@@ -79,8 +79,33 @@ def demo_headline() -> str:
         f"{how} if all their rows lay in one place.** It is seed 0; over five seeds ECE is "
         f"{_percent(newton)} % and classwise ECE {_percent(newton, 'classwise_ece', False)}, with "
         f"all rows in one place {_percent(pooled)} and {_percent(pooled, 'classwise_ece')}. "
-        "`make demo` sets it beside every other method."
+        "`make demo` compares all methods."
     )
+
+
+def demo_short() -> str:
+    """Eight rows of the demo's table, and what most want to know of them."""
+    lines = comparison("demo")
+    rows = [_one(lines, method=m) for m in ("none", "pooled-temperature")]
+    rows += [_one(lines, method="fednewton", epsilon=None)]
+    rows += [
+        _one(lines, method=method, epsilon=1.0, **more)
+        for method, more in (
+            ("fednewton", {}),
+            ("fedoneshot", {}),
+            ("fedtemp", {}),
+            ("fedopvector", {}),
+            ("fedbbq", {"settings": {"weighting": "all"}}),
+        )
+    ]
+    cells = Cells(lines)
+    kept = [cells.headings.index(h) for h in _SHORT]
+    texts = [list(_SHORT), *([cells.texts(row)[k] for k in kept] for row in rows)]
+    head, *body = ("| " + " | ".join(row) + " |" for row in texts)
+    return "\n".join([head, "|---" + "|---:" * (len(_SHORT) - 1) + "|", *body])
+
+
+_SHORT = ("method", "epsilon", "accuracy %", "ECE %", "cwECE %", "bytes up / down")
 
 
 def first_ece() -> str:
@@ -101,7 +126,7 @@ def searched() -> str:
     return (
         "With privacy begin with `--method acct --set search=auto`: beside `fednewton` and "
         f"`fedoneshot` it has the lowest ECE in {won} of {cells} settings of network, clients and "
-        "epsilon ([choosing a method](docs/guide/choosing-a-method.md))."
+        "epsilon ([choosing a method](choosing-a-method.md))."
     )
 
 
@@ -116,7 +141,7 @@ def reproduced() -> str:
         "In short: classwise ECE over that of the pooled, non-private temperature, mean of four "
         "networks, at epsilon = 1 with 100 clients (at epsilon = 0.1 with 1,000), is "
         f"{said}. {claims_in_short()} [All of it, with what does not hold]"
-        "(docs/guide/reproduce.md)."
+        "(reproduce.md)."
     )
 
 
@@ -347,6 +372,7 @@ def pooled_binning() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo-headline": demo_headline,
     "first-ece": first_ece,
+    "demo-short": demo_short,
     "demo-table": lambda: as_markdown(comparison("demo")),
     "searched": searched,
     "reproduced": reproduced,

@@ -201,7 +201,7 @@ def luo_short() -> str:
         f"{percent(local['none'])}. At severity 1, where this network needs no recalibration, "
         f"{len(worse)} of {len(luo.PAPER_PRIVATE)} private methods under local noise do harm. One "
         "noise on the secure sum instead of each source's own brings Acc-T to "
-        f"{percent(central['acc-t'])}, [and more, with what does not hold](docs/guide/luo.md)."
+        f"{percent(central['acc-t'])}, [and more, with what does not hold](luo.md)."
     )
 
 

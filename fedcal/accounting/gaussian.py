@@ -14,11 +14,13 @@ stays public. The empty shard contributes the zero vector, so sensitivities and 
 those of adding or removing one user (dp-accounting's ``REPLACE_SPECIAL`` and ``ADD_OR_REMOVE_ONE``
 build one and the same loss distribution).
 
-| what | exact? | source |
-|---|---|---|
-| every user in every round (rate 1) | closed form | Balle & Wang 2018, Theorem 8 |
-| Poisson-sampled users, one round | closed form | Balle, Barthe & Gaboardi 2018, Theorem 8 |
-| Poisson-sampled users, more rounds | PLD, rounded up | dp-accounting (Doroshenko et al. 2022) |
+==================================  ===============  =========================================
+what                                exact?           source
+==================================  ===============  =========================================
+every user in every round (rate 1)  closed form      Balle & Wang 2018, Theorem 8
+Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 2018, Theorem 8
+Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko et al. 2022)
+==================================  ===============  =========================================
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def local_fits(
 ) -> Floats:
     """Each client's parameters with the least summed negative log-likelihood on its own rows.
 
-    What is minimised is sum_i -log p_i[y_i] + (proximal / 2) |w - start|^2, within
-    |w - identity| <= 20 for each parameter. `proximal` = 0 is the local training of Maddock et
+    What is minimised is sum_i -log p_i[y_i] + `(proximal / 2) |w - start|^2`, within
+    `|w - identity| <= 20` for each parameter. `proximal` = 0 is the local training of Maddock et
     al., Algorithm 2, solved instead of stepped; > 0 is FedProx (Li et al. 2020), which keeps a
     client of few rows near the others.
 

@@ -35,7 +35,7 @@ Product = Callable[[Floats, Floats], Floats]
 class OrderPreservingMLP(OrderPreserving):
     """m(y) = W3 relu(W2 relu(W1 x + b1) + b2) + b3 with two hidden layers of 64.
 
-    The input x = y cut to [log 1e-12, 0] and divided by |log 1e-12| lies in [-1, 0] for any
+    The input x = y cut to [log 1e-12, 0] and divided by `|log 1e-12|` lies in [-1, 0] for any
     logits: the network sees inputs of one public range, and a log-probability of -1e30 moves
     no weight further than one of -28. The gaps that m multiplies are not cut.
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.calibrators.entropy import MIDDLE, EntropyTemperature
+from fedcal.export.onnx_graph import Graph
 from fedcal.numerics import LOG_A_LIMIT
-
-if TYPE_CHECKING:
-    from fedcal.export.onnx_graph import Graph
 
 
 def entropy_temperature(g: Graph, z: str, calibrator: EntropyTemperature) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from fedcal.calibrators import (
 )
 from fedcal.calibrators.order_preserving import LOWEST
 from fedcal.calibrators.order_preserving_mlp import layers, moderate
-
-if TYPE_CHECKING:
-    from fedcal.export.onnx_graph import Graph
+from fedcal.export.onnx_graph import Graph
 
 
 def vector(g: Graph, z: str, calibrator: VectorScaling) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fedcal.calibrators.top_label import MARGIN, TINY, TopLabelBinning, least_value
-
-if TYPE_CHECKING:
-    from fedcal.export.onnx_graph import Graph
+from fedcal.export.onnx_graph import Graph
 
 
 def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:

@@ -94,7 +94,8 @@ def to_onnx(
     taken = _taken(calibrator, input)
     one_of("dtype", dtype, DTYPES)
     need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_graph import BUILDERS, model_of
+    from fedcal.export.onnx_builders import BUILDERS
+    from fedcal.export.onnx_graph import model_of
 
     build = _registered(BUILDERS, calibrator, "ONNX")
     model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
@@ -113,11 +114,13 @@ def save(
 ) -> None:
     """Write the calibrator for another runtime, atomically; the suffix says which.
 
-    `.onnx` : as `to_onnx`
-    `.pt2` : a program of `torch.export`, for `torch.export.load(path).module()`; it takes (rows,
-        c) of exactly `dtype`, on the CPU (`torch.export.passes.move_to_device_pass` moves it;
-        a module from `to_torch` is freer). The file `fedcal.json` in it says what it is.
-        (PyTorch's older TorchScript files, `.pt`, are deprecated and not written.)
+    `.onnx`
+        as `to_onnx`
+    `.pt2`
+        a program of `torch.export`, for `torch.export.load(path).module()`; it takes (rows, c) of
+        exactly `dtype`, on the CPU (`torch.export.passes.move_to_device_pass` moves it; a module
+        from `to_torch` is freer). The file `fedcal.json` in it says what it is. (PyTorch's older
+        TorchScript files, `.pt`, are deprecated and not written.)
 
     Parameters
     ----------

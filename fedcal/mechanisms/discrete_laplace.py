@@ -11,7 +11,7 @@ from fedcal.types import Integers
 
 
 class DiscreteLaplace(Laplacian):
-    """P(k) ~ exp(-|k| / scale) on the grid: epsilon-DP (Ghosh et al. 2009).
+    """`P(k) ~ exp(-|k| / scale)` on the grid: epsilon-DP (Ghosh et al. 2009).
 
     It is a sum of n Polya differences, so n clients can add a share each.
     """

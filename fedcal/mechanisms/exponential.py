@@ -20,7 +20,7 @@ from fedcal.types import Floats
 
 @dataclass(frozen=True)
 class Exponential(AddsNothing):
-    """Index i with probability ~ exp(-epsilon |S_i| / (2 C)), where a neighbour changes |S_i| by C.
+    """Index i with probability ~ `exp(-epsilon |S_i| / (2 C))`; neighbours differ in `|S_i|` by C.
 
     epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
     must have the exact sums.

@@ -40,7 +40,7 @@ def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
 
 
 def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Top-label expected calibration error, sum_b |sum_{i in b} (correct_i - conf_i)| / n.
+    """Top-label expected calibration error, `sum_b |sum_{i in b} (correct_i - conf_i)| / n`.
 
     Naeini et al. 2015; Guo et al. 2017, eq. (3).
     """
@@ -53,7 +53,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
 def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
     """Mean over classes j of the ECE of p_ij against 1{y_i = j}.
 
-    sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c); Kull et al. 2019.
+    `sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c)`; Kull et al. 2019.
     """
     p, y = check_scored(probs, labels)
     cells = Cells(p.shape[1], bins)
@@ -77,7 +77,7 @@ def brier(probs: ArrayLike, labels: ArrayLike) -> float:
 
 
 def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Maximum calibration error: the largest |accuracy - confidence| of a bin that has rows.
+    """Maximum calibration error: the largest `|accuracy - confidence|` of a bin that has rows.
 
     Guo et al. 2017, eq. (5).
     """

@@ -61,7 +61,7 @@ class Ring:
 
     @property
     def limit(self) -> int:
-        """Largest |integer| that one client may send in any coordinate.
+        """Largest `|integer|` that one client may send in any coordinate.
 
         `clients` of them plus `headroom` are at most 2**63 - 1, so no sum can wrap.
         """

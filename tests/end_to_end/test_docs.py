@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -97,64 +96,6 @@ def test_a_measured_cell_is_what_a_run_gives() -> None:
     mean, spread = (float(number) for number in row[2].split(" ± "))
     assert mean == pytest.approx(np.mean(ece), abs=0.011)
     assert spread == pytest.approx(np.std(ece, ddof=1), abs=0.011)
-
-
-# --- docstrings ---------------------------------------------------------------------------------
-
-DOCSTRING = """One line with |x| and `|y|`.
-
-Like this:
-
-    code | code
-
-`.a` : a case
-
-Parameters
-----------
-x, y : what they are,
-    at length
-many, names,
-and_more : all of them
-**rest : others
-
-Returns
--------
-(n, c) array
-"""
-
-READ = r"""One line with \|x\| and `|y|`.
-
-Like this::
-
-    code | code
-
-``.a``
-    a case
-
-
-:Parameters:
-    ``x``, ``y``
-        what they are,
-        at length
-    ``many``, ``names``, ``and_more``
-        all of them
-    ``**rest``
-        others
-
-
-:Returns:
-    (n, c) array
-"""
-
-
-def test_docstrings_become_fields() -> None:
-    pytest.importorskip("sphinx")
-    spec = spec_from_file_location("docstrings", DOCS / "extensions" / "docstrings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.sections(DOCSTRING.splitlines()) == [*READ.splitlines(), ""]
 
 
 # --- the build ----------------------------------------------------------------------------------

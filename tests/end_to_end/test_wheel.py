@@ -213,9 +213,9 @@ def test_both_engines_from_the_wheel_alone(fresh: Path, empty: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_flower_s_own_command_as_readme_has_it(fresh: Path, empty: Path) -> None:
+def test_flower_s_own_command_as_the_docs_have_it(fresh: Path, empty: Path) -> None:
     """The folder by `fedcal flower-app`, then `flwr run`; what Flower starts ends with it."""
-    typed = (ROOT / "README.md").read_text("utf-8").splitlines()
+    typed = (ROOT / "docs/guide/engines.md").read_text("utf-8").splitlines()
     lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
     assert len(lines) == 2
     with engine._folder() as folder:

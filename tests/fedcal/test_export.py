@@ -255,7 +255,7 @@ MAKERS: dict[str, Callable[..., object]] = {
     "PyTorch": export.to_torch,
     "ONNX": export.to_onnx,
 }
-PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_graph")}
+PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_builders")}
 every_maker = pytest.mark.parametrize("name", MAKERS)
 
 

@@ -12,15 +12,15 @@ a release adds ``draws * (1 + exp(epsilon)) * TOTAL_VARIATION`` to its delta, wh
 number of variates in it: replacing the ideal noise by ours on both sides of P <= e^eps Q + delta
 costs one total variation on each. The samplers themselves count nothing.
 
-| error | where | total variation of one variate, at most |
-|---|---|---|
-| probabilities in units of 2**-128 | 6 tables of 8400 values | 6 * 8400 * 2**-128 < 2**-112 |
-| weights of 60 digits | every table | recurrences lose at most 10 digits of them: < 2**-160 |
-| tail of a geometric variate | above 50 scales | exp(-50) < 2**-72 |
-| tail of a Gaussian table | beyond 10.2 stds of it, 6 tables | 6 * 2**-74 < 2**-71 |
-| smoothing of a split Gaussian | 5 splits (`noise`) | 5 * 2 * 2**-190 |
-| jumps of a Polya share | up to 56 expected (`polya`) | < 2**-63 |
-| weights of `categorical` | 65536 candidates | < 2**-110 |
+What each part adds to the total variation of one variate, at most:
+
+* probabilities in units of 2**-128 (6 tables of 8400 values): 6 * 8400 * 2**-128 < 2**-112
+* weights of 60 digits (every table): recurrences lose at most 10 digits of them: < 2**-160
+* tail of a geometric variate (above 50 scales): exp(-50) < 2**-72
+* tail of a Gaussian table (beyond 10.2 stds of it, 6 tables): 6 * 2**-74 < 2**-71
+* smoothing of a split Gaussian (5 splits (`noise`)): 5 * 2 * 2**-190
+* jumps of a Polya share (up to 56 expected (`polya`)): < 2**-63
+* weights of `categorical` (65536 candidates): < 2**-110
 
 Scales given as doubles stand for their exact binary values; thresholds are computed in decimals of
 60 digits and in integers. Doubles only ever size a batch of `polya_share`.

@@ -118,7 +118,7 @@ def _powers(ratio: Decimal, length: int) -> Table:
 
 
 def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
-    """`n` independent variates P(k) ~ exp(-|k| / scale), k any integer, shape (n,) int64.
+    """`n` independent variates `P(k) ~ exp(-|k| / scale)`, k any integer, shape (n,) int64.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _negative(scale: float) -> Table:
 
 
 def rounded_laplace(scale: float, n: int, words: Words) -> Integers:
-    """`n` independent Laplace variates of density ~ exp(-|x| / scale), each rounded to an integer.
+    """`n` independent Laplace variates of density ~ `exp(-|x| / scale)`, rounded to integers.
 
     Parameters and errors are those of `discrete_laplace`; shape (n,) int64.
 
