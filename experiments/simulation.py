@@ -106,7 +106,7 @@ def simulate(
     if not chosen:  # the planner has looked at more than this does
         tell(run.warned, run.privacy, stacklevel=2)
     if held_out:
-        run.privacy["statement"].append(HELD_OUT)
+        run.privacy["statement"].append(HELD_OUT.format(run.artifact.noun))
     if run.plan is not None:
         run.privacy["statement"] += about_subjects(run.plan, config.partition, held_out)
     if loaded.client_names is not None and config.partition != "natural":
@@ -229,6 +229,7 @@ def _fit_federated(
         len(outcome.records),
         job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]
+        noun=outcome.artifact.noun,
     )
     privacy["statement"] += unused_rows(config, job)
     sent = {

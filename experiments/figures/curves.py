@@ -189,40 +189,54 @@ def series_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {label: next(looks[base]) for label, base in labels}
 
 
-def _values(metric: str, cells: Iterable[Mapping[str, Any]]) -> list[float]:
-    found = []
-    for cell in cells:
-        m = cell["after"][metric]
-        found += [scaled(metric, m["mean"] - s) for s in (m["std"], 0.0, -m["std"])]
-    return found
+def quality_axis(metric: str, means: Sequence[float], ends: Sequence[float] = ()) -> Axis:
+    """A metric's axis, logarithmic where means are far apart.
 
-
-def _quality_axis(metric: str, cells: Sequence[Mapping[str, Any]]) -> Axis:
-    values = [v for v in _values(metric, cells) if metric == "accuracy" or v > 0]
-    means = [scaled(metric, c["after"][metric]["mean"]) for c in cells]
+    Parameters
+    ----------
+    means, ends : as they are shown; the ends of whiskers, if there is to be room for them
+    """
+    values = [*means, *(v for v in ends if metric == "accuracy" or v > 0)]
     if metric != "accuracy" and spread_of(means) > _LOG_FROM and min(means) > 0:
-        floor = 0.6 * min(means)
-        return log_axis(NAMES[metric], [v for v in values if v >= floor])
+        return log_axis(NAMES[metric], [v for v in values if v >= 0.6 * min(means)])
     return linear_axis(NAMES[metric], values)
 
 
-def epsilon_axis(cells: Iterable[Mapping[str, Any]]) -> tuple[Axis, dict[float | None, float]]:
-    """A logarithmic axis of budgets and, at its right, "∞" for runs without; where each lies."""
-    cells = list(cells)
-    budgets = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
-    places: dict[float | None, float] = {e: math.log10(e) for e in budgets}
-    low, high = (min(places.values()), max(places.values())) if places else (0.0, 0.0)
-    room = max(0.35 * (high - low) / max(len(budgets) - 1, 1), 0.3)
-    if not budgets or any(c["epsilon"] is None for c in cells):
-        places[None] = high + max(room, 0.45) if places else 0.0
-    last = max(places.values())
-    ticks = [(v, "∞" if e is None else f"{e:g}") for e, v in places.items()]
-    kept: list[tuple[float, str]] = []
-    span = last + room - (low - room)
-    for place, text in ticks:  # "∞", the last, always has room
-        if text == "∞" or all(place - p > 0.09 * span for p, _ in kept):
-            kept.append((place, text))
-    return Axis("epsilon", low - room, last + room, tuple(kept)), places
+def _quality_axes(metrics: Iterable[str], cells: Sequence[Mapping[str, Any]]) -> dict[str, Axis]:
+    axes = {}
+    for metric in metrics:
+        spreads = [c["after"][metric] for c in cells]
+        means = [scaled(metric, s["mean"]) for s in spreads]
+        ends = [scaled(metric, s["mean"] + k * s["std"]) for s in spreads for k in (-1, 1)]
+        axes[metric] = quality_axis(metric, means, ends)
+    return axes
+
+
+def spaced_axis(
+    label: str, values: Sequence[float], end: str = "∞"
+) -> tuple[Axis, dict[float, float]]:
+    """A logarithmic axis of a few values, with a tick at each that has room; where each lies.
+
+    Parameters
+    ----------
+    end : what infinity, at the right, is called
+    """
+    finite = sorted({v for v in values if math.isfinite(v)})
+    places = {v: math.log10(v) for v in finite}
+    low, high = (places[finite[0]], places[finite[-1]]) if finite else (0.0, 0.0)
+    room = max(0.35 * (high - low) / max(len(finite) - 1, 1), 0.3)
+    if len(finite) < len(set(values)):
+        high = places[math.inf] = high + max(room, 0.45)
+    ticks: list[tuple[float, str]] = []
+    for value, place in reversed(places.items()):  # the right end always has its tick
+        if not ticks or ticks[-1][0] - place > 0.09 * (high - low + 2 * room):
+            ticks.append((place, end if math.isinf(value) else f"{value:g}"))
+    return Axis(label, low - room, high + room, tuple(reversed(ticks))), places
+
+
+def budget(cell: Mapping[str, Any]) -> float:
+    """Epsilon of a cell; infinity without privacy."""
+    return math.inf if cell["epsilon"] is None else float(cell["epsilon"])
 
 
 class Means(NamedTuple):
@@ -274,18 +288,18 @@ def epsilon_sheet(
     looks : label -> style (`series_of` the cells)
     """
     looks, panels = looks or series_of(cells), []
-    axis, places = epsilon_axis([c for c in cells if not c["baseline"]])
+    axis, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
     groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
-    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
+    axes = _quality_axes(metrics, cells)
     for facet, metric in product(groups, metrics):
         curves = []
         for label in dict.fromkeys(c["label"] for c in facet.cells):
             mine = [c for c in facet.cells if c["label"] == label]
-            mine.sort(key=lambda c: places[c["epsilon"]])
+            mine.sort(key=budget)
             mean, std = (
                 [scaled(metric, c["after"][metric][k]) for c in mine] for k in ("mean", "std")
             )
-            x = [places[c["epsilon"]] for c in mine]
+            x = [places[budget(c)] for c in mine]
             curves.append(Means(label, looks[label], x, mean, std))
         levels = [
             Level(looks[c["label"]], scaled(metric, c["after"][metric]["mean"]))
@@ -329,11 +343,11 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
     names = list(dict.fromkeys(told(c, keys) for c in sending))
     shapes = dict(zip(names, SHAPES * len(names), strict=False)) if len(names) > 1 else {}
     across = log_axis("bytes up per client", [float(c["bytes_up"]) for c in sending])
-    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
+    axes = _quality_axes(metrics, cells)
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for c in sorted(sending, key=lambda c: math.inf if c["epsilon"] is None else c["epsilon"]):
-        budget = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
-        groups.setdefault(", ".join(filter(None, (budget, told(c, apart)))), []).append(c)
+    for c in sorted(sending, key=budget):
+        spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+        groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
     most = max(1, MOST_PANELS // len(metrics))
     for (note, some), metric in product(list(groups.items())[:most], metrics):
         points: dict[tuple[str, str], list[tuple[float, float]]] = {}

@@ -12,7 +12,6 @@ from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.inline import Palette, variable
 from fedcal.experiments.figures.panel import Line, Panel, Sheet, linear_axis
 from fedcal.experiments.files import PAGE
-from fedcal.experiments.report import words
 from fedcal.experiments.report.page import (
     check_kind,
     figure,
@@ -22,6 +21,7 @@ from fedcal.experiments.report.page import (
 )
 from fedcal.experiments.report.simulation import FILE, run_context, run_tiles, title_of
 from fedcal.experiments.show.tables import number, of_part
+from fedcal.experiments.statement.sentences import guarantee
 from fedcal.pages import Curve, Table, from_json
 
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
@@ -59,7 +59,7 @@ def write_artifact_report(folder: Path, home: Path) -> Path:
             folder / FILE,
             "artifact.html.j2",
             title=f"{result['method']} on {Path(str(result['config']['data'])).name}",
-            verdict=f"{'; '.join([*said, words.guarantee(result['privacy'])])}.",
+            verdict=f"{'; '.join([*said, guarantee(result['privacy'])])}.",
             tiles=[*numbers[:3], *run_tiles(result)],
             sections=sections(parts),
             **run_context(result, sheets, home),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +14,6 @@ from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
 from fedcal.experiments.report.page import figure, render
-from fedcal.experiments.show.tables import TextTable
 from fedcal.metrics import Reliability
 
 
@@ -27,14 +25,11 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
     result : the content of `result.json`
     reliability : "before", "after"
     """
-    columns = ("metric", "before", "after", "95 % interval after")
-    keys = ("heading", "before", "after", "after_span")
-    rows = [tuple(row[key] for key in keys) for row in words.metric_rows(result)]
     few = words.few_rows(result, reliability["after"].rows)
     panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))
     drawn = figure(Sheet("", 2, panels, ()), _unique(result["config"], result["after"]), fixed)
     parts: list[dict[str, Any]] = [
-        {"title": "", "table": TextTable(columns, rows)},
+        {"title": "", "table": words.metric_table(result)},
         {"title": "", "figure": drawn},
     ]
     return _card(_title(result), parts, *([few] if few else []), _guarantee(result))
@@ -49,9 +44,8 @@ def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Table | pages
 def comparison_card(comparison: Mapping[str, Any]) -> str:
     """A comparison (the content of `compare.json`) as a compact table."""
     cells = finished(comparison["cells"])
-    whole = cells_table(cells)
-    table = replace(whole, columns=whole.columns[:6], rows=[row[:6] for row in whole.rows])
-    return _card(f"Comparison of {len(cells)} cells", [{"title": "", "table": table}])
+    parts = [{"title": "", "table": cells_table(cells)}]
+    return _card(f"Comparison of {len(cells)} cells", parts)
 
 
 def _card(title: str, parts: Sequence[Mapping[str, Any]], *lines: str) -> str:

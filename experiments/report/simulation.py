@@ -31,6 +31,7 @@ from fedcal.experiments.report.page import (
     write_page,
 )
 from fedcal.experiments.show.tables import TextTable
+from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 
 FILE = "report.html"
@@ -160,24 +161,21 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
     noise = "nothing is added to a sum" if std is None else ", ".join(f"{s:.4g}" for s in blocks)
     epsilon, delta = privacy["epsilon"], privacy["delta"]
 
-    def meaning(table: dict[str, str], key: str) -> str:
-        return table.get(privacy[key], str(privacy[key]))
-
     newer = []  # records of earlier versions have none of these
     if privacy.get("quorum") is not None:
         newer.append(("quorum of a round", f"{privacy['quorum']:,} answers"))
     if "secure_aggregation" in privacy:
-        how = meaning(words.SECURE_AGGREGATION, "secure_aggregation")
+        how = meaning(privacy, "secure_aggregation")
         newer.append(("secure aggregation", how))
     return [
-        ("unit", meaning(words.UNITS, "unit")),
-        ("adjacency", words.adjacency(privacy)),
-        ("trust model", meaning(words.TRUST, "trust")),
+        ("unit", meaning(privacy, "unit")),
+        ("adjacency", adjacency(privacy)),
+        ("trust model", meaning(privacy, "trust")),
         *newer,
         ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
         ("delta", "none" if delta is None else f"{delta:g}"),
-        ("mechanism", meaning(words.MECHANISMS, "mechanism")),
-        ("noise source", meaning(words.NOISE_SOURCES, "noise_source")),
+        ("mechanism", meaning(privacy, "mechanism")),
+        ("noise source", meaning(privacy, "noise_source")),
         ("noise std of a released sum", noise),
         ("releases", f"{privacy['releases']}"),
     ]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal import mechanisms, units
 from fedcal.datasets import is_shipped
 from fedcal.experiments.show.tables import Marked, TextTable
+from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.trust import TRUSTS
 
 METRICS = {
     "ece": (
@@ -48,28 +47,6 @@ METRICS = {
 """Metric -> heading and what it means, in the order of the table."""
 
 HIGHER_IS_BETTER = ("accuracy",)
-
-UNITS = {name: unit.meaning for name, unit in units.UNITS.items()}
-TRUST = {name: model.meaning for name, model in TRUSTS.items()} | {
-    "pooled": "pooled: everything lies in one place; there is nobody to distrust",
-    "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
-}
-SECURE_AGGREGATION = {
-    "none": "none: the server sees what each client sends",
-    "masks": "masks, simulated: the server sees the sum of what clients send",
-}
-MECHANISMS = {name: law.meaning for name, law in mechanisms.MECHANISMS.items()}
-NOISE_SOURCES = {
-    "seeded": "seeded generator: a simulation, no protection against who knows the seed",
-    "system": "the operating system's generator",
-    "none": "none",
-}
-
-
-def adjacency(privacy: Mapping[str, Any]) -> str:
-    """Which inputs are neighbours, for the record's unit."""
-    unit, name = units.UNITS.get(privacy["unit"]), str(privacy["adjacency"])
-    return name if unit is None else unit.worlds.get(name, name)
 
 
 def percent(fraction: float) -> str:
@@ -139,14 +116,6 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
     if not ends or ends[0] <= 0 <= ends[1]:
         return "" if not ends else "no clear change"
     return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
-
-
-def guarantee(privacy: dict[str, Any]) -> str:
-    """The privacy of a run in a few words."""
-    if privacy["epsilon"] is None:
-        return "no differential privacy"
-    said = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
-    return said.replace(" = ", "\u00a0=\u00a0")
 
 
 def verdict(result: dict[str, Any]) -> str:

@@ -11,25 +11,22 @@ from fedcal.experiments.figures.curves import (
     METHOD_STYLES,
     NAMES,
     Means,
+    quality_axis,
     scaled,
+    spaced_axis,
     with_spread,
 )
 from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import (
-    Axis,
     Level,
     Panel,
     Sheet,
-    linear_axis,
-    log_axis,
-    spread_of,
 )
 from fedcal.experiments.reproduce.cells import Cell, spread, whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Plot
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
-_LOG_FROM = 12.0  # max / min from which classwise ECE gets a logarithmic axis
 _LABELS = {"rounds": "rounds T", "epsilon": "epsilon", "partition": "Dirichlet beta (skew falls)"}
 
 
@@ -70,7 +67,8 @@ def _name(cell: Cell, x: str) -> str:
 def _panel(plot: Plot, cells: Sequence[Cell], looks: Mapping[str, str]) -> Panel:
     mine = [c for c in cells if c.part == plot.part and _curved(c)]
     levels = {c.title: c for c in cells if c.baseline}
-    axis, places = _across(plot.x, [_value(c, plot.x) for c in mine])
+    end = "iid" if plot.x == "partition" else "∞"
+    axis, places = spaced_axis(_LABELS[plot.x], [_value(c, plot.x) for c in mine], end)
     across = [Level(looks[title], scaled(plot.y, _mean(c, plot.y))) for title, c in levels.items()]
     curves = []
     for name in dict.fromkeys(_name(c, plot.x) for c in mine):
@@ -82,14 +80,13 @@ def _panel(plot: Plot, cells: Sequence[Cell], looks: Mapping[str, str]) -> Panel
         curves.append(Means(name, looks[name], x, y, std))
     marks, words = with_spread(curves, axis)
     means = [scaled(plot.y, _mean(c, plot.y)) for c in (*mine, *levels.values())]
-    label = _LABELS[plot.x]
     return Panel(
         title=plot.title,
         note=cells[0].network,
         x=axis,
-        y=_upright(plot.y, means),
+        y=quality_axis(plot.y, means),
         marks=(*across, *marks),
-        said=f"{cells[0].network}: {NAMES[plot.y]} against {label}. {words}.",
+        said=f"{cells[0].network}: {NAMES[plot.y]} against {axis.label}. {words}.",
         aspect=0.8,
     )
 
@@ -112,28 +109,6 @@ def _value(cell: Cell, x: str) -> float:
         return math.inf if cell.epsilon is None else cell.epsilon
     kind, _, beta = (cell.partition or "").partition(":")
     return float(beta) if kind == "dirichlet" else math.inf
-
-
-def _across(x: str, values: Sequence[float]) -> tuple[Axis, dict[float, float]]:
-    """A logarithmic axis with a tick at each value, and "∞" or "iid" at the right."""
-    finite = sorted({v for v in values if math.isfinite(v)})
-    places = {v: math.log10(v) for v in finite}
-    low, high = (places[finite[0]], places[finite[-1]]) if finite else (0.0, 0.0)
-    room = max(0.06 * (high - low), 0.1)
-    if math.inf in values:
-        high = places[math.inf] = high + max(0.2 * (high - low), 0.3)
-    ticks: list[tuple[float, str]] = []
-    for v, place in reversed(places.items()):  # the right end always has its tick
-        if not ticks or ticks[-1][0] - place > 0.1 * (high - low):
-            end = "iid" if x == "partition" else "∞"
-            ticks.append((place, end if math.isinf(v) else f"{v:g}"))
-    return Axis(_LABELS[x], low - room, high + room, tuple(reversed(ticks))), places
-
-
-def _upright(metric: str, means: Sequence[float]) -> Axis:
-    if metric != "accuracy" and spread_of(means) > _LOG_FROM and min(means) > 0:
-        return log_axis(NAMES[metric], means)
-    return linear_axis(NAMES[metric], means)
 
 
 def save(sheet: Sheet, folder: Path, name: str) -> list[str]:

@@ -20,11 +20,11 @@ from scipy import stats
 from fedcal.experiments.figures import draw, reliability_figure, save_figure, save_sheets
 from fedcal.experiments.figures.curves import (
     bytes_sheet,
-    epsilon_axis,
     epsilon_sheet,
     facets,
     rounds_sheet,
     series_of,
+    spaced_axis,
     trust_sheet,
 )
 from fedcal.experiments.figures.diagrams import (
@@ -206,12 +206,12 @@ CELLS = [
 
 
 def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
-    axis, places = epsilon_axis(CELLS)
+    axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
     assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
-    assert places[None] == max(places.values())
+    assert places[math.inf] == max(places.values())
     assert [text for _, text in axis.ticks] == ["0.5", "8", "∞"]
     assert axis.low < min(places.values())
-    assert axis.high > places[None]
+    assert axis.high > places[math.inf]
 
 
 def test_a_facet_for_each_partition_with_the_baselines_in_all() -> None:

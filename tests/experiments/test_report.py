@@ -401,7 +401,8 @@ def test_cards(made: Path) -> None:
     assert card.open == []
     assert result["privacy"]["statement"][0] in card.text
     for row in metric_rows(result):
-        assert f"{row['heading']} {row['before']} {row['after']} {row['after_span']}" in card.text
+        assert f"{row['heading']} {row['before']} {row['before_span']} {row['after']}" in card.text
+        assert row["after_span"] in card.text
     assert card.tags.count("svg") == 2
     assert "var(--" not in result_card(result, reliability)  # there is no style sheet
     hostile = Page(result_card(poison(result), reliability))

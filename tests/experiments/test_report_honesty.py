@@ -18,8 +18,8 @@ from fedcal.experiments.figures import COMPARISON_NAMES, NAMES
 from fedcal.experiments.figures.curves import facets
 from fedcal.experiments.report import comparison_card, write_comparison_report, write_report
 from fedcal.experiments.report.comparison import cells_table, verdict
-from fedcal.experiments.report.words import TRUST
 from fedcal.experiments.show.tables import TextTable
+from fedcal.experiments.statement.sentences import meaning
 from fedcal.metrics.bootstrap import FEWEST
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -258,7 +258,7 @@ def test_without_masks_the_server_sees_each_contribution(masks: str, epsilon: fl
         assert ("server sees each client's" in " ".join(privacy["statement"])) is plain
     else:
         assert ("got its contribution as it is" in privacy["not_protected"][0]) is plain
-    assert "each client's contribution, too, where there are no masks" in TRUST[privacy["trust"]]
+    assert "each client's contribution, too, where there are no masks" in meaning(privacy, "trust")
 
 
 def test_all_exact_files_are_named_and_no_more_is_bounded_than_is() -> None:
