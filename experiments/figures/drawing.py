@@ -166,11 +166,11 @@ def svg_of(figure: Figure) -> str:
     """The figure as an SVG on nothing, text as text."""
     from matplotlib import rc_context
 
-    text = io.StringIO()
+    text = io.BytesIO()
     figure.patch.set_visible(False)
     with rc_context(_SETTINGS):
         figure.savefig(text, format="svg", metadata=_METADATA[".svg"])
-    return text.getvalue()
+    return text.getvalue().decode()
 
 
 def save_figure(figure: Figure, path: Path) -> None:

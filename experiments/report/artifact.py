@@ -13,7 +13,6 @@ from fedcal.experiments.figures.inline import Palette, variable
 from fedcal.experiments.figures.panel import Line, Panel, Sheet, linear_axis
 from fedcal.experiments.files import PAGE
 from fedcal.experiments.report.page import (
-    check_kind,
     figure,
     read_json,
     reading,
@@ -40,9 +39,8 @@ def write_artifact_report(folder: Path, home: Path) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    result, page = read_json(folder / "result.json"), read_json(folder / PAGE)
-    check_kind(folder / "result.json", result, "result")
-    check_kind(folder / PAGE, page, "page")
+    result = read_json(folder / "result.json", "result")
+    page = read_json(folder / PAGE, "page")
     try:
         parts = from_json(page.get("parts"))
     except InputError as e:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.figures.curves import (
+    budget,
     bytes_sheet,
     differing,
     epsilon_sheet,
@@ -18,7 +19,7 @@ from fedcal.experiments.figures.curves import (
 from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import Sheet
 from fedcal.experiments.report import words
-from fedcal.experiments.report.page import check_kind, figure, read_json, reading, write_page
+from fedcal.experiments.report.page import figure, read_json, reading, write_page
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.terminal import shown
 
@@ -41,8 +42,7 @@ def write_comparison_report(folder: str | Path) -> Path:
         The folder cannot be written.
     """
     folder = Path(folder)
-    comparison = read_json(folder / "compare.json")
-    check_kind(folder / "compare.json", comparison, "comparison")
+    comparison = read_json(folder / "compare.json", "comparison")
     with reading(folder, "compare.json"):
         sheets = comparison_sheets(finished(comparison["cells"]))
         context = comparison_context(comparison, sheets)
@@ -142,29 +142,24 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
     All cells are of one data set. Units and trust models are not ranked against each other: they
     promise different things. Nor are cells of which a run failed: their mean is over other seeds.
     """
-    said = []
     keys = differing(cells)
     promises = [k for k in _PROMISE if k in keys]
-    fitted = [c for c in cells if not c["baseline"]]
-    private = [c for c in fitted if c["epsilon"] is not None]
-    free = [c for c in fitted if c["epsilon"] is None]
-    if private:
-        least = min(c["epsilon"] for c in private)
-        alike: dict[str, list[Mapping[str, Any]]] = {}
-        for c in private:
-            if c["epsilon"] == least:
-                alike.setdefault(told(c, promises), []).append(c)
-        for promise, some in alike.items():
-            said.append((f"at ε = {least:g}" + (f", {promise}," if promise else ""), some))
-    if free:
-        said.append(("without privacy", free))
+    fitted = sorted((c for c in cells if not c["baseline"]), key=lambda c: c["epsilon"] is None)
+    least = min((budget(c) for c in fitted), default=math.inf)
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for c in fitted:
+        if c["epsilon"] is None:
+            groups.setdefault("without privacy", []).append(c)
+        elif c["epsilon"] == least:
+            where = ", ".join(filter(None, (f"at ε = {least:g}", told(c, promises))))
+            groups.setdefault(where + "," * bool(told(c, promises)), []).append(c)
     parts = []
-    for where, some in said:
+    for where, some in groups.items():
         whole = [c for c in some if not c.get("failures")]
         if not whole:
             parts.append(f"{where} some run of every cell failed")
             continue
-        best = min(whole, key=lambda c: float(c["after"]["ece"]["mean"]))
+        best = min(whole, key=_ece)
         mean = words.percent(best["after"]["ece"]["mean"])
         facts = told(best, [k for k in keys if k not in promises])
         place = f", {facts}" if facts else ""
@@ -179,14 +174,15 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
 
 def _within_noise(best: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
     """What to say where another method's mean ECE is not clearly larger; "" where all are."""
-    others = [c for c in cells if c["label"] != best["label"]]
-    if not others:
-        return ""
-    following = min(others, key=lambda c: float(c["after"]["ece"]["mean"]))
-    one, other = best["after"]["ece"], following["after"]["ece"]
-    if other["mean"] - one["mean"] >= math.hypot(one["std"], other["std"]) or one["std"] == 0:
+    following = min((c for c in cells if c["label"] != best["label"]), key=_ece, default=best)
+    spread = math.hypot(*(c["after"]["ece"]["std"] for c in (best, following)))
+    if following is best or _ece(following) - _ece(best) >= spread:
         return ""
     return f", but {following['label']} is within the spread over seeds"
+
+
+def _ece(cell: Mapping[str, Any]) -> float:
+    return float(cell["after"]["ece"]["mean"])
 
 
 def _asked(cell: Mapping[str, Any]) -> int:
@@ -198,9 +194,9 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """What failed, a line for each run."""
     found = []
     for c in cells:
-        budget = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
+        spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
         for failure in c.get("failures", ()):
-            run = f"{c['label']} on {c['data']}, {c['partition']}{budget}"
+            run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
             found.append(f"{run}, seed {failure['seed']}: {failure['error']}")
     return found
 
@@ -214,11 +210,9 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         for data, name in names.items()
     }
     for facet in facets(cells, shared=False):
-        budgets = sorted({c["epsilon"] for c in facet.cells if c["epsilon"] is not None})
-        for epsilon in (*budgets, None):
-            mine = [c for c in facet.cells if c["epsilon"] == epsilon]
-            budget = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
-            groups[f"{facet.title}, {budget}"] = mine
+        for c in sorted(facet.cells, key=budget):
+            spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+            groups.setdefault(f"{facet.title}, {spent}", []).append(c)
     rows: list[tuple[Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
@@ -239,7 +233,7 @@ def _rows(cells: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, ...]]:
         pick = max if metric in words.HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[Entry, ...]] = []
-    for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):
+    for c in sorted(cells, key=_ece):
         entries = []
         for metric in COLUMNS:
             mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))

@@ -57,9 +57,17 @@ def write_page(path: Path, template: str, **context: Any) -> None:
         file.write(render(template, **context).encode())
 
 
-def read_json(path: Path) -> Any:
-    """Strict JSON; InputError for a file that is missing, huge, or something else."""
-    return _parsed(path, _read(path))
+def read_json(path: Path, kind: str = "") -> Any:
+    """Strict JSON; InputError for a file that is missing, huge, or something else.
+
+    Parameters
+    ----------
+    kind : a result, comparison, ... of schema 1 is asked for; "" = anything
+    """
+    content = _parsed(path, _read(path))
+    if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):
+        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
+    return content
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -105,12 +113,6 @@ def reading(folder: Path, name: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
         what = " ".join(f"{type(e).__name__}: {e}".split())
         raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
-
-
-def check_kind(path: Path, content: Any, kind: str) -> None:
-    """Refuse another file than a result (or comparison) of schema 1."""
-    if not isinstance(content, Mapping) or content.get("schema") != 1:
-        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
 
 
 def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, Any]:

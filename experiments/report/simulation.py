@@ -23,7 +23,6 @@ from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import Sheet
 from fedcal.experiments.report import words
 from fedcal.experiments.report.page import (
-    check_kind,
     figure,
     read_json,
     read_json_lines,
@@ -43,8 +42,7 @@ def write_calibrator_report(folder: Path, home: Path) -> Path:
 
     Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
     """
-    result = read_json(folder / "result.json")
-    check_kind(folder / "result.json", result, "result")
+    result = read_json(folder / "result.json", "result")
     with reading(folder, "reliability.json"):
         records = read_json(folder / "reliability.json")
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.datasets import is_shipped
-from fedcal.experiments.show.tables import Marked, TextTable
+from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
@@ -71,42 +71,26 @@ def span(metric: str, ends: Sequence[float] | None, sign: bool = False) -> str:
     return f"{show(metric, low)} to {show(metric, high)}"
 
 
-def metric_rows(result: dict[str, Any]) -> list[dict[str, str]]:
-    """The lines of the metric table; intervals are "" where a result has none."""
+def metric_table(result: dict[str, Any]) -> TextTable:
+    """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
     for metric, (heading, _) in METRICS.items():
-        row = {"heading": heading}
-        before, after = float(result["before"][metric]), float(result["after"][metric])
-        for part, value in (("before", before), ("after", after)):
-            row[part] = shown(metric, value)
+        row: list[Entry] = [heading]
+        values = [float(result[part][metric]) for part in ("before", "after")]
+        for part, value in zip(("before", "after"), values, strict=True):
             ends = intervals.get(part, {}).get(metric)
-            row[f"{part}_span"] = span(metric, ends) + inflated(value, ends)
-        row["change"] = signed(metric, after - before)
-        ends = intervals.get("difference", {}).get(metric)
-        row["change_span"] = span(metric, ends, sign=True)
-        row["says"] = _says(metric, after - before, ends)
-        rows.append(row)
-    return rows
+            interval = span(metric, ends) + inflated(value, ends)
+            row.append(Marked(shown(metric, value), small=interval))
+        change, ends = values[1] - values[0], intervals.get("difference", {}).get(metric)
+        says, interval = _says(metric, change, ends), span(metric, ends, sign=True)
+        rows.append([*row, Marked(signed(metric, change), mark=says, small=interval)])
+    return TextTable(("metric", "before", "after", "change"), rows)
 
 
 def inflated(value: float, ends: Sequence[float] | None) -> str:
     """Why an interval excludes its own number; "" if it does not."""
     return "; noise inflates the number" if ends and value > ends[1] else ""
-
-
-def metric_table(result: dict[str, Any]) -> TextTable:
-    """Metrics before and after, and what changed."""
-    rows = [
-        (
-            row["heading"],
-            Marked(row["before"], small=row["before_span"]),
-            Marked(row["after"], small=row["after_span"]),
-            Marked(row["change"], mark=row["says"], small=row["change_span"]),
-        )
-        for row in metric_rows(result)
-    ]
-    return TextTable(("metric", "before", "after", "change"), rows)
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:

@@ -24,7 +24,7 @@ from fedcal.experiments.report import (
     write_report,
 )
 from fedcal.experiments.report.simulation import command
-from fedcal.experiments.report.words import metric_rows, noise_sentence, signed, verdict
+from fedcal.experiments.report.words import metric_table, noise_sentence, signed, verdict
 from fedcal.metrics import Reliability
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
@@ -57,6 +57,10 @@ def copy(made: Path, tmp_path: Path) -> Path:
 def result_of(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
     return content
+
+
+def metric_entries(result: dict[str, Any]) -> list[Any]:
+    return list(metric_table(result).rows)
 
 
 class Page(HTMLParser):
@@ -141,9 +145,9 @@ def test_every_part_of_the_order_is_there(made: Path) -> None:
         *("Communication and time", "Run it again"),
     ):
         assert heading in text
-    for row in metric_rows(result):
-        assert f"{row['heading']} {row['before']} {row['before_span']} {row['after']}" in text
-        assert row["change_span"] in text
+    for heading, before, after, change in metric_entries(result):
+        assert f"{heading} {before.text} {before.small} {after.text}" in text
+        assert change.small in text
     privacy = result["privacy"]
     for sentence in (*privacy["statement"], *privacy["not_protected"], privacy["noise"]):
         assert sentence in text
@@ -306,8 +310,16 @@ def test_better_is_said_only_where_the_interval_says_so(
     result["after"][metric] = result["before"][metric] + change
     result["intervals"]["difference"][metric] = ends
     names = ("ece", "classwise_ece", "nll", "brier", "accuracy", "mce")
-    row = metric_rows(result)[names.index(metric)]
-    assert row["says"] == says
+    assert metric_entries(result)[names.index(metric)][3].mark == says
+
+
+def test_an_interval_that_excludes_its_number_says_why(made: Path) -> None:
+    result = result_of(made)
+    result["after"]["ece"] = 0.02
+    for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.02], "")):
+        result["intervals"]["after"]["ece"] = ends
+        assert metric_entries(result)[0][2].small.endswith(f" to {100 * ends[1]:.3f}{why}")
+        assert f"{100 * ends[1]:.2f}\xa0%{why})" in verdict(result)
 
 
 def test_signs() -> None:
@@ -400,9 +412,9 @@ def test_cards(made: Path) -> None:
     card = Page(result_card(result, reliability))
     assert card.open == []
     assert result["privacy"]["statement"][0] in card.text
-    for row in metric_rows(result):
-        assert f"{row['heading']} {row['before']} {row['before_span']} {row['after']}" in card.text
-        assert row["after_span"] in card.text
+    for heading, before, after, _ in metric_entries(result):
+        assert f"{heading} {before.text} {before.small} {after.text}" in card.text
+        assert after.small in card.text
     assert card.tags.count("svg") == 2
     assert "var(--" not in result_card(result, reliability)  # there is no style sheet
     hostile = Page(result_card(poison(result), reliability))
