@@ -140,31 +140,28 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
     keys = differing(fitted)
     extra = [k for k in keys if k in _IF_VARIED]
     choices = {k: _choices(fitted, k) for k in extra}
-    common = {
-        k: list(dict.fromkeys(v for some in choices[k].values() for v in some)) for k in extra
-    }
-    own = [tuple(cell.get(k) for k in (*_ALIKE, *extra)) for cell in fitted]
-    places: list[list[tuple[Any, ...]]] = []
-    for cell, key in zip(fitted, own, strict=True):
-        fits = [
-            common[k]
-            if shared and _without(cell, k) not in choices[k] and cell.get(k) not in common[k]
-            else [cell.get(k)]
-            for k in extra
-        ]
-        places.append([(*key[: len(_ALIKE)], *values) for values in product(*fits)])
-    chosen = {key for key, many in zip(own, places, strict=True) if many == [key]}
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for cell, key, many in zip(fitted, own, places, strict=True):
-        for place in [p for p in many if p in chosen] or [key]:  # no group of shared cells alone
-            groups.setdefault(place, []).append(cell)
+    chosen = {k: {v for some in choices[k].values() for v in some} for k in extra}
+
+    def free(c: Mapping[str, Any], key: str) -> bool:
+        choice = key not in extra or c.get(key) in chosen[key] or _without(c, key) in choices[key]
+        return shared and not choice
+
+    def place(c: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(c.get(k) for k in (*_ALIKE, *extra))
+
+    def fits(c: Mapping[str, Any], values: tuple[Any, ...]) -> bool:
+        pairs = zip((*_ALIKE, *extra), values, strict=True)
+        return all(c.get(k) == value or free(c, k) for k, value in pairs)
+
+    places = dict.fromkeys(place(c) for c in fitted if not any(free(c, k) for k in extra))
+    alone = [place(c) for c in fitted if not any(fits(c, p) for p in places)]
     found = []
-    for key, members in groups.items():
-        values = dict(zip((*_ALIKE, *extra), key, strict=True))
-        title = told(values, keys) or str(values["partition"])
-        base = [c for c in cells if c["baseline"] and c["data"] == values["data"]]
-        unique = {c["label"]: c for c in base}
-        found.append(Facet(title, tuple(members), tuple(unique.values())))
+    for values in (*places, *dict.fromkeys(alone)):
+        facts = dict(zip((*_ALIKE, *extra), values, strict=True))
+        members = tuple(c for c in fitted if fits(c, values))
+        base = {c["label"]: c for c in cells if c["baseline"] and c["data"] == facts["data"]}
+        title = told(facts, keys) or str(facts["partition"])
+        found.append(Facet(title, members, tuple(base.values())))
     return found or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
 
 
