@@ -308,10 +308,14 @@ def epsilon_sheet(
 
 
 def trust_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
-    """What trust costs: quality against budget, a curve for each trust model."""
+    """What trust costs: quality against budget, a curve for each trust model.
+
+    Where several mechanisms or deltas were asked for, each has a curve of its own.
+    """
     base = [c for c in cells if c["baseline"]]
+    keys = ["trust", *(k for k in differing(cells) if k in ("mechanism", "delta"))]
     swapped = [
-        {**c, "label": f"trust {c['trust']}", "trust": None, "of": c["label"]}
+        {**c, "label": told(c, keys), **dict.fromkeys(keys), "of": c["label"]}
         for c in cells
         if not c["baseline"]
     ]

@@ -274,6 +274,14 @@ def test_quality_by_trust_model() -> None:
     ]
     local = marks(sheet.panels[1], Line, sheet.legend[2][0])
     assert list(local.y) == pytest.approx([4.0, 4.0])
+    for c in cells[1:]:
+        c["mechanism"] = "gaussian"
+    more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
+    several = trust_sheet([*cells, *more], ("ece",), "t")
+    assert [p.note for p in several.panels] == ["a, iid", "b, iid"]
+    assert [text for _, text in several.legend[2:]] == [
+        *("trust local, gaussian", "trust local, laplace")
+    ]
 
 
 # --- axes ---------------------------------------------------------------------------------------
