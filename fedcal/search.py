@@ -6,6 +6,9 @@ Each search is a small state machine over [low, high]::
         search.tell(t, value, std)
     search.answer()
 
+One object holds `searches` independent ones, usually a single one: `t`, values and answers are
+arrays of shape (searches,). What one of them does depends on no other, to the last bit.
+
 Nothing here sees data: what goes in are released values and the public std of their noise, so
 everything that comes out is post-processing of releases.
 
@@ -19,16 +22,13 @@ The last two need an objective that rises through 0; golden section does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import Protocol
 
 import numpy as np
 
 from fedcal.checks import positive, whole
 from fedcal.errors import InputError
-from fedcal.types import Floats, Integers
+from fedcal.types import Floats
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
@@ -37,31 +37,33 @@ RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 class Search(Protocol):
     """What all searches are."""
 
-    def next(self) -> float | None:
-        """Where to evaluate the objective next; None if the search is over."""
+    def next(self) -> Floats | None:
+        """Where to evaluate the objective next, (searches,); None if the search is over."""
 
-    def tell(self, t: float, value: float, std: float = 0.0) -> None:
-        """The objective's value at `t` = `next()`, with the std of its noise."""
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+        """The objective's values at `t` = `next()`, with the std of their noise."""
 
-    def answer(self) -> float:
-        """The best guess so far; the result once `next` is None."""
+    def answer(self) -> Floats:
+        """The best guess so far, (searches,); the result once `next` is None."""
+
+
+def _check_asked(t: Floats, asked: Floats | None) -> None:
+    if asked is None or not np.array_equal(t, asked):
+        raise InputError(f"the search asks for the value at {asked}, not at {t}")
 
 
 class _Bracket:
-    """An interval that holds the answer, and how many evaluations are left."""
+    """Intervals that hold the answers, (searches,) ends, and how many evaluations are left."""
 
-    def __init__(self, low: float, high: float, evaluations: int) -> None:
-        self.low, self.high = interval(low, high)
+    def __init__(self, low: float, high: float, evaluations: int, searches: int) -> None:
+        low, high = interval(low, high)
+        many = whole("searches", searches, 1)
+        self.low, self.high = np.full(many, low), np.full(many, high)
         self.left = whole("evaluations", evaluations, 1)
 
-    def answer(self) -> float:
-        """The middle of the interval."""
-        return (self.low + self.high) / 2.0
-
-    def _take(self, t: float, asked: float | None) -> None:
-        if asked is None or t != asked:
-            raise InputError(f"the search asks for the value at {asked}, not at {t}")
-        self.left -= 1
+    def answer(self) -> Floats:
+        """The middle of each interval."""
+        return np.asarray((self.low + self.high) / 2.0)
 
 
 class GoldenSection(_Bracket):
@@ -75,28 +77,35 @@ class GoldenSection(_Bracket):
     ----------
     low, high : interval of the search, 0 < low < high
     iterations : K, how often the interval shrinks
+    searches : independent searches
     """
 
-    def __init__(self, low: float, high: float, iterations: int = 5) -> None:
-        super().__init__(low, high, whole("iterations", iterations, 1) + 1)
-        self._inner = list(_inner(self.low, self.high))
-        self._values: list[float | None] = [None, None]
+    def __init__(self, low: float, high: float, iterations: int = 5, searches: int = 1) -> None:
+        super().__init__(low, high, whole("iterations", iterations, 1) + 1, searches)
+        self._inner = _inner(self.low, self.high)
+        self._right = np.zeros(searches, np.bool_)  # which inner point has no value yet
+        self._kept: Floats | None = None  # the value of the other one
 
-    def next(self) -> float | None:
+    def next(self) -> Floats | None:
         """The inner point that has no value yet, the left one first."""
-        return self._inner[self._values.index(None)] if self.left else None
+        left, right = self._inner
+        return np.where(self._right, right, left) if self.left else None
 
-    def tell(self, t: float, value: float, std: float = 0.0) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Take the value; once both inner points have one, shrink. `std` is not used."""
-        self._take(t, self.next())
-        self._values[self._values.index(None)] = value
-        first, second = self._values
-        if first is None or second is None:
+        _check_asked(t, self.next())
+        self.left -= 1
+        if self._kept is None:
+            self._kept, self._right = np.asarray(value), ~self._right
             return
-        self.low, self.high, self._inner = _shrunk(
-            self.low, self.high, self._inner, first >= second
-        )
-        self._values = [second, None] if first >= second else [None, first]
+        first = np.where(self._right, self._kept, value)
+        second = np.where(self._right, value, self._kept)
+        up = first >= second
+        left, right = self._inner
+        self.low, self.high = np.where(up, left, self.low), np.where(up, self.high, right)
+        start, end = _inner(self.low, self.high)
+        self._inner = np.where(up, right, start), np.where(up, end, left)
+        self._kept, self._right = np.where(up, second, first), up
 
 
 class Bisection(_Bracket):
@@ -105,19 +114,27 @@ class Bisection(_Bracket):
     A value below 0 says that the root lies above; of a value of 0, that it does not. Each
     evaluation halves the interval, so `evaluations` = 6 leave 1/64 of it; golden section's 6
     leave 1/11.
+
+    Parameters
+    ----------
+    low, high : interval of the search, 0 < low < high
+    evaluations : how often the objective is evaluated
+    searches : independent searches
     """
 
-    def next(self) -> float | None:
+    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
+        super().__init__(low, high, evaluations, searches)
+
+    def next(self) -> Floats | None:
         """The middle of the interval."""
         return self.answer() if self.left else None
 
-    def tell(self, t: float, value: float, std: float = 0.0) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Keep the half that the sign points to. `std` is not used."""
-        self._take(t, self.next())
-        if value < 0:
-            self.low = t
-        else:
-            self.high = t
+        _check_asked(t, self.next())
+        self.left -= 1
+        above = np.asarray(value) < 0
+        self.low, self.high = np.where(above, t, self.low), np.where(above, self.high, t)
 
 
 class PosteriorBisection:
@@ -142,6 +159,7 @@ class PosteriorBisection:
     evaluations : how often the objective is evaluated
     slope : least and largest change of the objective per unit of log t, > 0; public
     tailed : whether the noise has the tails of Laplace noise; False = normal, or nearly so
+    searches : independent searches
     """
 
     def __init__(
@@ -151,6 +169,7 @@ class PosteriorBisection:
         evaluations: int,
         slope: tuple[float, float],
         tailed: bool = True,
+        searches: int = 1,
     ) -> None:
         self._low, self._high = interval(low, high)
         self.left = whole("evaluations", evaluations, 1)
@@ -158,104 +177,64 @@ class PosteriorBisection:
         self._tailed = tailed
         self._roots = np.linspace(self._low, self._high, _ROOTS)
         self._slopes = np.geomspace(first, last, _SLOPES)
-        self._log = np.zeros((_ROOTS, _SLOPES))
-        self._belief = np.full(_ROOTS, 1.0 / _ROOTS)
+        many = whole("searches", searches, 1)
+        self._log = np.zeros((many, _ROOTS, _SLOPES))
+        self._belief = np.full((many, _ROOTS), 1.0 / _ROOTS)
+        self._asked: Floats | None = None
 
-    def next(self) -> float | None:
-        """The median of the posterior."""
-        if not self.left:
-            return None
-        return float(np.interp(0.5, np.cumsum(self._belief), self._roots))
+    def next(self) -> Floats | None:
+        """The median of each posterior."""
+        if self.left and self._asked is None:
+            sums = np.cumsum(self._belief, axis=1)
+            self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
+        return self._asked
 
-    def tell(self, t: float, value: float, std: float = 0.0) -> None:
-        """Multiply the posterior with the likelihood of `value`."""
-        if t != self.next():
-            raise InputError(f"the search asks for the value at {self.next()}, not at {t}")
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+        """Multiply each posterior with the likelihood of its `value`."""
+        _check_asked(t, self.next())
         self.left -= 1
-        mean = self._slopes * np.log(t / self._roots)[:, None]
+        self._asked = None
+        values = np.broadcast_to(value, len(self._log))
+        for k in range(0, len(values), _AT_ONCE):
+            some = slice(k, k + _AT_ONCE)
+            self._learn(some, t[some], values[some], std)
+
+    def _learn(self, some: slice, t: Floats, value: Floats, std: float) -> None:
+        """What some of the searches hear, (k,) each, computed in place in two arrays."""
+        if (t == t[0]).all():
+            t = t[:1]  # as at the start: what follows from t alone is computed once
+        mean = self._slopes * np.log(t[:, None] / self._roots)[:, :, None]
         # without noise a value is still no sharper than the grid of roots
         step = self._slopes * (self._roots[1] - self._roots[0]) / (2.0 * self._roots[:, None])
-        scale = np.sqrt(std**2 + (_TOLERANCE * mean) ** 2 + step**2)
-        far = np.minimum(np.abs(value - mean) / scale, 1e100)  # whose square is finite
-        self._log -= math.sqrt(2.0) * far if self._tailed else far**2 / 2.0
-        self._log -= np.log(scale)
-        weight = np.exp(self._log - self._log.max()).sum(axis=1)
-        self._belief = weight / weight.sum()
+        scale = _TOLERANCE * mean
+        scale **= 2
+        scale += std**2
+        scale += step**2
+        np.sqrt(scale, out=scale)
+        far = value[:, None, None] - mean
+        np.abs(far, out=far)
+        far /= scale
+        np.minimum(far, 1e100, out=far)  # whose square is finite
+        if self._tailed:
+            far *= math.sqrt(2.0)
+        else:
+            far **= 2
+            far /= 2.0
+        log = self._log[some]
+        log -= far
+        log -= np.log(scale, out=scale)
+        weight = np.exp(np.subtract(log, log.max(axis=(1, 2), keepdims=True), out=far), out=far)
+        by_root = weight.sum(axis=2)
+        self._belief[some] = by_root / by_root.sum(axis=1, keepdims=True)
 
-    def answer(self) -> float:
-        """The mean of the posterior."""
-        mean = float((self._belief * self._roots).sum())
-        return min(max(mean, self._low), self._high)
+    def answer(self) -> Floats:
+        """The mean of each posterior."""
+        mean = (self._belief * self._roots).sum(axis=1)
+        return np.asarray(np.clip(mean, self._low, self._high))
 
 
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3
-
-Ask = Callable[[Integers, int], Floats]
-"""(index of each search's temperature, number of the evaluation) -> told value of each."""
-
-
-@dataclass(frozen=True)
-class GoldenTree:
-    """Every way that a golden section search can take, for many searches at once.
-
-    Attributes
-    ----------
-    temperatures : (2**iterations,) the points that can be asked; a search asks each at most once
-    pairs : pairs[k], (2**k, 2): which points are compared in shrink k after each of the ways
-        to get there
-    answers : (2**iterations,) the answer of each way
-    """
-
-    temperatures: Floats
-    pairs: tuple[Integers, ...]
-    answers: Floats
-
-    def walk(self, ask: Ask, searches: int) -> Integers:
-        """Which of `answers` each search ends at, (searches,).
-
-        Only those points are asked that a search comes to.
-
-        Parameters
-        ----------
-        ask : gives what is to be minimised
-        """
-        way = np.zeros(searches, np.int64)
-        up = np.zeros(searches, np.bool_)
-        pairs = self.pairs[0][way]
-        first, second = ask(pairs[:, 0], 0), ask(pairs[:, 1], 1)
-        for k, points in enumerate(self.pairs):
-            if k:  # one of the two was asked before
-                new = ask(points[way, up.astype(np.int64)], k + 1)
-                first, second = np.where(up, second, new), np.where(up, new, first)
-            up = first >= second
-            way = 2 * way + up
-        return way
-
-
-@cache
-def golden_tree(low: float, high: float, iterations: int = 5) -> GoldenTree:
-    """The points that `GoldenSection` can ask and the answers that it can give, bit for bit.
-
-    Equal points that are reached in two ways stand twice, so that each has noise of its own.
-    """
-    low, high = interval(low, high)
-    whole("iterations", iterations, 1, 16)
-    points: list[float] = list(_inner(low, high))
-    ways = [(low, high, points[:], [0, 1])]
-    pairs = []
-    for k in range(iterations):
-        pairs.append(np.array([index for *_, index in ways], np.int64))
-        longer = []
-        for a, b, inner, index in ways:
-            for up in (False, True):
-                start, stop, then = _shrunk(a, b, inner, up)
-                kept = [index[1], len(points)] if up else [len(points), index[0]]
-                if k + 1 < iterations:
-                    points.append(then[1 if up else 0])
-                longer.append((start, stop, then, kept))
-        ways = longer
-    answers = np.array([(a + b) / 2.0 for a, b, *_ in ways])
-    return GoldenTree(np.array(points), tuple(pairs), answers)
+_AT_ONCE = 16  # posteriors whose arrays stay in the processor's cache
 
 
 def interval(low: float, high: float, what: str = "search interval") -> tuple[float, float]:
@@ -265,16 +244,7 @@ def interval(low: float, high: float, what: str = "search interval") -> tuple[fl
     return float(low), float(high)
 
 
-def _inner(low: float, high: float) -> tuple[float, float]:
+def _inner(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """The two inner points of golden section, T_0 and T_1 of line 2."""
     width = (high - low) * RATIO
     return high - width, low + width
-
-
-def _shrunk(
-    low: float, high: float, inner: list[float], up: bool
-) -> tuple[float, float, list[float]]:
-    """The next interval and its inner points: lines 6 (`up`) and 9."""
-    if up:
-        return inner[0], high, [inner[1], _inner(inner[0], high)[1]]
-    return low, inner[1], [_inner(low, inner[1])[0], inner[0]]

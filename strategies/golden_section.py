@@ -183,7 +183,7 @@ class _TemperatureSearch(CalibrationStrategy):
         if self._search is None:
             return self.question(tuple(self._temperatures.tolist()))
         t = self._search.next()
-        return None if t is None else self.question(t)
+        return None if t is None else self.question(float(t[0]))
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""
@@ -213,7 +213,7 @@ class _TemperatureSearch(CalibrationStrategy):
         """Temperature scaling by the best temperature so far; by 1 before the first release."""
         if not self._heard:
             return TemperatureScaling(1.0, self.classes)
-        t = self._drawn if self._search is None else self._search.answer()
+        t = self._drawn if self._search is None else float(self._search.answer()[0])
         return TemperatureScaling(1.0 if t is None else t, self.classes)
 
 

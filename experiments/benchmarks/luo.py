@@ -26,12 +26,10 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.files import to_json
-from fedcal.experiments.luo.bench import Bench
-from fedcal.experiments.luo.cell import run_setting
-from fedcal.experiments.luo.methods import BASELINES, PAPER, Column
-from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, ITERATIONS, LOW
-from fedcal.experiments.luo.settings import SUITES, Setting
-from fedcal.experiments.luo.tables import BINS, NLL_CLIP
+from fedcal.experiments.luo.cell import run_point
+from fedcal.experiments.luo.methods import BASELINES, NLL_CLIP, PAPER, Competitor
+from fedcal.experiments.luo.settings import SUITES, SweepPoint
+from fedcal.experiments.luo.tables import BINS, EVALUATIONS, HIGH, ITERATIONS, LOW, Tables
 from fedcal.metrics import bin_index, ece
 from fedcal.numerics import softmax
 from fedcal.search import GoldenSection
@@ -44,7 +42,7 @@ TARGET, CORES = 20 * 60.0, 2
 """Seconds that the whole suite should stay below, on so many cores."""
 
 METHODS = tuple(m for m in PAPER if m != "none")
-COLUMNS = tuple(Column(m, "" if m in BASELINES else Local.name) for m in METHODS)
+COLUMNS = tuple(Competitor(m, "" if m in BASELINES else Local.name) for m in METHODS)
 
 
 def rows() -> Dataset:
@@ -60,7 +58,7 @@ def rows() -> Dataset:
 # -- the plain loop -------------------------------------------------------------------------------
 
 
-def plain_trial(method: str, data: Dataset, setting: Setting, rng: np.random.Generator) -> float:
+def plain_trial(method: str, data: Dataset, setting: SweepPoint, rng: np.random.Generator) -> float:
     """Test ECE of one trial of one method, without tables."""
     order = rng.permutation(len(data.labels))
     fit, rest = order[: setting.fit_rows], order[setting.fit_rows :]
@@ -84,10 +82,10 @@ def plain_trial(method: str, data: Dataset, setting: Setting, rng: np.random.Gen
         numbers = BINS if method == "ece-t" else 1
     while (t := search.next()) is not None:
         noise = rng.laplace(scale=scale, size=(setting.sources, numbers)).sum(0) if scale else 0.0
-        values = objective(z / t, y) + noise
+        values = objective(z / t[0], y) + noise
         told = values[0] if method in ("nll-t", "one-source") else np.abs(values).sum()
         search.tell(t, float(told))
-    return ece(softmax(data.logits[rest] / search.answer()), data.labels[rest])
+    return ece(softmax(data.logits[rest] / search.answer()[0]), data.labels[rest])
 
 
 def _loss(z: Floats, y: Integers) -> Floats:
@@ -132,14 +130,14 @@ def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
     """
     data, settings = rows(), SUITES["cifar"][every - 1 :: every]
     start = time.process_time()
-    bench = Bench.of(data)
+    tables_of = Tables.of(data)
     tables = time.process_time() - start
     ours, loop = 0.0, dict.fromkeys(METHODS, 0.0)
     found: dict[str, list[list[float]]] = {m: [[], []] for m in METHODS}
     rng = np.random.default_rng(0)
     for setting in settings:
         start = time.process_time()
-        got = run_setting(bench, setting, COLUMNS, trials, seed=0)
+        got = run_point(tables_of, setting, COLUMNS, trials, seed=0)
         ours += time.process_time() - start
         for c in COLUMNS:
             found[c.method][0] += got[c.key].tolist()

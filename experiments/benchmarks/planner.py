@@ -27,7 +27,7 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, Advice, advise
 from fedcal.experiments.planner.candidates import Candidate
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, errors, made_up
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
@@ -91,7 +91,7 @@ def rows(
             whole = _loaded(name)
             rows_of_each = len(whole.split(0).labels) / asked["clients"]
             federation = Federation(classes=whole.classes, **asked)
-            known = Facts(federation, rows_of_each)
+            known = PublicFacts(federation, rows_of_each)
             advice = advise(known, made_up(whole.classes), search=False)
             also = [Candidate(m) for m in ALSO if whole.classes <= _MOST_CLASSES]
             found = {
@@ -142,7 +142,7 @@ def _row(name: str, asked: dict[str, Any], advice: Advice, found: dict[str, Meas
     }
 
 
-def _measured(candidate: Candidate, facts: Facts, name: str, seeds: int) -> Measured:
+def _measured(candidate: Candidate, facts: PublicFacts, name: str, seeds: int) -> Measured:
     runs = []
     for seed in range(seeds):
         data, shards = _dealt(name, facts.federation.clients, seed)

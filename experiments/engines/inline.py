@@ -23,6 +23,9 @@ _KEPT_BYTES = 1 << 23
 Unavailable = Callable[[int], Integers]
 """Round -> clients that do not answer in it."""
 
+SumOf = Callable[[Asked, Integers], Words]
+"""(a round, who answers in it) -> the sum of their contributions, (length,)."""
+
 
 def run_inline(
     method: Method,
@@ -30,6 +33,7 @@ def run_inline(
     *,
     unavailable: Unavailable | None = None,
     block: int | None = None,
+    sum_of: SumOf | None = None,
 ) -> Artifact:
     """Drive a method over shards in this process.
 
@@ -37,9 +41,10 @@ def run_inline(
     ----------
     method : fresh; its `secure_aggregation` says whether blocks are masked before they are
         summed (same bits either way)
-    shards : one shard for each of the plan's clients
+    shards : one shard for each of the plan's clients (of any number where `sum_of` is given)
     unavailable : dropouts, by round
     block : clients per block; None = as many as fit `BLOCK_NUMBERS`
+    sum_of : in place of the exact sum over the shards, where a study draws or scales sums
 
     Returns
     -------
@@ -61,7 +66,10 @@ def run_inline(
             if unavailable is not None:
                 alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
             method.charge_round(asked, len(alive))
-            total = _secure_sum(method, blocks, asked, alive, block)
+            if sum_of is None:
+                total = _secure_sum(method, blocks, asked, alive, block)
+            else:
+                total = sum_of(asked, alive)
             method.close_round(asked, total)
     except BaseException:
         method.abandon()

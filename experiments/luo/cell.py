@@ -1,68 +1,50 @@
-"""One setting on one data set: its trials, and the row that is kept of them."""
+"""One point of a sweep on one data set: its trials, and the row that is kept of them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedcal.datasets import Dataset
-from fedcal.experiments.comparison.row import digest_of
-from fedcal.experiments.luo.bench import GRID, Bench
-from fedcal.experiments.luo.methods import (
-    BASELINES,
-    PRIVATE,
-    Column,
-    Drawn,
-    Released,
-    acc_t_exponential,
-    column,
-    drawn,
-)
-from fedcal.experiments.luo.settings import Setting
+from fedcal.experiments.comparison.row import Row, Run, digest_of
+from fedcal.experiments.luo.methods import BASELINES, PRIVATE, Competitor, Draws, competitor
+from fedcal.experiments.luo.settings import SweepPoint
+from fedcal.experiments.luo.tables import Tables
 from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.experiments.result import versions
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 
-Row = dict[str, Any]
-Run = dict[str, Any]
-
 _BLOCK = 50  # trials at a time; their sums are exact, so this changes no bit
 
 
-def run_setting(
-    bench: Bench, setting: Setting, columns: Sequence[Column], trials: int, seed: int
+def run_point(
+    tables: Tables, point: SweepPoint, columns: Sequence[Competitor], trials: int, seed: int
 ) -> Mapping[str, Floats]:
     """Test ECE of each trial, by key of the column.
 
     All columns see the same divisions; each has noise of its own. What a column gives does not
     depend on which others there are.
     """
-    fit = divisions(bench, setting, trials, seed)
-    what = f"luo {bench.name} {setting.name}"
-    noise = {
-        c: drawn(c, setting, GRID, trials, stream(seed, Purpose.NOISE, what=f"{what} {c.key}"))
-        for c in columns
-    }
+    fit = divisions(tables, point, trials, seed)
+    draws = {}
+    for c in columns:
+        if c.method in PRIVATE:
+            plan = PRIVATE[c.method].plan(point, tables.classes, c.noise)
+            what = f"luo {tables.name} {point.name} {c.key}"
+            draws[c.key] = Draws.under(plan, trials, stream(seed, Purpose.NOISE, what=what))
     found = {c.key: np.empty(trials) for c in columns}
     for i in range(0, trials, _BLOCK):
         some = slice(i, i + _BLOCK)
-        block = Trials(bench, setting, fit[some])
+        block = Trials(tables, point, fit[some])
         for c in columns:
-            found[c.key][some] = _one(c, block, noise[c], some)
+            if c.method in BASELINES:
+                found[c.key][some] = BASELINES[c.method](block)
+            else:
+                found[c.key][some] = PRIVATE[c.method].run(block, draws[c.key].some(some))
     return found
-
-
-def _one(c: Column, block: Trials, noise: Drawn, some: slice) -> Floats:
-    if noise is None:
-        return BASELINES[c.method](block)
-    if isinstance(noise, Released):
-        return PRIVATE[c.method].run(block, replace(noise, noise=noise.noise[some]))
-    return acc_t_exponential(block, noise[some])
 
 
 def cell_row(run: Run, data: Dataset) -> Row:
@@ -70,7 +52,7 @@ def cell_row(run: Run, data: Dataset) -> Row:
 
     Parameters
     ----------
-    run : `data` (name), `setting` (fields of `Setting`), `columns` (keys), `trials`, `seed`
+    run : `data` (name), `setting` (fields of `SweepPoint`), `columns` (keys), `trials`, `seed`
     data : what `run["data"]` names
 
     Returns
@@ -80,8 +62,9 @@ def cell_row(run: Run, data: Dataset) -> Row:
         and `seconds`. The same, but for seconds, whatever else is run, where, and when.
     """
     started = time.perf_counter()
-    columns = [column(key) for key in run["columns"]]
-    ece = run_setting(_bench(data), Setting(**run["setting"]), columns, run["trials"], run["seed"])
+    columns = [competitor(key) for key in run["columns"]]
+    point = SweepPoint(**run["setting"])
+    ece = run_point(_tables(data), point, columns, run["trials"], run["seed"])
     return {
         "run": run,
         "versions": versions(),
@@ -90,13 +73,13 @@ def cell_row(run: Run, data: Dataset) -> Row:
     }
 
 
-_last: tuple[str, Bench] | None = None
+_last: tuple[str, Tables] | None = None
 
 
-def _bench(data: Dataset) -> Bench:
-    """The tables of a data set; those of the last one are kept, for its other settings."""
+def _tables(data: Dataset) -> Tables:
+    """The tables of a data set; those of the last one are kept, for its other points."""
     global _last
     digest = f"{data.name} {digest_of(data)}"
     if _last is None or _last[0] != digest:
-        _last = (digest, Bench.of(data))
+        _last = (digest, Tables.of(data))
     return _last[1]

@@ -16,7 +16,7 @@ MOST_FIT = 0.5
 
 
 @dataclass(frozen=True)
-class Setting:
+class SweepPoint:
     """One point of a sweep.
 
     Attributes
@@ -49,11 +49,11 @@ class Setting:
 
 def _sweeps(
     most_sources: int, step: int, usual: int, most_samples: int, samples: int
-) -> tuple[Setting, ...]:
+) -> tuple[SweepPoint, ...]:
     return (
-        *(Setting("sources", d, 10, 1.0) for d in range(step, most_sources + 1, step)),
-        *(Setting("samples", usual, m, 1.0) for m in range(5, most_samples + 1, 5)),
-        *(Setting("epsilon", usual, samples, k / 5) for k in range(1, 11)),
+        *(SweepPoint("sources", d, 10, 1.0) for d in range(step, most_sources + 1, step)),
+        *(SweepPoint("samples", usual, m, 1.0) for m in range(5, most_samples + 1, 5)),
+        *(SweepPoint("epsilon", usual, samples, k / 5) for k in range(1, 11)),
     )
 
 
@@ -67,7 +67,7 @@ def suite_for(rows: int) -> str:
     return "imagenet" if most <= MOST_FIT * rows else "cifar"
 
 
-def fitting(settings: Sequence[Setting], rows: int, name: str) -> list[Setting]:
+def fitting(settings: Sequence[SweepPoint], rows: int, name: str) -> list[SweepPoint]:
     """The settings that leave at least half of the rows for the test.
 
     Raises

@@ -15,12 +15,12 @@ from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.journal import CONFIG, ROWS, Kind, journal
-from fedcal.experiments.comparison.row import digest_of, key_of
+from fedcal.experiments.comparison.row import Row, Run, digest_of, key_of
 from fedcal.experiments.comparison.run import check_kept, pool_of, run_missing, told
 from fedcal.experiments.files import to_json, write_folder
-from fedcal.experiments.luo.cell import Row, Run, cell_row
+from fedcal.experiments.luo.cell import cell_row
 from fedcal.experiments.luo.methods import COLUMNS
-from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
+from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 from fedcal.streams import check_seed
@@ -76,10 +76,10 @@ class Suite:
         ]
         return said + [f"{name} is missing" for name in then.data if name not in self.data]
 
-    def settings_of(self, name: str, rows: int) -> list[Setting]:
+    def settings_of(self, name: str, rows: int) -> list[SweepPoint]:
         """The settings that a data set of so many rows is divided by."""
         found = SUITES[self.settings or suite_for(rows)]
-        sweeps: dict[str, list[Setting]] = {}
+        sweeps: dict[str, list[SweepPoint]] = {}
         for setting in found:
             sweeps.setdefault(setting.sweep, []).append(setting)
         some = [s for sweep in sweeps.values() for s in sweep[:: -self.every][::-1]]

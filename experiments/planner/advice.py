@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedcal.errors import FedcalError
 from fedcal.experiments.planner.candidates import Candidate, candidates
 from fedcal.experiments.planner.estimate import Population, Size, Trial, trial
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.strategies.job import Progress, settings_of
 from fedcal.trust import TRUSTS
-from fedcal.types import Floats
 
 PAYS = 0.9
 """A method pays if it leaves at most so much of the model's own error, on average, ..."""
@@ -40,40 +40,36 @@ STAGES = ((1, None), (3, 8), (6, 5), (12, 3))
 MOST_EPSILON = 256.0
 _SEARCHED = (2, 6)
 
+T = TypeVar("T", int, float)
+
 
 @dataclass
-class Estimate:
-    """What a candidate was worth in the runs so far.
-
-    Attributes
-    ----------
-    runs : (population, what came of it)
-    """
+class CandidateEstimate:
+    """What a candidate was worth in the runs so far."""
 
     candidate: Candidate
     plan: Plan
-    runs: list[tuple[Population, Trial]] = field(default_factory=list)
+    runs: list[Trial] = field(default_factory=list)
+
+    @property
+    def _by_world(self) -> list[list[Trial]]:
+        names = dict.fromkeys(run.population.world.name for run in self.runs)
+        return [[r for r in self.runs if r.population.world.name == name] for name in names]
 
     @property
     def left(self) -> float:
-        """Share of the model's own error that is left: mean over worlds of means over runs.
-
-        Of each run half of ECE's share and half of classwise ECE's.
-        """
-        worlds: dict[str, list[float]] = {}
-        for population, run in self.runs:
-            worlds.setdefault(population.world.name, []).append(_left(population, run))
-        return fmean(fmean(shares) for shares in worlds.values())
+        """Share of the model's own error that is left: mean over worlds of means over runs."""
+        return fmean(fmean(run.left for run in runs) for runs in self._by_world)
 
     @property
     def worse(self) -> float:
         """Share of the runs that ended worse than the model itself."""
-        return fmean(_left(population, run) > 1.0 for population, run in self.runs)
+        return fmean(run.left > 1.0 for run in self.runs)
 
     @property
     def accuracy_lost(self) -> float:
         """Mean over runs."""
-        return fmean(p.before.accuracy - run.errors.accuracy for p, run in self.runs)
+        return fmean(run.accuracy_lost for run in self.runs)
 
     @property
     def pays(self) -> bool:
@@ -87,40 +83,35 @@ class Estimate:
     @property
     def spread(self) -> float | None:
         """Std from run to run of the calibrated confidence of a row, root mean square."""
-        said: dict[str, list[Floats]] = {}
-        for population, run in self.runs:
-            said.setdefault(population.world.name, []).append(run.said)
-        variances = [np.var(rows, axis=0, ddof=1).mean() for rows in said.values() if len(rows) > 1]
+        repeated = [[r.confidence for r in runs] for runs in self._by_world if len(runs) > 1]
+        variances = [np.var(rows, axis=0, ddof=1).mean() for rows in repeated]
         return math.sqrt(fmean(variances)) if variances else None
 
     @property
     def bytes(self) -> tuple[int, int]:
         """Payload that a client sends and gets, over the run."""
-        return self.runs[0][1].bytes
+        return self.runs[0].bytes
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         plan, bound = self.plan, self.plan.bound
         std = plan.noise_std
         up, down = self.bytes
+        ece, classwise = self._mean("ece"), self._mean("classwise_ece")
         return {
             "method": self.candidate.method,
             "settings": dict(self.candidate.settings),
             "rounds": plan.rounds - plan.counting_rounds,
             "sampling_rate": plan.sampling_rate,
             "mechanism": plan.mechanism,
-            "clip": None if bound is None else list(bound.norms),
-            "clip_rule": None
-            if bound is None
-            else f"{bound.rule}, L{bound.order}, per {bound.per}",
-            "noise_std": None if std is None else list(std),
+            "clip": bound and list(bound.norms),
+            "clip_rule": bound and f"{bound.rule}, L{bound.order}, per {bound.per}",
+            "noise_std": std and list(std),
             "expected": {
-                "ece": fmean(run.errors.ece for _, run in self.runs),
-                "ece_above_pooled": fmean(r.errors.ece - p.pooled.ece for p, r in self.runs),
-                "classwise_ece": fmean(run.errors.classwise_ece for _, run in self.runs),
-                "classwise_ece_above_pooled": fmean(
-                    r.errors.classwise_ece - p.pooled.classwise_ece for p, r in self.runs
-                ),
+                "ece": ece[0],
+                "ece_above_pooled": ece[1],
+                "classwise_ece": classwise[0],
+                "classwise_ece_above_pooled": classwise[1],
                 "error_left": self.left,
                 "worse_than_none": self.worse,
                 "accuracy_lost": self.accuracy_lost,
@@ -131,6 +122,13 @@ class Estimate:
             "bytes_up_per_client": up,
             "bytes_down_per_client": down,
         }
+
+    def _mean(self, metric: str) -> tuple[float, float]:
+        """Of the calibrated model over all runs, and above one temperature on pooled rows."""
+        pairs = [
+            (getattr(r.errors, metric), getattr(r.population.pooled, metric)) for r in self.runs
+        ]
+        return fmean(after for after, _ in pairs), fmean(a - pooled for a, pooled in pairs)
 
 
 @dataclass(frozen=True)
@@ -155,11 +153,11 @@ class Advice:
     public : whether the worlds are public data, not made up
     """
 
-    facts: Facts
+    facts: PublicFacts
     worlds: list[dict[str, Any]]
-    estimates: list[Estimate]
+    estimates: list[CandidateEstimate]
     refused: list[tuple[str, str]]
-    chosen: Estimate | None
+    chosen: CandidateEstimate | None
     enough: Enough | None
     size: Size
     public: bool
@@ -195,7 +193,7 @@ class Advice:
 
 
 def advise(
-    facts: Facts,
+    facts: PublicFacts,
     worlds: Sequence[World],
     *,
     methods: Sequence[str] | None = None,
@@ -221,16 +219,24 @@ def advise(
     """
     start = time.perf_counter()
     found, refused = candidates(facts, methods)
-    estimates = [Estimate(c, c.plan(facts)) for c in found]
+    estimates = [CandidateEstimate(c, c.plan(facts)) for c in found]
     populations = _Populations(facts, worlds, seed)
-    repeats = max(1, round(4 / len(worlds)))
-    ticks = _Ticks(progress, _planned(len(found), len(worlds), repeats))
-    done = 0
-    for runs, most in STAGES:
-        runs *= repeats
+    stages = [
+        (numbers, most or len(found))
+        for numbers, (_, most) in zip(
+            _numbers([runs for runs, _ in STAGES], len(worlds)), STAGES, strict=True
+        )
+    ]
+    total = sum(len(numbers) * len(worlds) * min(len(found), most) for numbers, most in stages)
+    done = itertools.count(1)
+
+    def one_more() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    for numbers, most in stages:
         for estimate in estimates[:most]:
-            _more(estimate, facts, populations, range(done, runs), ticks)
-        done = runs
+            _more(estimate, facts, populations, numbers, one_more)
         estimates.sort(key=_order)
     chosen = _chosen(estimates)
     enough = None
@@ -250,17 +256,21 @@ def advise(
     )
 
 
-def _left(population: Population, run: Trial) -> float:
-    before, after = population.before, run.errors
-    return 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
+def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
+    """The numbers of the runs in each world that come new with each stage, for so many runs each.
+
+    Of fewer than four worlds there are as many runs in all.
+    """
+    ends = [n * max(1, round(4 / worlds)) for n in runs]
+    return [range(a, b) for a, b in itertools.pairwise([0, *ends])]
 
 
-def _order(estimate: Estimate) -> tuple[bool, float]:
+def _order(estimate: CandidateEstimate) -> tuple[bool, float]:
     """Best first; what loses accuracy last."""
     return (estimate.accuracy_lost > MOST_ACCURACY_LOST, estimate.left)
 
 
-def _chosen(estimates: Sequence[Estimate]) -> Estimate | None:
+def _chosen(estimates: Sequence[CandidateEstimate]) -> CandidateEstimate | None:
     """Of those that pay and are nearly the best, the one that sends least."""
     most = max(len(e.runs) for e in estimates)
     paying = [e for e in estimates if e.pays and len(e.runs) == most]
@@ -272,69 +282,64 @@ def _chosen(estimates: Sequence[Estimate]) -> Estimate | None:
 
 
 def _enough(
-    facts: Facts, worlds: Sequence[World], estimates: Sequence[Estimate], seed: int
+    facts: PublicFacts,
+    worlds: Sequence[World],
+    estimates: Sequence[CandidateEstimate],
+    seed: int,
 ) -> Enough:
     """Double the clients, then epsilon, until one of the best candidates pays."""
     best = [e.candidate for e in estimates[:3]]
+
+    def doubled(name: str, now: T, most: float) -> tuple[T, str] | None:
+        for value in (now * 2**k for k in range(1, 24)):
+            if value > most:
+                break
+            method = _pays(facts.but(**{name: value}), best, worlds, seed)
+            if method is not None:
+                return value, method
+        return None
+
     f = facts.federation
-    sizes = [f.clients * 2**k for k in range(1, 24) if f.clients * 2**k <= MOST_CLIENTS]
-    clients = _first(((k, facts.but(clients=k)) for k in sizes), best, worlds, seed)
-    epsilon = None
-    if f.private:
-        budgets = [f.epsilon * 2**k for k in range(1, 24) if f.epsilon * 2**k <= MOST_EPSILON]
-        epsilon = _first(((e, facts.but(epsilon=e)) for e in budgets), best, worlds, seed)
-    return Enough(None if clients is None else (int(clients[0]), clients[1]), epsilon)
+    clients = doubled("clients", f.clients, MOST_CLIENTS)
+    return Enough(clients, doubled("epsilon", f.epsilon, MOST_EPSILON) if f.private else None)
 
 
-def _first(
-    tries: Iterable[tuple[float, Facts]],
-    best: Sequence[Candidate],
-    worlds: Sequence[World],
-    seed: int,
-) -> tuple[float, str] | None:
-    """The first value at which a candidate pays, and which one does."""
-    repeats = max(1, round(4 / len(worlds)))
-    for value, facts in tries:
-        populations = _Populations(facts, worlds, seed)
-        paying = [Estimate(candidate, candidate.plan(facts)) for candidate in best]
-        done = 0
-        for runs in _SEARCHED:  # what pays by luck of few runs does not go on paying
-            for estimate in paying:
-                _more(estimate, facts, populations, range(done, runs * repeats), None)
-            done = runs * repeats
-            paying = [e for e in paying if e.pays]
-        if paying:
-            return value, min(paying, key=_order).candidate.method
-    return None
+def _pays(
+    facts: PublicFacts, best: Sequence[Candidate], worlds: Sequence[World], seed: int
+) -> str | None:
+    """The method of the best candidate that pays under these facts, if one does."""
+    populations = _Populations(facts, worlds, seed)
+    paying = [CandidateEstimate(candidate, candidate.plan(facts)) for candidate in best]
+    for numbers in _numbers(_SEARCHED, len(worlds)):
+        for estimate in paying:  # what pays by luck of few runs does not go on paying
+            _more(estimate, facts, populations, numbers)
+        paying = [e for e in paying if e.pays]
+    return min(paying, key=_order).candidate.method if paying else None
 
 
 class _Populations:
     """Populations by world and number, each drawn once and shared by all candidates."""
 
-    def __init__(self, facts: Facts, worlds: Sequence[World], seed: int) -> None:
+    def __init__(self, facts: PublicFacts, worlds: Sequence[World], seed: int) -> None:
         self._facts, self.worlds, self._seed = facts, worlds, seed
-        self._drawn: dict[tuple[str, int], Population] = {}
+        self._drawn: dict[str, dict[int, Population]] = {world.name: {} for world in worlds}
 
     def of(self, world: World, number: int) -> Population:
-        key = (world.name, number)
-        if key not in self._drawn:
-            own = 1000 * self._seed + number
-            self._drawn[key] = Population.draw(world, self._facts, own)
-        return self._drawn[key]
+        drawn = self._drawn[world.name]
+        if number not in drawn:
+            drawn[number] = Population.draw(world, self._facts, 1000 * self._seed + number)
+        return drawn[number]
 
     def described(self) -> list[dict[str, Any]]:
         """The worlds, before and after one temperature on all rows in one place."""
         lines = []
         for world in self.worlds:
-            drawn = [p for (name, _), p in self._drawn.items() if name == world.name]
-            before = drawn[0].before
+            drawn = self._drawn[world.name].values()
             lines.append(
                 {
                     "name": world.name,
                     "about": world.about,
-                    "accuracy": before.accuracy,
-                    "ece": before.ece,
-                    "classwise_ece": before.classwise_ece,
+                    **asdict(world.judge(None)[0]),
                     "pooled_ece": fmean(p.pooled.ece for p in drawn),
                     "pooled_classwise_ece": fmean(p.pooled.classwise_ece for p in drawn),
                 }
@@ -343,40 +348,18 @@ class _Populations:
 
 
 def _more(
-    estimate: Estimate,
-    facts: Facts,
+    estimate: CandidateEstimate,
+    facts: PublicFacts,
     populations: _Populations,
     numbers: Iterable[int],
-    ticks: _Ticks | None,
+    ran: Callable[[], object] = int,
 ) -> None:
-    """Run a candidate on further populations of each world."""
-    for number in numbers:
-        for world in populations.worlds:
-            population = populations.of(world, number)
-            try:
-                run = trial(estimate.candidate, facts, population)
-            except FedcalError as e:  # a private round that failed is no advice
-                raise FedcalError(f"planning {estimate.candidate.text} failed: {e}") from e
-            estimate.runs.append((population, run))
-            if ticks is not None:
-                ticks.one()
-
-
-def _planned(found: int, worlds: int, repeats: int) -> int:
-    total, done = 0, 0
-    for runs, most in STAGES:
-        total += (runs * repeats - done) * worlds * min(found, most or found)
-        done = runs * repeats
-    return total
-
-
-class _Ticks:
-    """Counts runs for a progress bar."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-
-    def one(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, self._total)
+    """Run a candidate on further populations of each world; `ran` is called after each run."""
+    for number, world in itertools.product(numbers, populations.worlds):
+        population = populations.of(world, number)
+        try:
+            run = trial(estimate.candidate, facts, population)
+        except FedcalError as e:  # a private round that failed is no advice
+            raise FedcalError(f"planning {estimate.candidate.text} failed: {e}") from e
+        estimate.runs.append(run)
+        ran()

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from fedcal.experiments.config import AUTO, Config, federation_of
 from fedcal.experiments.planner.advice import Advice, advise
-from fedcal.experiments.planner.facts import DEALT, Facts
+from fedcal.experiments.planner.facts import DEALT, PublicFacts
 from fedcal.experiments.planner.words import not_enough
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import parse
@@ -55,7 +55,7 @@ def resolved(
     nominal = config.set.get("rows_per_client")
     rows = max(len(shards.labels), 1) / shards.clients if nominal is None else nominal
     kind = parse(config.partition).kind
-    facts = Facts(
+    facts = PublicFacts(
         replace(federation_of(config, shards), seed=0, noise_source="seeded"),
         rows,  # type: ignore[arg-type]  # checked there
         config.partition if kind in DEALT else Config.partition,
@@ -92,6 +92,6 @@ def resolved(
 
 
 @lru_cache(maxsize=64)
-def advice_on(facts: Facts) -> Advice:
+def advice_on(facts: PublicFacts) -> Advice:
     """The advice on made-up worlds; asked twice in a process, it is computed once."""
     return advise(facts, made_up(facts.federation.classes))

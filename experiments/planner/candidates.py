@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.privacy.plan import Plan
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.job import Job, Setting, must_calibrate, settings_of
 
 
@@ -29,7 +28,7 @@ class Candidate:
         own += [f"{k}={v}" for k, v in self.settings.items()]
         return self.method + (f"[{','.join(own)}]" if own else "")
 
-    def job(self, facts: Facts, rows_per_client: float, seed: int = 0) -> Job:
+    def job(self, facts: PublicFacts, rows_per_client: float, seed: int = 0) -> Job:
         """The run under these facts, with the nominal number of rows where the method needs it."""
         public = facts.but(rounds=facts.federation.rounds or self.rounds, seed=seed).federation
         settings = dict(self.settings)
@@ -37,17 +36,13 @@ class Candidate:
             settings["rows_per_client"] = rows_per_client
         return Job(self.method, public, settings)
 
-    def strategy(self, facts: Facts, rows_per_client: float, seed: int) -> CalibrationStrategy:
-        """A fresh strategy of `job`."""
-        return self.job(facts, rows_per_client, seed).strategy()
-
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: PublicFacts) -> Plan:
         """The privacy plan; InputError where the method does not go with the facts."""
         return self.job(facts, facts.rows_per_client).plan
 
 
 def candidates(
-    facts: Facts, methods: Sequence[str] | None = None
+    facts: PublicFacts, methods: Sequence[str] | None = None
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:
     """What can be run under these facts, and (method, why) of what cannot.
 
@@ -85,7 +80,7 @@ def candidates(
     return found, refused
 
 
-def _variants(name: str, facts: Facts) -> list[Candidate]:
+def _variants(name: str, facts: PublicFacts) -> list[Candidate]:
     """Variants that the method has settings for, each once."""
     found: list[Candidate] = []
     known = settings_of(name)

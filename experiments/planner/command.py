@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.planner import plan as planning
-from fedcal.experiments.planner.advice import Advice, Estimate
+from fedcal.experiments.planner.advice import Advice, CandidateEstimate
 from fedcal.experiments.planner.words import command, recommended, statement
 from fedcal.experiments.terminal import console, print_table, progress
 
@@ -87,7 +87,7 @@ def show(advice: Advice, out: Path | None) -> None:
         to.print(f"written to {out}")
 
 
-def _cells(estimate: Estimate) -> list[str]:
+def _cells(estimate: CandidateEstimate) -> list[str]:
     line = estimate.to_json()
     expected = line["expected"]
     spread = expected["noise_in_result"]

@@ -9,7 +9,6 @@ themselves scatter when there are more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +17,9 @@ from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
 from fedcal.clients.answers import answer
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.planner.candidates import Candidate
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, World
-from fedcal.partition import owners, parse
+from fedcal.partition import parse
 from fedcal.release import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
@@ -46,7 +45,7 @@ class Size:
     rows: float
 
     @classmethod
-    def of(cls, facts: Facts) -> Size:
+    def of(cls, facts: PublicFacts) -> Size:
         """As many as the federation has, or as few as are enough."""
         rows = min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // facts.federation.classes))
         k = min(facts.federation.clients, MOST_SIMULATED)
@@ -78,12 +77,12 @@ class Population:
     pooled: Errors
 
     @classmethod
-    def draw(cls, world: World, facts: Facts, seed: int) -> Population:
+    def draw(cls, world: World, facts: PublicFacts, seed: int) -> Population:
         """Fresh rows, dealt as the facts say."""
         size = Size.of(facts)
-        rng = stream(seed, Purpose.PARTITION, what=f"planner {world.name}")
+        rng = stream(seed, Purpose.PARTITION, what=f"planner {world.key}")
         logits, labels = world.draw(size.all, rng)
-        owner = _dealer(facts.partition)(labels, size.clients, rng)
+        owner = parse(facts.partition).draw(labels, size.clients, rng)
         own = np.arange(len(labels))  # no public fact says which rows are of one subject
         shards = Shards.from_owner(logits, labels, owner, size.clients, subjects=own)
         pooled = TemperatureScaling().fit(logits, labels)
@@ -97,46 +96,61 @@ class Trial:
     Attributes
     ----------
     errors : after it
-    said : (n,) what its calibrator says of the class that the model chose
+    confidence : (n,) calibrated, in the class that the model chose
     bytes : payload that a client sends and gets
     """
 
+    population: Population
     errors: Errors
-    said: Floats
+    confidence: Floats
     bytes: tuple[int, int]
 
+    @property
+    def left(self) -> float:
+        """Share of the model's own error that is left: half of it ECE's, half classwise ECE's."""
+        before, after = self.population.before, self.errors
+        return 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
 
-def trial(candidate: Candidate, facts: Facts, population: Population) -> Trial:
+    @property
+    def accuracy_lost(self) -> float:
+        """Accuracy before, minus that after."""
+        return self.population.before.accuracy - self.errors.accuracy
+
+
+def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> Trial:
     """Run a candidate on a population under the facts."""
     strategy, weight = scaled(candidate, facts, population)
     shards = population.shards
     if STRATEGIES[candidate.method].fits_locally and shards.clients > LEAST_SIMULATED:
         shards = shards.block(0, LEAST_SIMULATED)
     calibrator = drive(strategy, shards, weight, population.seed)
-    found, said = population.world.judge(calibrator)
-    return Trial(found, said, (round(strategy.bytes_up), round(strategy.bytes_down)))
+    found, confidence = population.world.judge(calibrator)
+    sent = round(strategy.bytes_up), round(strategy.bytes_down)
+    return Trial(population, found, confidence, sent)
 
 
-def scaled(candidate: Candidate, facts: Facts, population: Population) -> tuple[Method, float]:
+def scaled(
+    candidate: Candidate, facts: PublicFacts, population: Population
+) -> tuple[Method, float]:
     """A strategy, and how many rows' worth each simulated row stands for within its client.
 
     Where a bound is each row's (subject's) own, rows scale like clients. Where it is the client's,
     a client of very many rows is simulated as one of fewer, and the nominal number goes with it.
     """
     size, seed = population.size, population.seed
-    strategy = candidate.strategy(facts, facts.rows_per_client, seed)
+    strategy = candidate.job(facts, facts.rows_per_client, seed).strategy()
     bound = strategy.plan.bound
     if bound is not None and bound.per != "client":
         return strategy, facts.rows_per_client / size.rows
     if size.rows < facts.rows_per_client:
-        strategy = candidate.strategy(facts, size.rows, seed)
+        strategy = candidate.job(facts, size.rows, seed).strategy()
     return strategy, 1.0
 
 
 def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibrator:
     """Run all rounds, on `shards` in place of the plan's clients.
 
-    With as many shards as clients, and noise that is added to the sum, this is `run_inline`.
+    With as many shards as clients, and noise that is added to the sum, sums are exact.
 
     Parameters
     ----------
@@ -147,20 +161,17 @@ def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibra
     if shards.clients == plan.clients and weight == 1.0 and plan.model.noise_by != "client":
         return calibrator_of(run_inline(strategy, shards))
     rng = stream(seed, Purpose.SHARE, what="planner")
-    for number in range(1, plan.rounds + 1):
-        asked = strategy.open_round(number)
-        if asked is None:
-            break
-        taking_part, repliers = len(asked.clients), len(asked.clients)
+
+    def sum_of(asked: Asked, clients: Integers) -> Words:
+        taking_part = len(clients)
         if plan.model.asks_everyone and plan.sampling_rate < 1:
             taking_part = int(rng.binomial(plan.clients, plan.sampling_rate))
-        strategy.charge_round(asked, repliers)
         total = _sum(asked, shards, taking_part, weight, rng)
-        if plan.model.noise_by == "client":
-            of = plan.sum_of(asked.request.bound, repliers)
-            total = plan.law.draw_sum(total, of, rng)
-        strategy.close_round(asked, total)
-    return calibrator_of(strategy.result())
+        if plan.model.noise_by != "client":
+            return total
+        return plan.law.draw_sum(total, plan.sum_of(asked.request.bound, len(clients)), rng)
+
+    return calibrator_of(run_inline(strategy, shards, sum_of=sum_of))
 
 
 def _sum(
@@ -179,13 +190,3 @@ def _sum(
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64).astype(np.float64)
     factor = weight * taking_part / max(1, shards.clients)
     return np.asarray(np.rint(total * factor).astype(np.int64).view(np.uint64))
-
-
-def _dealer(partition: str) -> Callable[[Integers, int, np.random.Generator], Integers]:
-    kind = parse(partition)
-    return {
-        "iid": owners.iid,
-        "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, kind.beta, rng),
-        "quantity": lambda y, k, rng: owners.quantity(y, k, kind.beta, rng),
-        "shards": lambda y, k, rng: owners.label_shards(y, k, kind.shards, rng),
-    }[kind.kind]

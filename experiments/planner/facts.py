@@ -17,7 +17,7 @@ DEALT = ("iid", "dirichlet", "quantity", "shards")
 
 
 @dataclass(frozen=True)
-class Facts:
+class PublicFacts:
     """A federation and what is publicly known of its rows.
 
     Attributes
@@ -42,7 +42,7 @@ class Facts:
                 f"{', '.join(DEALT)}"
             )
 
-    def but(self, **changes: Any) -> Facts:
+    def but(self, **changes: Any) -> PublicFacts:
         """The same facts with other fields of the federation."""
         return replace(self, federation=replace(self.federation, **changes))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.planner.advice import Advice, advise
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import approximations, command, not_enough, statement
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
@@ -82,7 +83,7 @@ def plan(
         mechanism=mechanism,
         quorum=quorum,
     )
-    facts = Facts(federation, rows_per_client, partition)
+    facts = PublicFacts(federation, rows_per_client, partition)
     return advise(
         facts, worlds or made_up(classes, seed), methods=methods, seed=seed, progress=progress
     )
@@ -109,11 +110,10 @@ def to_json(advice: Advice) -> dict[str, Any]:
     enough, chosen = advice.enough, advice.chosen
     missing: dict[str, Any] | None = None
     if chosen is None:
-        missing = {"line": not_enough(advice), "clients": None, "epsilon": None}
-        if enough is not None and enough.clients is not None:
-            missing["clients"] = {"least": enough.clients[0], "method": enough.clients[1]}
-        if enough is not None and enough.epsilon is not None:
-            missing["epsilon"] = {"least": enough.epsilon[0], "method": enough.epsilon[1]}
+        least = asdict(enough) if enough is not None else {"clients": None, "epsilon": None}
+        missing = {"line": not_enough(advice)} | {
+            fact: found and {"least": found[0], "method": found[1]} for fact, found in least.items()
+        }
     return {
         "schema": 1,
         "facts": advice.facts.to_json(),

@@ -1,9 +1,10 @@
 """Models that a plan is tried on: made-up ones of known truth, or shipped public data.
 
 A made-up world starts from logits z* that are exactly right, y ~ softmax(z*), and distorts them
-into what a model would say. How (sure or timid, easy or hard, the same for all rows and classes or
-not) differs from world to world, so that no advice hangs on one kind of model. Because the truth
-is known, calibration errors are computed from softmax(z*) itself, without the noise of labels.
+into what a model would say. How (over- or underconfident, easy or hard, the same for all rows and
+classes or not) differs from world to world, so that no advice hangs on one kind of model. Because
+the truth is known, calibration errors are computed from softmax(z*) itself, without the noise of
+labels.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ TEST_NUMBERS = 200_000
 class Errors:
     """What a calibrator is worth, as fractions."""
 
+    accuracy: float
     ece: float
     classwise_ece: float
-    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class World:
 
     Attributes
     ----------
+    key : of the random draws of its rows
     logits : (n, c) what the model says of the test rows
     truth : (n, c) probability of each class; one-hot where only labels are known
     draw : rows, generator -> logits and labels of fresh rows to learn from
@@ -50,6 +52,7 @@ class World:
 
     name: str
     about: str
+    key: str
     logits: Floats
     truth: Floats
     draw: Callable[[int, np.random.Generator], tuple[Floats, Integers]]
@@ -61,7 +64,7 @@ class World:
         return int(self.logits.shape[1])
 
     def judge(self, calibrator: Calibrator | None) -> tuple[Errors, Floats]:
-        """Errors on the test rows, and (n,) what is said of the class that the model chose.
+        """Errors on the test rows, and (n,) the probability of the class that the model chose.
 
         None stands for the model as it is.
         """
@@ -77,13 +80,12 @@ def errors(probs: Floats, truth: Floats, bins: int = BINS) -> Errors:
     """
     n, c = probs.shape
     rows, top = np.arange(n), probs.argmax(axis=1)
-    said, right = probs[rows, top], truth[rows, top]
-    gap = np.bincount(bin_index(said, bins), said - right, bins)
+    confidence, right = probs[rows, top], truth[rows, top]
+    gap = np.bincount(bin_index(confidence, bins), confidence - right, bins)
     cells = bin_index(probs, bins) + bins * np.arange(c)
     gaps = np.bincount(cells.ravel(), (probs - truth).ravel(), bins * c)
-    return Errors(
-        float(np.abs(gap).sum() / n), float(np.abs(gaps).sum() / (n * c)), float(right.mean())
-    )
+    ece, classwise = np.abs(gap).sum() / n, np.abs(gaps).sum() / (n * c)
+    return Errors(float(right.mean()), float(ece), float(classwise))
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class _Kind:
 
     Attributes
     ----------
+    key : of its random draws; another key makes another world of the kind
     accuracy : of many classes; of two as much better than chance
     temperature : T of an ordinary row
     uneven : by how much log T falls from certain rows (entropy 0) to uncertain ones (log c)
@@ -100,6 +103,7 @@ class _Kind:
 
     name: str
     about: str
+    key: str
     accuracy: float
     temperature: float
     uneven: float
@@ -107,10 +111,10 @@ class _Kind:
 
 
 KINDS = (
-    _Kind("sure", "accurate and far too sure", 0.93, 2.3, -0.2, 0.0),
-    _Kind("hard", "often wrong and too sure", 0.75, 1.9, 0.2, 0.1),
-    _Kind("timid", "accurate and not sure enough", 0.93, 0.75, 0.5, 0.1),
-    _Kind("crooked", "too sure, and not evenly: by row and by class", 0.88, 1.8, 0.8, 0.5),
+    _Kind("overconfident", "accurate and far too confident", "sure", 0.93, 2.3, -0.2, 0.0),
+    _Kind("inaccurate", "often wrong and too confident", "hard", 0.75, 1.9, 0.2, 0.1),
+    _Kind("underconfident", "accurate, not confident enough", "timid", 0.93, 0.75, 0.5, 0.1),
+    _Kind("uneven", "too confident, unevenly by row and class", "crooked", 0.88, 1.8, 0.8, 0.5),
 )
 _JITTER = 0.3
 """Std of log T from row to row: what no calibrator can learn."""
@@ -122,7 +126,7 @@ def made_up(classes: int, seed: int = 0) -> tuple[World, ...]:
 
 
 def _world(kind: _Kind, classes: int, seed: int) -> World:
-    rng = stream(seed, Purpose.SPLIT, what=f"planner world {kind.name} {classes}")
+    rng = stream(seed, Purpose.SPLIT, what=f"planner world {kind.key} {classes}")
     offsets = kind.offsets * rng.standard_normal(classes)
     # Of two classes chance alone is right half of the time: as much better than that.
     accuracy = kind.accuracy if classes > 2 else 0.5 + 0.5 * (2 * kind.accuracy - 1) ** 0.75
@@ -132,10 +136,10 @@ def _world(kind: _Kind, classes: int, seed: int) -> World:
 
     def draw(rows: int, source: np.random.Generator) -> tuple[Floats, Integers]:
         z = scale * _raw(rows, classes, source)
-        return _said(z, kind, offsets, source), _labels(softmax(z), source)
+        return _distorted(z, kind, offsets, source), _labels(softmax(z), source)
 
-    said = _said(right, kind, offsets, rng)
-    return World(kind.name, kind.about, said, softmax(right), draw)
+    logits = _distorted(right, kind, offsets, rng)
+    return World(kind.name, kind.about, kind.key, logits, softmax(right), draw)
 
 
 def _raw(rows: int, classes: int, rng: np.random.Generator) -> Floats:
@@ -155,7 +159,7 @@ def _scale(accuracy: float, raw: Floats) -> float:
     return math.exp(0.5 * (low + high))
 
 
-def _said(right: Floats, kind: _Kind, offsets: Floats, rng: np.random.Generator) -> Floats:
+def _distorted(right: Floats, kind: _Kind, offsets: Floats, rng: np.random.Generator) -> Floats:
     """What the model says where `right` would be: temperature by entropy, and class offsets."""
     p = softmax(right)
     entropy = -row_sum(p * np.log(np.maximum(p, 1e-12))) / math.log(p.shape[1])
@@ -183,4 +187,5 @@ def of_public(data: Dataset) -> World:
 
     test: Floats = data.test_logits  # type: ignore[assignment]  # there since it is split
     truth = np.eye(data.classes)[data.test_labels]
-    return World(data.name, "public data, its test rows as the truth", test, truth, draw, True)
+    about = "public data, its test rows as the truth"
+    return World(data.name, about, data.name, test, truth, draw, True)

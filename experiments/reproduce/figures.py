@@ -22,7 +22,8 @@ from fedcal.experiments.figures.panel import (
     Panel,
     Sheet,
 )
-from fedcal.experiments.reproduce.cells import Cell, spread, whole
+from fedcal.experiments.reproduce.cells import Score as Cell
+from fedcal.experiments.reproduce.cells import spread, whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Plot
 
 SUFFIXES = (".png", ".svg", ".pdf")

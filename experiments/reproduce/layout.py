@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedcal.experiments.reproduce.cells import Cell, whole
+from fedcal.experiments.reproduce.cells import Score as Cell
+from fedcal.experiments.reproduce.cells import whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Printed, Rows, RowsExperiment
 from fedcal.experiments.show.tables import Entry, Marked, TextTable, csv_text
 

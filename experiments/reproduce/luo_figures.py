@@ -18,7 +18,7 @@ from fedcal.experiments.figures.panel import (
     Sheet,
     linear_axis,
 )
-from fedcal.experiments.luo.methods import BASELINES, PAPER, Column
+from fedcal.experiments.luo.methods import BASELINES, PAPER, Competitor
 from fedcal.experiments.luo.settings import SWEEPS
 from fedcal.experiments.reproduce import luo
 from fedcal.experiments.reproduce.luo import Row
@@ -30,8 +30,8 @@ SHOWN = ("fog", "jpeg_compression", "motion_blur")
 """Perturbations of Figures 1, 2 and 3; where they are missing, the first three there are."""
 
 COLUMNS = (
-    *(Column(m, "" if m in BASELINES else Local.name) for m in PAPER),
-    Column("acc-t", Central.name),
+    *(Competitor(m, "" if m in BASELINES else Local.name) for m in PAPER),
+    Competitor("acc-t", Central.name),
 )
 ALL = "mean over all"
 BANDED = "acc-t"
@@ -101,12 +101,12 @@ def sheet(found: Sequence[Row]) -> Sheet | None:
     return Sheet(title, len(sweeps), tuple(panels), legend)
 
 
-def _name(c: Column) -> str:
+def _name(c: Competitor) -> str:
     title = luo.TITLES[c.method]
     return f"{title}, central noise" if c.noise == Central.name else title
 
 
-def _panel(rows: Sequence[Row], sweep: str, looks: dict[Column, str]) -> Panel:
+def _panel(rows: Sequence[Row], sweep: str, looks: dict[Competitor, str]) -> Panel:
     x = [float(row[sweep]) for row in rows]
     marks: list[Mark] = []
     said, means = [], []

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Laplace
 from fedcal.strategies.job import Progress
 
-Row = dict[str, Any]
 
-
-def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]:
+def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
     """One row for each cell of `fedcal.experiments.benchmarks.audit`.
 
     Parameters
@@ -27,7 +23,7 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]
         bound that the attack proves, all together but for a probability of `ERROR`), `of_it` (its
         share), `trials` (of this cell), `refuted`
     """
-    found: list[Row] = []
+    found: Rows = []
     todo = cells()
     for cell in todo:
         finding = attacked(cell, trials, ERROR)
@@ -50,7 +46,7 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]
     return found
 
 
-def claims(found: Sequence[Row]) -> list[tuple[str, bool, str]]:
+def claims(found: Rows) -> list[RowsClaim]:
     """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
     bad = [_name(r) for r in found if r["refuted"]]
     laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
@@ -68,5 +64,5 @@ def claims(found: Sequence[Row]) -> list[tuple[str, bool, str]]:
     ]
 
 
-def _name(row: Row) -> str:
+def _name(row: Record) -> str:
     return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])

@@ -167,12 +167,18 @@ class Laplacian(Additive):
         return LAPLACE_TAIL if alone else 2.0 * (LAPLACE_TAIL + 0.29 * noises)
 
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """About one Laplace variate, or, of many, a nearly normal one."""
+        """About one Laplace variate, or the sum of many.
+
+        A Laplace variate is the difference of two exponential ones, and so the sum of d of them
+        that of two Gamma(d).
+        """
         std = of.std / of.ring.grid
         if of.alone:
             drawn = rng.laplace(0.0, std / math.sqrt(2.0))
         else:
-            drawn = std * rng.standard_normal(len(std))
+            many = max(of.repliers, 1)
+            plus, minus = rng.standard_gamma(many, (2, len(std)))
+            drawn = std / math.sqrt(2.0 * many) * (plus - minus)
         return of.ring.add(total, np.rint(drawn).astype(np.int64))
 
     def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:

@@ -10,7 +10,7 @@ from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import Laplacian
 from fedcal.mechanisms.base import Mechanism, Source, words_of
 from fedcal.mechanisms.discrete_laplace import DiscreteLaplace
-from fedcal.types import Floats, Integers
+from fedcal.types import Integers
 
 
 class Laplace(Laplacian):
@@ -40,15 +40,3 @@ class Laplace(Laplacian):
         if source is not None:
             return np.rint(source.laplace(0.0, scale, n)).astype(np.int64)
         return samplers.rounded_laplace(scale, n, words_of(source))
-
-
-def laplace_sum(
-    rng: np.random.Generator, scale: float, draws: int, shape: tuple[int, ...]
-) -> Floats:
-    """The sum of independent Laplace draws, sampled exactly; for studies of many trials.
-
-    A Laplace draw is the difference of two exponential ones, so the sum of d of them is scale
-    times the difference of two Gamma(d).
-    """
-    plus, minus = rng.standard_gamma(draws, (2, *shape))
-    return np.asarray(scale * (plus - minus))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -51,6 +52,16 @@ class Partition:
     shards: int = 0
     partitioner: str = ""
     options: Options = ()
+
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The client of each row, (n,); of kinds that need no more than the labels."""
+        law: dict[str, Callable[..., Integers]] = {
+            "iid": owners.iid,
+            "dirichlet": partial(owners.dirichlet, beta=self.beta),
+            "quantity": partial(owners.quantity, beta=self.beta),
+            "shards": partial(owners.label_shards, shards_per_client=self.shards),
+        }
+        return law[self.kind](labels, clients, rng=rng)
 
 
 def parse(spec: str) -> Partition:
@@ -129,12 +140,6 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
         if clients not in (None, made):
             raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
         return shards(owner, made)
-    draw: dict[str, Callable[[Integers, int, np.random.Generator], Integers]] = {
-        "iid": owners.iid,
-        "dirichlet": lambda y, k, rng: owners.dirichlet(y, k, partition.beta, rng),
-        "quantity": lambda y, k, rng: owners.quantity(y, k, partition.beta, rng),
-        "shards": lambda y, k, rng: owners.label_shards(y, k, partition.shards, rng),
-    }
     clients = clients or CLIENTS
-    owner = draw[partition.kind](data.labels, clients, stream(seed, Purpose.PARTITION))
+    owner = partition.draw(data.labels, clients, stream(seed, Purpose.PARTITION))
     return shards(owner, clients)

@@ -197,9 +197,9 @@ def test_a_comparison_is_of_methods_that_calibrate(
 
 def test_a_plan_is_of_methods_that_calibrate(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedcal.experiments.planner.candidates import candidates
-    from fedcal.experiments.planner.facts import Facts
+    from fedcal.experiments.planner.facts import PublicFacts
 
-    facts = Facts(Federation(100, 10, epsilon=1.0), 50.0, "dirichlet:0.1")
+    facts = PublicFacts(Federation(100, 10, epsilon=1.0), 50.0, "dirichlet:0.1")
     found, refused = candidates(facts)
     assert "fedauc" not in {c.method for c in found} | {name for name, _ in refused}
     with pytest.raises(InputError, match="the planner takes methods that calibrate"):

@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,41 @@ from scipy import stats
 
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
+from fedcal.calibrators.top_label import outcome_cells
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import simulate
 from fedcal.experiments.benchmarks import luo as benchmark
-from fedcal.experiments.luo import cell, histogram
-from fedcal.experiments.luo.bench import GRID, Bench
-from fedcal.experiments.luo.cell import run_setting
+from fedcal.experiments.luo import cell
+from fedcal.experiments.luo.cell import run_point
 from fedcal.experiments.luo.methods import (
     BASELINES,
     COLUMNS,
     EXPONENTIAL,
     PAPER,
     PRIVATE,
-    Column,
-    Released,
-    acc_t_exponential,
-    column,
-    drawn,
+    Competitor,
+    Draws,
+    competitor,
 )
-from fedcal.experiments.luo.noise import laplace_std, noise_scale
-from fedcal.experiments.luo.paths import EVALUATIONS, HIGH, LOW, bisection, bisection_tree
-from fedcal.experiments.luo.settings import SUITES, Setting, fitting, suite_for
+from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.luo.suite import KIND, Suite, check_cell, run_suite
-from fedcal.experiments.luo.tables import BINS, rows_of, tabulate
+from fedcal.experiments.luo.tables import (
+    BINS,
+    EVALUATIONS,
+    GRID,
+    Tables,
+    bisection,
+    golden,
+    reachable,
+    rows_of,
+)
 from fedcal.experiments.luo.trials import Trials, divisions
-from fedcal.mechanisms.laplace import laplace_sum
 from fedcal.metrics import ece, nll
 from fedcal.numerics import softmax
-from fedcal.search import Bisection, GoldenSection, golden_tree
-from fedcal.types import Floats, Integers
+from fedcal.search import Search
 
-SETTING = Setting("sources", 12, 10, 1.0)
+POINT = SweepPoint("sources", 12, 10, 1.0)
 
 
 def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> Dataset:
@@ -60,21 +64,29 @@ def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> D
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
-    return Bench.of(made())
+def tables() -> Tables:
+    return Tables.of(made())
 
 
-def some_trials(bench: Bench, setting: Setting = SETTING, trials: int = 8) -> Trials:
-    return Trials(bench, setting, divisions(bench, setting, trials, seed=3))
+def some_trials(tables: Tables, point: SweepPoint = POINT, trials: int = 8) -> Trials:
+    return Trials(tables, point, divisions(tables, point, trials, seed=3))
+
+
+def draws_of(
+    key: str, trials: int, point: SweepPoint = POINT, classes: int = 4, seed: int = 0
+) -> Draws:
+    c = competitor(key)
+    plan = PRIVATE[c.method].plan(point, classes, c.noise)
+    return Draws.under(plan, trials, np.random.default_rng(seed))
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
     cifar, imagenet = SUITES["cifar"], SUITES["imagenet"]
     assert Counter(s.sweep for s in cifar) == {"sources": 25, "samples": 10, "epsilon": 10}
     assert Counter(s.sweep for s in imagenet) == {"sources": 20, "samples": 20, "epsilon": 10}
-    assert cifar[0] == Setting("sources", 10, 10, 1.0)
-    assert cifar[-1] == Setting("epsilon", 50, 30, 2.0)
-    assert imagenet[-1] == Setting("epsilon", 100, 50, 2.0)
+    assert cifar[0] == SweepPoint("sources", 10, 10, 1.0)
+    assert cifar[-1] == SweepPoint("epsilon", 50, 30, 2.0)
+    assert imagenet[-1] == SweepPoint("epsilon", 100, 50, 2.0)
     assert max(s.fit_rows for s in cifar) == 2500
     assert max(s.fit_rows for s in imagenet) == 20_000
 
@@ -87,27 +99,25 @@ def test_half_of_the_rows_are_left_for_the_test() -> None:
         fitting(SUITES["cifar"], 199, "d")
 
 
-def test_divisions_draw_each_row_once_and_all_alike(bench: Bench) -> None:
-    drawn_rows = divisions(bench, SETTING, 400, seed=1)
-    assert all(len(set(rows)) == SETTING.fit_rows for rows in drawn_rows.tolist())
+def test_divisions_draw_each_row_once_and_all_alike(tables: Tables) -> None:
+    drawn_rows = divisions(tables, POINT, 400, seed=1)
+    assert all(len(set(rows)) == POINT.fit_rows for rows in drawn_rows.tolist())
     # the first source is a uniform draw too: one-source is fitted on it
-    first = np.bincount(drawn_rows[:, : SETTING.samples].ravel(), minlength=bench.rows)
+    first = np.bincount(drawn_rows[:, : POINT.samples].ravel(), minlength=tables.rows)
     assert stats.chisquare(first).pvalue > 1e-3
 
 
-def test_tables_give_the_ece_of_the_metrics() -> None:
-    data = made(300)
-    temperatures = np.array([0.5, 1.0, 2.3])
-    tables = tabulate(data.logits, data.labels, temperatures)
-    fit = np.random.default_rng(0).permutation(300)[:90].reshape(3, 30)
-    got = tables.test_ece(np.arange(3), fit)
+def test_tables_give_the_ece_of_the_metrics(tables: Tables) -> None:
+    data, temperatures = made(), tables.temperatures[[0, 40, -1]]
+    fit = np.random.default_rng(0).permutation(600)[:90].reshape(3, 30)
+    got = tables.test_ece(tables.at(temperatures), fit)
     for k, t in enumerate(temperatures):
-        rest = np.setdiff1d(np.arange(300), fit[k])
+        rest = np.setdiff1d(np.arange(600), fit[k])
         assert got[k] == pytest.approx(ece(softmax(data.logits[rest] / t), data.labels[rest]))
 
 
-def test_sums_of_entries_have_no_order(bench: Bench) -> None:
-    gaps = bench.golden.gaps[5]
+def test_sums_of_entries_have_no_order(tables: Tables) -> None:
+    gaps = tables.gaps[5]
     some = np.random.default_rng(2).permutation(len(gaps))
     assert gaps.sum() == gaps[some].sum() == math.fsum(gaps.tolist())
 
@@ -118,122 +128,85 @@ def test_both_parts_of_a_data_set_are_divided() -> None:
     assert len(labels) == 15_000
 
 
-def test_a_golden_walk_is_the_search_itself() -> None:
-    tree = golden_tree(LOW, HIGH)
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(200, EVALUATIONS))  # one for each evaluation, whatever is asked
-    asked: list[list[float]] = [[] for _ in values]
-
-    def ask(at: Integers, k: int) -> Floats:
-        for trial, t in enumerate(tree.temperatures[at]):
-            asked[trial].append(t)
-        return values[:, k]
-
-    answers = tree.answers[tree.walk(ask, len(values))]
-    for trial, told in enumerate(values):
-        search = GoldenSection(LOW, HIGH, 5)
-        for k in range(EVALUATIONS):
-            t = search.next()
-            assert t == asked[trial][k]
-            search.tell(t, float(told[k]))
-        assert search.next() is None
-        assert search.answer() == answers[trial]
-
-
-def test_a_bisection_walk_is_the_search_itself() -> None:
-    tree = bisection_tree()
-    values = np.random.default_rng(0).normal(size=(100, EVALUATIONS))
-    values[0] = 0.0
-    asked: list[list[float]] = [[] for _ in values]
-
-    def ask(at: Integers, k: int) -> Floats:
-        for trial, t in enumerate(tree.temperatures[at]):
-            asked[trial].append(t)
-        return values[:, k]
-
-    answers = tree.answers[bisection(tree, ask, len(values))]
-    for trial, told in enumerate(values):
-        search = Bisection(LOW, HIGH, EVALUATIONS)
-        for k in range(EVALUATIONS):
-            t = search.next()
-            assert t == asked[trial][k]
-            search.tell(t, float(told[k]))
-        assert search.answer() == answers[trial]
-
-
-def test_one_draw_is_laplace_noise_and_many_are_a_sum_of_it() -> None:
-    rng = np.random.default_rng(0)
-    one = laplace_sum(rng, 3.0, 1, (20_000,))
-    assert stats.kstest(one, stats.laplace(scale=3.0).cdf).pvalue > 1e-3
-    many = laplace_sum(rng, 3.0, 5, (20_000,))
-    added = rng.laplace(scale=3.0, size=(20_000, 5)).sum(axis=1)
-    assert stats.ks_2samp(many, added).pvalue > 1e-3
-    assert many.std() == pytest.approx(laplace_std(3.0, 5), rel=0.03)
+@pytest.mark.parametrize("make", [golden, bisection])
+def test_the_tables_have_whatever_a_search_comes_to(
+    make: Callable[..., Search], tables: Tables
+) -> None:
+    search = make(searches=2000)
+    found = []
+    for values in np.random.default_rng(0).normal(size=(EVALUATIONS, 2000)):
+        t = search.next()
+        assert t is not None
+        found.append(t)
+        search.tell(t, values)
+    assert search.next() is None
+    reached = np.unique([*found, search.answer()])
+    assert reached.tolist() == reachable(make).tolist()
+    assert (tables.temperatures[tables.at(reached)] == reached).all()
 
 
 def test_noise_is_sized_by_what_a_row_changes() -> None:
     """(K + 1) Delta / epsilon for each answer, d draws under local noise and one under central."""
-    rng = np.random.default_rng(0)
     stds = {}
     for key in ("acc-t/local", "acc-t/central", "nll-t/central", "histogram/central"):
-        noise = drawn(column(key), SETTING, GRID, 2000, rng)
-        assert isinstance(noise, Released)
-        assert noise.noise.std() == pytest.approx(noise.std, rel=0.05)
-        stds[key] = noise.std / math.sqrt(2)
-    assert noise_scale(1.0, 0.5, 6) == 12.0
+        draws = draws_of(key, 2000)
+        assert draws.plan.noise_std is not None
+        stds[key] = draws.plan.noise_std[0] / math.sqrt(2)
+        assert draws.noise.std() == pytest.approx(draws.plan.noise_std[0], rel=0.05)
     assert stds["acc-t/central"] == pytest.approx(6.0)
     assert stds["acc-t/local"] == pytest.approx(6.0 * math.sqrt(12))
     assert stds["nll-t/central"] == pytest.approx(60.0)
     assert stds["histogram/central"] == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("counts", ["correct_wrong", "correct_total"])
-def test_histogram_binning_is_the_calibrator_s(bench: Bench, counts: Any) -> None:
-    data, trials = made(), some_trials(bench)
-    fit = histogram.counts(bench.plain, trials.fit)
-    noise = laplace_sum(np.random.default_rng(1), 4.0, 1, (len(trials), 2, BINS))
-    other = fit.sum(axis=2) if counts == "correct_total" else fit[:, :, 0]
-    correct, other = fit[:, :, 1] + noise[:, 0], other + noise[:, 1]
-    values = histogram.bin_values(correct, other, counts, bench.classes)
-    got = histogram.test_ece(values, histogram.counts(bench.plain) - fit)
+@pytest.mark.parametrize("key", ["histogram/central", "histogram-wrong/local"])
+def test_histogram_binning_is_the_calibrator_s(tables: Tables, key: str) -> None:
+    data, trials, draws = made(), some_trials(tables), draws_of(key, 8)
+    got = PRIVATE[key.split("/")[0]].run(trials, draws)
+    total = key.startswith("histogram/")
     for k, rows in enumerate(trials.fit):
-        calibrator = TopLabelBinning.from_counts(correct[k], other[k], bench.classes, counts)
-        rest = np.setdiff1d(np.arange(bench.rows), rows)
+        cells = outcome_cells(data.logits[rows], data.labels[rows], BINS)
+        correct, other = np.bincount(cells, minlength=2 * BINS).reshape(2, BINS)
+        if total:
+            other = other + correct
+        noisy = correct + draws.noise[k, 0, :BINS], other + draws.noise[k, 0, BINS:]
+        counts: Any = "correct_total" if total else "correct_wrong"
+        calibrator = TopLabelBinning.from_counts(*noisy, tables.classes, counts)
+        rest = np.setdiff1d(np.arange(tables.rows), rows)
         after = calibrator.predict_proba(data.logits[rest])
         assert got[k] == pytest.approx(ece(after, data.labels[rest]), abs=1e-9)
 
 
-def test_one_source_is_fitted_on_the_rows_of_one(bench: Bench) -> None:
-    trials = some_trials(bench)
+def test_one_source_is_fitted_on_the_rows_of_one(tables: Tables) -> None:
+    trials = some_trials(tables)
     data = made()
-    grid = bench.grid.temperatures
+    grid = tables.temperatures[tables.grid]
     got = BASELINES["one-source"](trials)
     for k, rows in enumerate(trials.fit):
-        own = rows[: SETTING.samples]
+        own = rows[: POINT.samples]
         losses = [nll(softmax(data.logits[own] / t), data.labels[own]) for t in grid]
         t = grid[int(np.argmin(losses))]
-        rest = np.setdiff1d(np.arange(bench.rows), rows)
+        rest = np.setdiff1d(np.arange(tables.rows), rows)
         assert got[k] == pytest.approx(ece(softmax(data.logits[rest] / t), data.labels[rest]))
 
 
-def test_the_exponential_mechanism_draws_by_its_scores(bench: Bench) -> None:
-    one = divisions(bench, SETTING, 1, seed=0)
-    trials = Trials(bench, SETTING, np.repeat(one, 4000, axis=0))
-    gumbel = np.random.default_rng(0).gumbel(size=(4000, GRID))
-    at = (-0.5 * np.abs(trials.grid_gaps) + gumbel).argmax(axis=1)
-    scores = -SETTING.epsilon * np.abs(trials.grid_gaps[0]) / 2
+def test_the_exponential_mechanism_draws_by_its_scores(tables: Tables) -> None:
+    one = divisions(tables, POINT, 1, seed=0)
+    trials = Trials(tables, POINT, np.repeat(one, 4000, axis=0))
+    got = PRIVATE[EXPONENTIAL].run(trials, draws_of(f"{EXPONENTIAL}/central", 4000))
+    scores = -POINT.epsilon * np.abs(trials.grid_gaps[0]) / 2
     p = np.exp(scores - scores.max())
     p /= p.sum()
-    likely = np.argsort(p)[-8:]
-    shares = np.bincount(at, minlength=GRID)[likely] / 4000
-    assert shares == pytest.approx(p[likely], abs=0.03)
-    assert acc_t_exponential(trials, gumbel) == pytest.approx(bench.grid.test_ece(at, trials.fit))
+    each = tables.test_ece(tables.grid, np.repeat(one, GRID, axis=0))
+    for ece_there in each[np.argsort(p)[-8:]]:
+        alike = each == ece_there
+        assert np.mean(got == ece_there) == pytest.approx(p[alike].sum(), abs=0.03)
 
 
-def test_more_privacy_costs_calibration_and_secure_aggregation_wins_it_back(bench: Bench) -> None:
-    columns = [column("acc-t/local"), column("acc-t/central")]
+def test_more_privacy_costs_calibration_and_secure_aggregation_wins_it_back(tables: Tables) -> None:
+    columns = [competitor("acc-t/local"), competitor("acc-t/central")]
     strict, loose = (
-        run_setting(bench, dataclasses.replace(SETTING, epsilon=e), columns, 200, 0)
+        run_point(tables, dataclasses.replace(POINT, epsilon=e), columns, 200, 0)
         for e in (0.3, 100.0)
     )
     assert strict["acc-t/local"].mean() > loose["acc-t/local"].mean()
@@ -241,77 +214,61 @@ def test_more_privacy_costs_calibration_and_secure_aggregation_wins_it_back(benc
 
 
 def test_columns_and_blocks_do_not_change_each_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = [c for c in COLUMNS if "posterior" not in c.method]
-    together = run_setting(bench, SETTING, quick, 20, seed=4)
+    together = run_point(tables, POINT, quick, 20, seed=4)
     monkeypatch.setattr(cell, "_BLOCK", 7)
     for c in quick:
-        alone = run_setting(bench, SETTING, [c], 20, seed=4)[c.key]
+        alone = run_point(tables, POINT, [c], 20, seed=4)[c.key]
         assert alone.tolist() == together[c.key].tolist()
-    other = run_setting(bench, SETTING, quick[:1], 20, seed=5)
+    other = run_point(tables, POINT, quick[:1], 20, seed=5)
     assert other[quick[0].key].tolist() != together[quick[0].key].tolist()
 
 
 def test_every_method_stands_under_every_noise_it_can_have() -> None:
     keys = [c.key for c in COLUMNS]
-    assert len(set(keys)) == len(keys) == 2 + 2 * len(PRIVATE) + 1
-    assert Column(EXPONENTIAL, "local") not in COLUMNS
+    assert len(set(keys)) == len(keys) == 2 + 2 * len(PRIVATE) - 1
+    assert Competitor(EXPONENTIAL, "local") not in COLUMNS
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-@pytest.mark.parametrize(
-    ("key", "method", "settings"),
-    [
-        ("acc-t", "acct", {}),
-        ("nll-t", "nllt", {}),
-        ("ece-t", "ecet", {}),
-        ("acc-t-bisection", "acct", {"search": "bisection"}),
-        ("acc-t-posterior", "acct", {"search": "posterior", "iterations": 5}),
-        ("histogram", "dp-histogram", {"counts": "correct_total"}),
-        ("histogram-wrong", "dp-histogram", {"counts": "correct_wrong"}),
-    ],
-)
-def test_the_strategies_themselves_reach_the_same_ece(
-    key: str, method: str, settings: dict[str, Any], trust: str
-) -> None:
+@pytest.mark.parametrize("key", [key for key in PRIVATE if key != EXPONENTIAL])
+def test_the_strategies_themselves_reach_the_same_ece(key: str, trust: str) -> None:
     """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
     data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
-    bench = Bench.of(data)
-    setting = Setting("sources", 40, 10, 1e8)
-    trials = Trials(bench, setting, divisions(bench, setting, 2, seed=0))
-    noise = drawn(Column(key, trust), setting, GRID, 2, np.random.default_rng(0))
-    assert isinstance(noise, Released)
-    got = PRIVATE[key].run(trials, noise)
-    if "search" in settings and settings["search"] == "posterior":
-        settings = settings | {"rows_per_client": setting.samples}
+    tables = Tables.of(data)
+    point = SweepPoint("sources", 40, 10, 1e8)
+    trials = Trials(tables, point, divisions(tables, point, 2, seed=0))
+    draws = draws_of(f"{key}/{trust}", 2, point, 2)
+    got = PRIVATE[key].run(trials, draws)
     for k, fit in enumerate(trials.fit):
-        rest = np.setdiff1d(np.arange(bench.rows), fit)
+        rest = np.setdiff1d(np.arange(tables.rows), fit)
         result = simulate(
             {
                 "logits": data.logits[fit],
                 "labels": data.labels[fit],
-                "client": np.repeat(np.arange(setting.sources), setting.samples),
+                "client": np.repeat(np.arange(point.sources), point.samples),
                 "test_logits": data.logits[rest],
                 "test_labels": data.labels[rest],
             },
-            method=method,
+            method=PRIVATE[key].strategy,
             partition="natural",
-            epsilon=setting.epsilon,
+            epsilon=point.epsilon,
             unit="example",
             trust=trust,
-            set=settings,
+            set=dict(PRIVATE[key].settings),
         )
         # a posterior's temperature is judged at the nearest one of the grid
-        close = 2e-3 if key == "acc-t-posterior" else 1e-6
+        close = 2e-3 if "posterior" in key else 1e-6
         assert got[k] == pytest.approx(result.after["ece"], abs=close)
-        assert np.unique(result.privacy["noise_std"]) == pytest.approx([noise.std])
+        assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
 
 
 def test_the_plain_loop_of_the_benchmark_does_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loose = (Setting("epsilon", 50, 30, 1e6),)
+    loose = (SweepPoint("epsilon", 50, 30, 1e6),)
     monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
     data = benchmark.rows()
     small = dataclasses.replace(data, scores=data.scores[:4000], labels=data.labels[:4000])

@@ -13,10 +13,11 @@ from scipy import stats
 from fedcal import accounting
 from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.mechanisms import DiscreteGaussian, Noise, Source, Sum, Unary
+from fedcal.mechanisms import DiscreteGaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.discrete_gaussian import SMOOTHING
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.mechanisms.unary import unary_flip
+from fedcal.privacy.plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import Purpose, stream
 
@@ -90,6 +91,23 @@ def test_wide_noise_has_the_law_too(mechanism: Any, system: bool) -> None:
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(noise * wrong, law.cdf).pvalue < LEVEL
     assert len(set((noise * scale).round().astype(int) % 1000)) > 900  # no digit is missing
+
+
+@pytest.mark.parametrize("clients", [1, 5])
+def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients: int) -> None:
+    """Under trust `local`, where each answer has a whole draw: in one draw for studies."""
+    federation = Federation(clients, 2, epsilon=1.0, unit="example", trust="local")
+    plan = make_plan(
+        federation, rounds=1, bound=Bound((DRAWS,), (1.0,)), prefers=(Laplace,), row_sums=True
+    )
+    assert plan.bound is not None
+    of = plan.sum_of(plan.bound, clients)
+    rng = rng_of(1)
+    at_once = plan.ring.decode(plan.law.draw_sum(np.zeros(DRAWS, np.uint64), of, rng))
+    added = rng.laplace(scale=of.std[0] / math.sqrt(2 * clients), size=(clients, DRAWS)).sum(axis=0)
+    assert stats.ks_2samp(at_once, added).pvalue > 1e-3
+    assert stats.ks_2samp(at_once, 1.2 * added).pvalue < 1e-3
+    assert at_once.std() == pytest.approx(of.std[0], rel=0.03)
 
 
 @pytest.mark.parametrize("mechanism", DIVISIBLE)

@@ -16,9 +16,9 @@ from fedcal.errors import TooLittle
 from fedcal.experiments import compare, simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.config import POOLED, job_of, merge
-from fedcal.experiments.planner.advice import Estimate, _more, _Populations
+from fedcal.experiments.planner.advice import CandidateEstimate, _more, _Populations
 from fedcal.experiments.planner.candidates import Candidate
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
@@ -141,11 +141,11 @@ def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
     """Where the line comes, the planner's own runs do not pay; where it is far, they do."""
     worlds = made_up(10)
     for clients, epsilon, little in ((3, 0.1, True), (3000, 1.0, False)):
-        facts = Facts(Federation(clients, 10, epsilon=epsilon), 50)
+        facts = PublicFacts(Federation(clients, 10, epsilon=epsilon), 50)
         assert bool(_lines(method, epsilon, clients, 50)) is little
         candidate = Candidate(method)
-        estimate = Estimate(candidate, candidate.plan(facts))
-        _more(estimate, facts, _Populations(facts, worlds, 0), range(3), None)
+        estimate = CandidateEstimate(candidate, candidate.plan(facts))
+        _more(estimate, facts, _Populations(facts, worlds, 0), range(3))
         assert estimate.pays is not little
 
 

@@ -11,30 +11,30 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.files import to_json
 from fedcal.experiments.planner import plan as planning
-from fedcal.experiments.planner.advice import PAYS, STAGES, Estimate, _chosen, _order
+from fedcal.experiments.planner.advice import PAYS, STAGES, CandidateEstimate, _chosen, _order
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.estimate import Population, Size, Trial
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import recommended
 from fedcal.experiments.planner.worlds import Errors, made_up
 from fedcal.privacy.federation import Federation
 
 WORLDS = made_up(2)
-FACTS = Facts(Federation(10, 2), 10.0)
-BEFORE = Errors(0.1, 0.1, 0.9)
+FACTS = PublicFacts(Federation(10, 2), 10.0)
+BEFORE = Errors(0.9, 0.1, 0.1)
 
 
 def estimate(
     name: str, left: list[float], lost: float = 0.0, sent: int = 8, worlds: int = 1
-) -> Estimate:
+) -> CandidateEstimate:
     """An estimate whose runs left these shares of the error, in turn in so many worlds."""
-    found = Estimate(Candidate(name), Candidate("fedtemp").plan(FACTS))
+    found = CandidateEstimate(Candidate(name), Candidate("fedtemp").plan(FACTS))
     shards = Population.draw(WORLDS[0], FACTS, 0).shards
     for k, share in enumerate(left):
         world = WORLDS[k % worlds]
         population = Population(world, shards, Size(10, 10.0), k, BEFORE, BEFORE)
-        errors = Errors(0.1 * share, 0.1 * share, 0.9 - lost)
-        found.runs.append((population, Trial(errors, world.truth[:, 0], (sent, 0))))
+        errors = Errors(0.9 - lost, 0.1 * share, 0.1 * share)
+        found.runs.append(Trial(population, errors, world.truth[:, 0], (sent, 0)))
     return found
 
 
@@ -93,7 +93,8 @@ def test_a_plan_is_the_same_for_the_same_seed_and_strict_json() -> None:
     assert line["runs"] == 4 * STAGES[-1][0]
     assert line["pays"]
     assert line["bytes_up_per_client"] == 16 * line["rounds"]
-    real = Candidate("fednewton", line["rounds"]).plan(Facts(Federation(60, 2, epsilon=1.0), 20.0))
+    facts = PublicFacts(Federation(60, 2, epsilon=1.0), 20.0)
+    real = Candidate("fednewton", line["rounds"]).plan(facts)
     assert real.bound is not None
     assert line["noise_std"] == list(real.noise_std or ())
     assert line["clip"] == list(real.bound.norms)

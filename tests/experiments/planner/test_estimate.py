@@ -11,7 +11,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.planner.candidates import Candidate, candidates
 from fedcal.experiments.planner.estimate import Population, Size, drive, scaled, trial
-from fedcal.experiments.planner.facts import Facts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import owners
 from fedcal.privacy.federation import Federation
@@ -21,8 +21,8 @@ from fedcal.strategies.job import calibrating
 WORLD = made_up(3)[0]
 
 
-def facts(clients: int = 40, rows: float = 20.0, **public: Any) -> Facts:
-    return Facts(Federation(clients, 3, **public), rows)
+def facts(clients: int = 40, rows: float = 20.0, **public: Any) -> PublicFacts:
+    return PublicFacts(Federation(clients, 3, **public), rows)
 
 
 def test_with_all_clients_there_it_is_the_engine_itself() -> None:
@@ -32,7 +32,7 @@ def test_with_all_clients_there_it_is_the_engine_itself() -> None:
     candidate = Candidate("fednewton")
     strategy, weight = scaled(candidate, public, population)
     ours = drive(strategy, population.shards, weight, 5)
-    theirs = run_inline(candidate.strategy(public, 20.0, 5), population.shards)
+    theirs = run_inline(candidate.job(public, 20.0, 5).strategy(), population.shards)
     assert ours.arrays()["temperature"] == theirs.arrays()["temperature"]
 
 
@@ -47,7 +47,7 @@ def test_the_noise_of_a_released_sum_is_the_plan_s(trust: str, mechanism: str) -
     assert population.size.clients < 2000
     values = []
     for seed in range(100):
-        strategy = Candidate("fednewton").strategy(public, 5.0, seed)
+        strategy = Candidate("fednewton").job(public, 5.0, seed).strategy()
         drive(strategy, population.shards, 1.0, seed)
         values.append(strategy.releases[0].values)
         std = strategy.releases[0].std
@@ -66,7 +66,7 @@ def test_few_clients_add_up_to_what_many_would(rate: float, trust: str) -> None:
     everybody = Shards.from_owner(logits, labels, owners.iid(labels, 2000, rng), 2000)
     sums = []
     for shards in (few.shards, everybody):
-        strategy = Candidate("fednewton").strategy(public, 5.0, 1)
+        strategy = Candidate("fednewton").job(public, 5.0, 1).strategy()
         drive(strategy, shards, 1.0, 1)
         sums.append(strategy.releases[0].values[1])  # the curvature: a sum of positive numbers
     assert sums[0] == pytest.approx(sums[1], rel=0.25)
@@ -94,7 +94,7 @@ def test_unary_counts_are_unbiased() -> None:
     assert candidate.plan(public).mechanism == "unary"
     found = []
     for seed in range(30):
-        strategy = candidate.strategy(public, 5.0, seed)
+        strategy = candidate.job(public, 5.0, seed).strategy()
         drive(strategy, population.shards, 1.0, seed)
         found.append(strategy.releases[0].values.sum())
     assert np.mean(found) == pytest.approx(5000 * (population.shards.rows > 0).mean(), rel=0.1)
@@ -115,5 +115,5 @@ def test_a_trial_depends_on_its_population_alone() -> None:
     one, two = (Population.draw(WORLD, public, 3) for _ in range(2))
     first, again = (trial(Candidate("fednewton"), public, p) for p in (one, two))
     assert first.errors == again.errors
-    assert (first.said == again.said).all()
+    assert (first.confidence == again.confidence).all()
     assert first.bytes[0] == 4 * 16  # four rounds of two numbers

@@ -46,14 +46,14 @@ def test_worlds_differ_as_they_say() -> None:
     for name, world in worlds.items():
         fitted[name] = TemperatureScaling().fit(*world.draw(5000, np.random.default_rng(2)))
     assert set(worlds) == {kind.name for kind in KINDS}
-    assert fitted["sure"].temperature > 1.8
-    assert fitted["hard"].temperature > 1.5
-    assert fitted["timid"].temperature < 0.9
-    before, _ = worlds["sure"].judge(None)
-    after, _ = worlds["sure"].judge(fitted["sure"])
+    assert fitted["overconfident"].temperature > 1.8
+    assert fitted["inaccurate"].temperature > 1.5
+    assert fitted["underconfident"].temperature < 0.9
+    before, _ = worlds["overconfident"].judge(None)
+    after, _ = worlds["overconfident"].judge(fitted["overconfident"])
     assert after.ece < 0.4 * before.ece
-    before, _ = worlds["crooked"].judge(None)
-    after, _ = worlds["crooked"].judge(fitted["crooked"])
+    before, _ = worlds["uneven"].judge(None)
+    after, _ = worlds["uneven"].judge(fitted["uneven"])
     assert after.ece > 0.5 * before.ece  # one temperature is not enough there
 
 

@@ -34,7 +34,7 @@ def test_the_command_line_says_the_options(name: str) -> None:
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_what_ships_is_of_that_comparison(name: str) -> None:
     options, found = COMPARISONS[name], expected.read(name)
-    assert (found["schema"], found["name"]) == (2, name)
+    assert (found["schema"], found["name"]) == (3, name)
     lines = found["results"]
     assert {line["failures"] != [] for line in lines} == {False}
     budgets = {line["epsilon"] for line in lines if not line["baseline"]}

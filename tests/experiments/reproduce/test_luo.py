@@ -13,8 +13,7 @@ import pytest
 
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.figures.panel import Band, Level, Line
-from fedcal.experiments.luo.methods import COLUMNS, PAPER
-from fedcal.experiments.luo.noise import NOISES
+from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.reproduce import luo, luo_figures, luo_table1, luo_table7
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.run import reproduce
