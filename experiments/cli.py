@@ -369,7 +369,8 @@ def train(
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Of FedAvg (the model's).")] = None,
     sampling_rate: Annotated[
-        float | None, typer.Option(help="Share of the clients in a round (0.1).")
+        float | None,
+        typer.Option(help="Share of the clients in a round, one at least (0.1: 1 of 10)."),
     ] = None,
     local_epochs: Annotated[int | None, typer.Option(help="Of a client in a round (1).")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Of local SGD (the model's).")] = None,

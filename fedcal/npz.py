@@ -98,7 +98,8 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
         raise InputError(_damaged(key)) from None
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
-        raise InputError(f"member {key!r} holds {kind}; only numbers and strings are read")
+        hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""
+        raise InputError(f"member {key!r} holds {kind}; only numbers and strings are read{hint}")
     if any(length < 0 for length in shape):
         raise InputError(f"member {key!r} declares a negative shape")
     entries = math.prod(shape)

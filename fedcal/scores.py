@@ -8,6 +8,8 @@ numbers contradict is refused, at every door by which scores come in: files, arr
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -118,19 +120,69 @@ def moderate(name: str, logits: Floats) -> Floats:
 
 
 def numbers(name: str, value: Any) -> NDArray[Any]:
-    """`value` as an array of a numeric type, or InputError."""
+    """`as_array` of a numeric type, or InputError."""
     array = as_array(name, value)
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: must hold numbers, got type {array.dtype}")
+        raise InputError(f"{name}: must hold numbers, got {kind_of(array)}")
     return array
 
 
 def as_array(name: str, value: Any) -> NDArray[Any]:
-    """`value` as an array, or InputError."""
+    """Anything array-like as a NumPy array; neither torch nor pandas is imported.
+
+    Parameters
+    ----------
+    name : what it is called in messages
+    value : an array, a pandas frame or series, a torch tensor on any device (detached from its
+        graph; bfloat16 becomes float32), or lists and tuples of numbers, strings or tensors
+
+    Returns
+    -------
+    `value` itself if it is an array of numbers or strings. An array of objects becomes one of
+    float64 or of strings where all entries are numbers or all are strings.
+
+    Raises
+    ------
+    InputError
+        One line: ragged lists, missing values (None, NA), sparse matrices.
+    """
+    if hasattr(value, "toarray"):
+        raise InputError(f"{name}: is a sparse matrix; give its toarray()")
     try:
-        return np.asarray(value)
+        array = np.asarray(_detached(value))
     except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
         raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    for row, entry in enumerate(array.reshape(len(array), -1) if array.ndim else ()):
+        if any(map(_missing, entry)):
+            raise InputError(f"{name}: a missing value at row {row}; fill it or drop the row")
+    if all(isinstance(entry, (Real, Decimal)) for entry in array.flat):
+        return array.astype(np.float64)
+    return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
+
+
+def kind_of(array: NDArray[Any]) -> str:
+    """What an array holds, for messages: its type, and for objects an example."""
+    example = next((x for x in array.flat if not isinstance(x, Real)), None)
+    return f"type {array.dtype}" + ("" if example is None else f", such as {str(example)[:40]!r}")
+
+
+def _missing(entry: Any) -> bool:
+    """None, nan, or what pandas writes for a missing value."""
+    if isinstance(entry, float):
+        return entry != entry
+    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+
+
+def _detached(value: Any) -> Any:
+    """A torch tensor as one that NumPy can read, also inside of a list or tuple."""
+    if isinstance(value, (list, tuple)) and len(value) and hasattr(value[0], "detach"):
+        return [np.asarray(_detached(entry)) for entry in value]
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
 
 
 def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:

@@ -38,7 +38,9 @@ class Shards:
     offsets: Integers
     input: Kind = "logits"
     subjects: Integers | None = None
-    _derived: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+    _derived: dict[Any, NDArray[Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
 
     @classmethod
     def from_owner(
@@ -113,14 +115,12 @@ class Shards:
             self._derived[slot] = compute(self)
         return self._derived[slot]
 
-    def _carried(self, rows: slice | Integers) -> dict[Any, NDArray[Any]]:
-        return {slot: v[rows] for slot, v in self._derived.items() if slot[1]}
-
     def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
         """These rows with all that belongs to them, dealt anew."""
         subjects = None if self.subjects is None else self.subjects[rows]
-        carried = self._carried(rows)
-        return Shards(self.logits[rows], self.labels[rows], offsets, self.input, subjects, carried)
+        part = Shards(self.logits[rows], self.labels[rows], offsets, self.input, subjects)
+        part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
+        return part
 
     def block(self, start: int, stop: int) -> Shards:
         """Clients start..stop-1, without a copy."""

@@ -11,11 +11,11 @@ from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.comparison.journal import ROWS
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.reproduce.cells import Score, score_of
 from fedcal.experiments.reproduce.spec import GridExperiment, Part
+from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 
@@ -78,6 +78,7 @@ def run_grids(
                 jobs=jobs,
                 ray_address=ray_address,
                 progress=moved,
+                uncalibrated=False,
                 **options,
             )
         except Interrupted:

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
+from fedcal.experiments.reproduce.spec import Rows, RowsClaim
 from fedcal.mechanisms import Laplace
 from fedcal.strategies.job import Progress
 
 
 def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
-    """One row for each cell of `fedcal.experiments.benchmarks.audit`.
+    """One row for each attack of `fedcal.experiments.benchmarks.audit`.
 
     Parameters
     ----------
-    progress : called after each cell
+    progress : called after each attack
     trials : runs in each of two worlds
 
     Returns
     -------
     list of dict
-        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
-        bound that the attack proves, all together but for a probability of `ERROR`), `of_it` (its
-        share), `trials` (of this cell), `refuted`
+        As `row_of`; all bounds hold together but for a probability of `ERROR`
     """
     found: Rows = []
-    todo = cells()
-    for cell in todo:
-        finding = attacked(cell, trials, ERROR)
-        found.append(
-            {
-                "mechanism": cell.mechanism,
-                "trust": cell.trust,
-                "unit": cell.unit,
-                "neighbours": cell.plan().adjacency,
-                "note": cell.note,
-                "claimed": finding.claimed,
-                "at_least": finding.lower_bound,
-                "of_it": finding.lower_bound / finding.claimed,
-                "trials": finding.trials,
-                "refuted": finding.refuted,
-            }
-        )
+    todo = attacks()
+    for attack in todo:
+        found.append(row_of(attack, trials, ERROR))
         if progress is not None:
             progress(len(found), len(todo))
     return found
@@ -48,7 +32,7 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
 
 def claims(found: Rows) -> list[RowsClaim]:
     """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
-    bad = [_name(r) for r in found if r["refuted"]]
+    bad = [name_of(r) for r in found if r["refuted"]]
     laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
     return [
         (
@@ -62,7 +46,3 @@ def claims(found: Rows) -> list[RowsClaim]:
             f"{min(laplace):.0%} to {max(laplace):.0%}".replace("%", " %"),
         ),
     ]
-
-
-def _name(row: Record) -> str:
-    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])

@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from fedcal.checks import one_of, whole
 from fedcal.corruptions import SEVERITIES, corrupt
 from fedcal.errors import InputError
-from fedcal.experiments.training.images import read_pool
-from fedcal.optional import need
+from fedcal.experiments.training.images import (
+    class_folders,
+    image_files,
+    read_image,
+    read_pool,
+)
 from fedcal.types import Integers
 
 CLEAN = "none"
 """The name of no corruption, severity 0: only for clean images, the benchmarks have none."""
 
-_SUFFIXES = (".jpeg", ".jpg", ".png")
 _MOST_CLASSES = 100_000
 
 
@@ -111,7 +114,7 @@ def read_imagenet_c(
     Classes are numbered in the order of their folders' names, as for ImageNet; give `classes`,
     all names in the model's order, where folders are missing. Needs Pillow.
     """
-    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    names = class_folders(folder)
     if not names:
         raise InputError(
             "holds neither labels.npy (CIFAR-10-C) nor folders CORRUPTION/SEVERITY/CLASS "
@@ -121,34 +124,21 @@ def read_imagenet_c(
     inner = folder / corruption / str(whole("severity", severity, 1, 5))
     if not inner.is_dir():
         raise InputError(f"{corruption} has no folder {severity}")
-    found = sorted(p.name for p in inner.iterdir() if p.is_dir() and not p.name.startswith("."))
+    found = class_folders(inner)
     order = found if classes is None else list(classes)
     unknown = sorted(set(found) - set(order))
     if unknown:
         raise InputError(f"{corruption}/{severity}: class {unknown[0]!r} is not among the classes")
     number = {name: k for k, name in enumerate(order)}
-    files = [
-        (number[name], file)
-        for name in found
-        for file in sorted((inner / name).iterdir())
-        if file.suffix.lower() in _SUFFIXES
-    ]
+    files = image_files(inner, {name: number[name] for name in found})
     if not files:
         raise InputError(f"{corruption}/{severity} holds no images in folders of classes")
-    pillow = need("PIL.Image", "train", "reading images")
 
     def batches(size: int) -> Iterator[NDArray[np.uint8]]:
-        first: tuple[int, ...] | None = None
+        first = read_image(files[0][1], "RGB").shape[:2]
         for start in range(0, len(files), size):
-            images = [_decoded(pillow, file) for _, file in files[start : start + size]]
-            first = first or images[0].shape
-            for (_, file), image in zip(files[start:], images, strict=False):
-                if image.shape != first:
-                    raise InputError(
-                        f"{str(file)!r} is {image.shape[1]} x {image.shape[0]}, the first image "
-                        f"{first[1]} x {first[0]}; all must have one size"
-                    )
-            yield np.stack(images)
+            part = files[start : start + size]
+            yield np.stack([read_image(file, "RGB", first) for _, file in part])
 
     return ShiftedImages(np.array([label for label, _ in files], np.int64), batches)
 
@@ -185,11 +175,3 @@ def _array(path: Path) -> NDArray[Any]:
         raise InputError(
             f"{path.name} is no intact .npy file of numbers (truncated, damaged, pickled)"
         ) from None
-
-
-def _decoded(pillow: Any, file: Path) -> NDArray[np.uint8]:
-    try:
-        with pillow.open(file) as image:
-            return np.asarray(image.convert("RGB"), np.uint8)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError):
-        raise InputError(f"{str(file)!r} is no intact image") from None

@@ -24,7 +24,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.shift.command import leave_with, refuse_out
 from fedcal.experiments.shift.network import logits_of, trained
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.pool import Pool
+from fedcal.experiments.training.pool import LabelledRows
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.streams import check_seed
@@ -34,7 +34,7 @@ TABLE = "digits"
 
 
 def variants_of(
-    train: Pool, test: Pool, *, epochs: int, seed: int
+    train: LabelledRows, test: LabelledRows, *, epochs: int, seed: int
 ) -> Iterator[tuple[Variant, NDArray[np.float32]]]:
     """(corruption, severity), ("none", 0) first, and the network's logits (m, classes) on `test`.
 
@@ -52,7 +52,7 @@ def variants_of(
         yield (name, severity), logits_of(model, images)
 
 
-def read_images(train: str, test: str, rows: int) -> tuple[Pool, Pool]:
+def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, LabelledRows]:
     """The first `rows` training images, and every second one of the test images.
 
     Raises
@@ -71,8 +71,8 @@ def read_images(train: str, test: str, rows: int) -> tuple[Pool, Pool]:
         )
     if second.classes > first.classes:
         raise InputError(f"{test!r}: class {second.classes - 1} is not in {train!r}")
-    first = Pool(first.x[:rows], first.y[:rows], first.classes)
-    return first, Pool(second.x[::2], second.y[::2], first.classes)
+    first = LabelledRows(first.x[:rows], first.y[:rows], first.classes)
+    return first, LabelledRows(second.x[::2], second.y[::2], first.classes)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

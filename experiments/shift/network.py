@@ -49,6 +49,8 @@ def trained(
     seed : of the weights and the order; one machine and number of threads gives the same bits
     """
     torch = need("torch", "train", "training a network")
+    from fedcal.experiments.training.models import as_input, scaled
+
     height, width, channels = (*x.shape[1:], 1)[:3]
     rng = stream(seed, Purpose.SAMPLING, 0, "shift")
     with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change
@@ -63,7 +65,7 @@ def trained(
         for start in range(0, len(x), BATCH):
             rows = order[start : start + BATCH]
             optimiser.zero_grad()
-            loss(model(_as_input(torch, x[rows])), labels[rows]).backward()
+            loss(model(scaled(as_input(x[rows]))), labels[rows]).backward()
             optimiser.step()
             schedule.step()
     return model
@@ -71,16 +73,9 @@ def trained(
 
 def logits_of(model: Any, x: NDArray[np.uint8]) -> NDArray[np.float32]:
     """(n, classes) logits of images, as `trained` takes them."""
-    torch = need("torch", "train", "running a network")
-    with torch.no_grad():
-        parts = [
-            model(_as_input(torch, x[start : start + _AT_A_TIME])).numpy()
-            for start in range(0, len(x), _AT_A_TIME)
-        ]
-    return np.concatenate(parts)
+    need("torch", "train", "running a network")
+    from fedcal.experiments.training import local
+    from fedcal.experiments.training.models import as_input, scaled
 
-
-def _as_input(torch: Any, x: NDArray[np.uint8]) -> Any:
-    """Bytes (n, h, w[, channels]) as (n, channels, h, w) floats in [-1, 1]."""
-    wide = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
-    return torch.from_numpy(np.ascontiguousarray(wide)).float() / 127.5 - 1
+    found: NDArray[np.float32] = local.logits_of(model, scaled(as_input(x)), _AT_A_TIME).numpy()
+    return found

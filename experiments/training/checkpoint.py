@@ -16,7 +16,7 @@ FILE = "checkpoint.pt"
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """A training after `round` rounds. Frozen: Ctrl-C between two changes would tear it.
 
     Attributes
@@ -36,7 +36,7 @@ class State:
         return len(self.history)
 
 
-def save(folder: Path, state: State, config: dict[str, Any], fingerprint: str) -> None:
+def save(folder: Path, state: TrainingState, config: dict[str, Any], fingerprint: str) -> None:
     """Write the checkpoint; the one before is there until this one is whole."""
     torch = need("torch", "train", "training a model")
     known = {
@@ -50,7 +50,7 @@ def save(folder: Path, state: State, config: dict[str, Any], fingerprint: str) -
         torch.save({"weights": state.weights, "json": json.dumps(known, allow_nan=False)}, file)
 
 
-def read(folder: Path) -> tuple[State, dict[str, Any], str]:
+def read(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
     """The state, the configuration and the fingerprint of the rows that `save` wrote.
 
     Raises
@@ -67,7 +67,7 @@ def read(folder: Path) -> tuple[State, dict[str, Any], str]:
     try:
         kept = torch.load(path, weights_only=True, map_location="cpu")
         known = json.loads(kept["json"])
-        state = State(kept["weights"], tuple(known["history"]), float(known["seconds"]))
+        state = TrainingState(kept["weights"], tuple(known["history"]), float(known["seconds"]))
         return state, known["config"], known["fingerprint"]
     except Exception as error:  # noqa: BLE001  torch raises anything for a damaged file
         raise InputError(f"{path} is not an intact checkpoint ({type(error).__name__})") from None

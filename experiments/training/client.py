@@ -12,14 +12,14 @@ from fedcal.clients.client_app import site_of
 from fedcal.streams import Purpose, stream
 
 if TYPE_CHECKING:
-    from fedcal.experiments.training.local import Bench
+    from fedcal.experiments.training.local import LocalTrainer
 
 WEIGHT = "num-examples"
 """The key that Flower's FedAvg weights replies by."""
 
 
-def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
-    """A ClientApp that works on the bench that `bench_of` gives.
+def training_app(trainer_of: Callable[[Context], LocalTrainer]) -> ClientApp:
+    """A ClientApp that works on the trainer that `trainer_of` gives.
 
     It answers `query.who` (its site), `train` (weights after local SGD and the mean loss on the
     way) and `evaluate` (loss and accuracy of the global model on its test rows).
@@ -35,12 +35,12 @@ def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         from fedcal.experiments.training.local import descend
 
-        bench, site = bench_of(context), site_of(context)
-        _load(bench, message)
+        trainer, site = trainer_of(context), site_of(context)
+        _load(trainer, message)
         asked = message.content.config_records["config"]
-        x, y = bench.rows("train", site)
+        x, y = trainer.rows("train", site)
         loss = descend(
-            bench.model,
+            trainer.model,
             x,
             y,
             epochs=int(asked["local-epochs"]),  # type: ignore[arg-type]
@@ -54,23 +54,23 @@ def training_app(bench_of: Callable[[Context], Bench]) -> ClientApp:
             ),
         )
         metrics = MetricRecord({"loss": loss, WEIGHT: len(y)})
-        arrays = ArrayRecord(bench.model.state_dict())
+        arrays = ArrayRecord(trainer.model.state_dict())
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         from fedcal.experiments.training.local import judge
 
-        bench, site = bench_of(context), site_of(context)
-        _load(bench, message)
-        x, y = bench.rows("test", site)
-        loss, accuracy = judge(bench.model, x, y)
+        trainer, site = trainer_of(context), site_of(context)
+        _load(trainer, message)
+        x, y = trainer.rows("test", site)
+        loss, accuracy = judge(trainer.model, x, y)
         metrics = MetricRecord({"loss": loss, "accuracy": accuracy, WEIGHT: len(y)})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
 
 
-def _load(bench: Bench, message: Message) -> None:
+def _load(trainer: LocalTrainer, message: Message) -> None:
     arrays = message.content.array_records["arrays"]
-    bench.model.load_state_dict(arrays.to_torch_state_dict())
+    trainer.model.load_state_dict(arrays.to_torch_state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcal.errors import InputError
 from fedcal.experiments.training.leaf import is_leaf, read_leaf
-from fedcal.experiments.training.pool import MOST_CLASSES, Pool
+from fedcal.experiments.training.pool import MOST_CLASSES, LabelledRows
 from fedcal.npz import read_npz
 from fedcal.optional import need
 from fedcal.types import Integers
@@ -23,7 +24,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 _KEYS = ("x", "y", "client", "test_x", "test_y", "test_client")
 
 
-def read_pool(paths: str) -> Pool:
+def read_pool(paths: str) -> LabelledRows:
     """Read labelled images; several sources, separated by commas, become one pool.
 
     Parameters
@@ -78,7 +79,7 @@ class _Part:
     classes: tuple[str, ...] | None = None
 
 
-def _merged(parts: list[_Part]) -> Pool:
+def _merged(parts: list[_Part]) -> LabelledRows:
     first = parts[0]
     for part in parts[1:]:
         if part.x.shape[1:] != first.x.shape[1:] or part.x.dtype != first.x.dtype:
@@ -95,10 +96,10 @@ def _merged(parts: list[_Part]) -> Pool:
         raise InputError("there is one class; at least 2 are needed")
     x = first.x if len(parts) == 1 else np.concatenate([part.x for part in parts])
     if first.client is None:
-        return Pool(x, y, classes)
+        return LabelledRows(x, y, classes)
     ids = np.concatenate([part.client for part in parts if part.client is not None])
     names, owner = np.unique(ids, return_inverse=True)
-    return Pool(x, y, classes, owner.astype(np.int64), tuple(str(name) for name in names))
+    return LabelledRows(x, y, classes, owner.astype(np.int64), tuple(str(name) for name in names))
 
 
 def _shown(x: NDArray[Any]) -> str:
@@ -110,14 +111,12 @@ def _npz(path: Path) -> _Part:
     for key in arrays:
         if key not in _KEYS:
             raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}")
-    for key in ("x", "y"):
+    tested = "test_x" in arrays or "test_y" in arrays
+    for key in ("x", "y", *(("test_x", "test_y") if tested else ())):
         if key not in arrays:
             raise InputError(f"the array {key!r} is missing")
     parts = [_checked(arrays, "")]
-    if "test_x" in arrays or "test_y" in arrays:
-        for key in ("test_x", "test_y"):
-            if key not in arrays:
-                raise InputError(f"the array {key!r} is missing")
+    if tested:
         parts.append(_checked(arrays, "test_"))
         if parts[0].x.shape[1:] != parts[1].x.shape[1:] or parts[0].x.dtype != parts[1].x.dtype:
             raise InputError(f"test_x: {_shown(parts[1].x)}, but x has {_shown(parts[0].x)}")
@@ -169,48 +168,64 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> _Part:
 
 def _folder(path: Path) -> _Part:
     """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs."""
-    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-    files = [
-        (label, file)
-        for label, folder in enumerate(folders)
-        for file in sorted(folder.iterdir())
-        if file.suffix.lower() in SUFFIXES
-    ]
+    names = class_folders(path)
+    files = image_files(path, {name: label for label, name in enumerate(names)})
     if not files:
         raise InputError(
             f"holds no images: it must have one folder per class, with {', '.join(SUFFIXES)} files"
         )
-    pillow = need("PIL.Image", "train", "reading images")
-    with _image(pillow, files[0][1]) as image:
-        mode = "L" if image.mode in ("1", "L") else "RGB"
-        size = image.size
-    channels = () if mode == "L" else (3,)
-    x = np.empty((len(files), size[1], size[0], *channels), np.uint8)
+    first = read_image(files[0][1])
+    x = np.empty((len(files), *first.shape), np.uint8)
     for row, (_, file) in enumerate(files):
-        with _image(pillow, file) as image:
-            if image.size != size:
-                raise InputError(
-                    f"{file.parent.name}/{file.name} is {image.size[0]} x {image.size[1]}, the "
-                    f"first image {size[0]} x {size[1]}; all must have one size"
-                )
-            x[row] = _pixels(image, mode, file)
+        x[row] = read_image(file, "L" if first.ndim == 2 else "RGB", first.shape[:2])
     y = np.array([label for label, _ in files], np.int64)
-    return _Part(x, y, classes=tuple(folder.name for folder in folders))
+    return _Part(x, y, classes=tuple(names))
 
 
-def _image(pillow: Any, file: Path) -> Any:
+def class_folders(folder: Path) -> list[str]:
+    """Names of the folders inside, sorted; hidden ones are passed over."""
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def image_files(folder: Path, numbers: Mapping[str, int]) -> list[tuple[int, Path]]:
+    """The images in the classes' folders, with the number of the class, by name."""
+    return [
+        (number, file)
+        for name, number in numbers.items()
+        for file in sorted((folder / name).iterdir())
+        if file.suffix.lower() in SUFFIXES
+    ]
+
+
+def read_image(
+    file: Path, mode: str | None = None, size: tuple[int, ...] | None = None
+) -> NDArray[np.uint8]:
+    """Pixels of an image file, (h, w) or (h, w, 3); needs Pillow.
+
+    Parameters
+    ----------
+    mode : "L" (grey) or "RGB"; None = as the file has it
+    size : (h, w) that it must have
+
+    Raises
+    ------
+    InputError
+        One line: no intact image, more than 8 bits per channel, another size.
+    """
+    pillow = need("PIL.Image", "train", "reading images")
+    name = f"{file.parent.name}/{file.name}"
     try:
-        image = pillow.open(file)
-    except (OSError, ValueError, pillow.DecompressionBombError) as error:
-        raise InputError(f"{file.parent.name}/{file.name} is no readable image") from error
-    if image.mode.startswith(("I", "F")):  # more than 8 bits: Pillow would cut at 255
-        image.close()
-        raise InputError(f"{file.parent.name}/{file.name} has more than 8 bits per channel")
-    return image
-
-
-def _pixels(image: Any, mode: str, file: Path) -> NDArray[np.uint8]:
-    try:
-        return np.asarray(image.convert(mode), np.uint8)
-    except (OSError, ValueError, SyntaxError) as error:  # truncated: seen when it is unpacked
-        raise InputError(f"{file.parent.name}/{file.name} is no intact image") from error
+        with pillow.open(file) as image:
+            deep = image.mode.startswith(("I", "F"))  # Pillow would cut at 255
+            own = "L" if image.mode in ("1", "L") else "RGB"
+            pixels = np.asarray(image.convert(mode or own), np.uint8)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError):
+        raise InputError(f"{name} is no intact image") from None
+    if deep:
+        raise InputError(f"{name} has more than 8 bits per channel")
+    if size is not None and pixels.shape[:2] != size:
+        raise InputError(
+            f"{name} is {pixels.shape[1]} x {pixels.shape[0]}, the first image "
+            f"{size[1]} x {size[0]}; all must have one size"
+        )
+    return pixels

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.errors import InputError
-from fedcal.experiments.training.pool import MOST_CLASSES, Pool
+from fedcal.experiments.training.pool import MOST_CLASSES, LabelledRows
 from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode
 
 
@@ -19,7 +19,7 @@ def is_leaf(folder: Path) -> bool:
     return any(folder.expanduser().glob("train/*.json"))
 
 
-def read_leaf(folder: Path) -> Pool:
+def read_leaf(folder: Path) -> LabelledRows:
     """Read `train/*.json` and `test/*.json`: `users`, and `user_data` with `x` and `y` of each.
 
     A user's `x` is a list of square grey images (of size^2 numbers in [0, 1] each) with classes
@@ -65,16 +65,16 @@ def read_leaf(folder: Path) -> Pool:
     return _windows(folder, x, y, known) if isinstance(x[0], str) else _images(folder, x, y, known)
 
 
-def _windows(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> Pool:
+def _windows(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> LabelledRows:
     fit = all(isinstance(t, str) and len(t) == CONTEXT for t in x)
     if not fit or not all(isinstance(c, str) and len(c) == 1 for c in y):
         raise InputError(f"{str(folder)!r}: each x must be {CONTEXT} characters, each y one")
     inputs = encode("".join(x)).reshape(len(x), CONTEXT)
     labels = encode("".join(y)).astype(np.int64)
-    return Pool(inputs, labels, len(CHARACTERS), ordered=True, **known)
+    return LabelledRows(inputs, labels, len(CHARACTERS), ordered=True, **known)
 
 
-def _images(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> Pool:
+def _images(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> LabelledRows:
     try:
         with np.errstate(over="ignore"):  # not finite then, which is refused below
             pixels, labels = np.array(x, np.float32), np.array(y)
@@ -88,4 +88,4 @@ def _images(folder: Path, x: list[Any], y: list[Any], known: dict[str, Any]) -> 
     if labels.max() < 1:
         raise InputError(f"{str(folder)!r}: there is one class; at least 2 are needed")
     images = pixels.reshape(-1, size, size)
-    return Pool(images, labels.astype(np.int64), int(labels.max()) + 1, **known)
+    return LabelledRows(images, labels.astype(np.int64), int(labels.max()) + 1, **known)

@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedcal.experiments.training.models import as_input, build
-from fedcal.experiments.training.splits import Federation
+from fedcal.experiments.training.splits import ClientData
 
 _BLOCK = 256  # rows predicted at once
 
 
-class Bench:
+class LocalTrainer:
     """A model and the rows of simulated clients, as tensors that are made once.
 
-    One bench serves all clients of a process, one after the other. Torch gets one thread: sums
+    One trainer serves all clients of a process, one after the other. Torch gets one thread: sums
     then have one order, and the same seed gives the same bits on machines of any size.
     """
 
-    def __init__(self, model: str, federation: Federation, seed: int) -> None:
+    def __init__(self, model: str, federation: ClientData, seed: int) -> None:
         torch.set_num_threads(1)
         self.model = build(model, federation.shape, federation.classes, seed)
         self._federation = federation
@@ -68,11 +68,11 @@ def descend(
     return total / (epochs * len(y))
 
 
-def logits_of(model: nn.Module, x: Tensor) -> Tensor:
-    """(n, classes) logits of rows, in blocks."""
+def logits_of(model: nn.Module, x: Tensor, block: int = _BLOCK) -> Tensor:
+    """(n, classes) logits of rows, `block` at a time."""
     model.eval()
     with torch.no_grad():
-        return torch.cat([model(block) for block in torch.split(x, _BLOCK)])
+        return torch.cat([model(rows) for rows in torch.split(x, block)])
 
 
 def judge(model: nn.Module, x: Tensor, y: Tensor) -> tuple[float, float]:

@@ -58,7 +58,7 @@ def as_input(x: np.ndarray[Any, Any]) -> Tensor:
     return rows.permute(0, 3, 1, 2).contiguous() if rows.ndim == 4 else rows
 
 
-def _scaled(x: Tensor) -> Tensor:
+def scaled(x: Tensor) -> Tensor:
     """Pixels of 0..255 to [-1, 1]; floats as they are."""
     return x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
 
@@ -79,7 +79,7 @@ class SmallCNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, channels, h, w) -> (n, classes) logits."""
-        x = nn.functional.max_pool2d(self.conv1(_scaled(x)).relu(), 2)
+        x = nn.functional.max_pool2d(self.conv1(scaled(x)).relu(), 2)
         x = nn.functional.max_pool2d(self.conv2(x).relu(), 2)
         logits: Tensor = self.dense2(self.dense1(x.flatten(1)).relu())
         return logits
@@ -104,7 +104,7 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, channels, h, w) -> (n, classes) logits."""
-        x = self.blocks(self.stem(_scaled(x)).relu())
+        x = self.blocks(self.stem(scaled(x)).relu())
         logits: Tensor = self.dense(x.mean(dim=(2, 3)))
         return logits
 

@@ -14,7 +14,7 @@ MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class LabelledRows:
     """Labelled rows of one source, train and test merged.
 
     Attributes

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,11 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
 from fedcal.experiments.training import checkpoint
-from fedcal.experiments.training.checkpoint import State
+from fedcal.experiments.training.checkpoint import TrainingState
 from fedcal.experiments.training.client import training_app
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.splits import PARTS, Federation, load
-from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes
+from fedcal.experiments.training.splits import PARTS, ClientData, load
+from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes, per_round
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
@@ -33,9 +34,9 @@ from fedcal.strategies.flower import ask_who
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
-    from fedcal.experiments.training.local import Bench
+    from fedcal.experiments.training.local import LocalTrainer
 
-Progress = Callable[[int, int, dict[str, Any]], None]
+AfterRound = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, the round's record."""
 
 TIMEOUT = 1e6
@@ -68,7 +69,7 @@ class Training:
     weights: dict[str, Any] = field(repr=False)
     calibration_logits: NDArray[np.float32] = field(repr=False)
     test_logits: NDArray[np.float32] = field(repr=False)
-    federation: Federation = field(repr=False)
+    federation: ClientData = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `training.json`: strict JSON."""
@@ -110,7 +111,7 @@ def train(
     *,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: AfterRound | None = None,
     **options: Any,
 ) -> Training:
     """Train a model by FedAvg over simulated clients.
@@ -138,10 +139,10 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     need("torch", "train", "training a model")
-    from fedcal.experiments.training.local import Bench
+    from fedcal.experiments.training.local import LocalTrainer
 
     folder = None if out is None else Path(out)
-    begun: State | None = None
+    begun: TrainingState | None = None
     known = ""
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
@@ -155,13 +156,20 @@ def train(
         if folder is not None:
             _check_folder(folder)
     federation, config = load(config)
+    trainers, rate = int((federation.sizes("train") > 0).sum()), config.sampling_rate
+    if trainers > 1 and per_round(rate, trainers) == 1:
+        warnings.warn(
+            f"one client trains in each round: sampling rate {rate:g} of {trainers} clients; "
+            f"--sampling-rate {min(1.0, 5 / trainers):.2g} takes {min(5, trainers)}",
+            stacklevel=2,
+        )
     fingerprint = federation.fingerprint()
     if known not in ("", fingerprint):
         raise InputError(f"{config.data} holds other rows than when the training began")
-    bench = Bench(config.model, federation, config.seed)
-    state = begun or State({k: v.clone() for k, v in bench.model.state_dict().items()})
+    trainer = LocalTrainer(config.model, federation, config.seed)
+    state = begun or TrainingState({k: v.clone() for k, v in trainer.model.state_dict().items()})
 
-    def after_round(now: State) -> None:
+    def after_round(now: TrainingState) -> None:
         nonlocal state
         state = now  # one step: an interrupt sees this round whole, or not at all
         last = state.round == config.rounds
@@ -171,10 +179,10 @@ def train(
             progress(state.round, int(config.rounds or 0), state.history[-1])
 
     try:
-        app = training_app(lambda context: bench)
+        app = training_app(lambda context: trainer)
         nodes = [uuid.uuid4().int >> 66 for _ in range(federation.clients)]
         federate(InProcessGrid(app, nodes), config, federation, state, after_round)
-        training = _finished(config, federation, bench, state)
+        training = _finished(config, federation, trainer, state)
         if folder is not None:
             training.save(folder)
     except KeyboardInterrupt:
@@ -214,9 +222,9 @@ def _continued(kept: dict[str, Any], given: dict[str, Any], done: int) -> TrainC
 def federate(
     grid: Grid,
     config: TrainConfig,
-    federation: Federation,
-    state: State,
-    after_round: Callable[[State], None],
+    federation: ClientData,
+    state: TrainingState,
+    after_round: Callable[[TrainingState], None],
 ) -> None:
     """Flower's own loop, `Strategy.start`, over the rounds that are left.
 
@@ -242,7 +250,7 @@ def federate(
             if server_round:
                 seconds = now.seconds + time.perf_counter() - since
                 weights = dict(arrays.to_torch_state_dict())
-                now = State(weights, (*now.history, strategy.record), seconds)
+                now = TrainingState(weights, (*now.history, strategy.record), seconds)
                 after_round(now)
             since = time.perf_counter()
             return None
@@ -265,9 +273,11 @@ def federate(
         )
 
 
-def _finished(config: TrainConfig, federation: Federation, bench: Bench, state: State) -> Training:
-    bench.model.load_state_dict(state.weights)
-    calibration, test = bench.predict("calibration"), bench.predict("test")
+def _finished(
+    config: TrainConfig, federation: ClientData, trainer: LocalTrainer, state: TrainingState
+) -> Training:
+    trainer.model.load_state_dict(state.weights)
+    calibration, test = trainer.predict("calibration"), trainer.predict("test")
     if not (np.isfinite(calibration).all() and np.isfinite(test).all()):
         raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
     probs: Floats = softmax(test.astype(np.float64))
@@ -276,7 +286,7 @@ def _finished(config: TrainConfig, federation: Federation, bench: Bench, state: 
         history=state.history,
         metrics=summary(probs, federation.labels("test")),
         rows={name: int(federation.sizes(name).sum()) for name in PARTS},
-        parameters=sum(p.numel() for p in bench.model.parameters()),
+        parameters=sum(p.numel() for p in trainer.model.parameters()),
         seconds=state.seconds,
         weights=state.weights,
         calibration_logits=calibration,

@@ -18,7 +18,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import KINDS, TrainConfig
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.pool import Pool
+from fedcal.experiments.training.pool import LabelledRows
 from fedcal.experiments.training.text import CHARACTERS, CONTEXT, Text, is_text, read_text
 from fedcal.partition import deal
 from fedcal.partition.dealing import CLIENTS
@@ -29,7 +29,7 @@ PARTS = ("train", "calibration", "test")
 
 
 @dataclass(frozen=True)
-class Rows:
+class Examples:
     """Inputs x, (n, ...), and classes y, (n,) int64."""
 
     x: NDArray[Any]
@@ -37,7 +37,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Federation:
+class ClientData:
     """The rows of all clients.
 
     Attributes
@@ -49,9 +49,9 @@ class Federation:
     """
 
     names: tuple[int | str, ...]
-    train: tuple[Rows, ...]
-    calibration: tuple[Rows, ...]
-    test: tuple[Rows, ...]
+    train: tuple[Examples, ...]
+    calibration: tuple[Examples, ...]
+    test: tuple[Examples, ...]
     classes: int
     shape: tuple[int, ...]
 
@@ -60,10 +60,10 @@ class Federation:
         """Number of clients."""
         return len(self.names)
 
-    def part(self, name: str) -> tuple[Rows, ...]:
+    def part(self, name: str) -> tuple[Examples, ...]:
         """The rows of one of `PARTS`, by client."""
         one_of("part", name, PARTS)
-        rows: tuple[Rows, ...] = getattr(self, name)
+        rows: tuple[Examples, ...] = getattr(self, name)
         return rows
 
     def sizes(self, name: str) -> Integers:
@@ -83,7 +83,7 @@ class Federation:
         return digest.hexdigest()
 
 
-def split(pool: Pool | Text, config: TrainConfig) -> Federation:
+def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
     """Deal a pool to clients and cut each client's rows in three.
 
     Parameters
@@ -104,7 +104,7 @@ def split(pool: Pool | Text, config: TrainConfig) -> Federation:
         names, cut = _dealt_rows(pool, config)
         classes, shape = pool.classes, pool.x.shape[1:]
     train, calibration, test = zip(*cut, strict=True)
-    made = Federation(tuple(names), train, calibration, test, classes, tuple(shape))
+    made = ClientData(tuple(names), train, calibration, test, classes, tuple(shape))
     for name in PARTS:
         if not made.sizes(name).sum():
             raise InputError(
@@ -135,7 +135,9 @@ def _chosen(sizes: Integers, config: TrainConfig, *, natural: bool) -> Integers:
     return found
 
 
-def _dealt_rows(pool: Pool, config: TrainConfig) -> tuple[list[int | str], list[list[Rows]]]:
+def _dealt_rows(
+    pool: LabelledRows, config: TrainConfig
+) -> tuple[list[int | str], list[list[Examples]]]:
     spec = str(config.partition)
     natural = spec == "natural"
     # `deal` moves logits; what is moved here are row numbers
@@ -159,11 +161,11 @@ def _dealt_rows(pool: Pool, config: TrainConfig) -> tuple[list[int | str], list[
             first = round(len(mine) * kept / max(1, len(rows)))
             rows = np.concatenate([mine[:first], others[: kept - first]])
             ends = [first, (first + kept) // 2]
-        cut.append([Rows(pool.x[part], pool.y[part]) for part in np.split(rows, ends)])
+        cut.append([Examples(pool.x[part], pool.y[part]) for part in np.split(rows, ends)])
     return names, cut
 
 
-def _dealt_text(text: Text, config: TrainConfig) -> tuple[list[int | str], list[list[Rows]]]:
+def _dealt_text(text: Text, config: TrainConfig) -> tuple[list[int | str], list[list[Examples]]]:
     """Characters that are predicted lie in one part only; contexts reach back into the last."""
     spec = config.partition
     if spec == "natural":
@@ -188,21 +190,21 @@ def _dealt_text(text: Text, config: TrainConfig) -> tuple[list[int | str], list[
     return names, cut
 
 
-def _windows(codes: NDArray[np.uint8], start: int, stop: int) -> Rows:
+def _windows(codes: NDArray[np.uint8], start: int, stop: int) -> Examples:
     """Rows start..stop-1: CONTEXT characters and the one that follows. x is a view."""
     if stop <= start:
-        return Rows(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64))
+        return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64))
     piece = codes[start : stop + CONTEXT]
     x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[: stop - start]
-    return Rows(x, piece[CONTEXT:].astype(np.int64))
+    return Examples(x, piece[CONTEXT:].astype(np.int64))
 
 
-def load(config: TrainConfig) -> tuple[Federation, TrainConfig]:
+def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
 
     Returns
     -------
-    Federation
+    ClientData
         The rows.
     TrainConfig
         Resolved: with the defaults of the model and of the data.
@@ -212,7 +214,9 @@ def load(config: TrainConfig) -> tuple[Federation, TrainConfig]:
     InputError
         If the data cannot be read or dealt, or are not of the kind that the model reads.
     """
-    pool: Pool | Text = read_text(config.data) if is_text(config.data) else read_pool(config.data)
+    pool: LabelledRows | Text = (
+        read_text(config.data) if is_text(config.data) else read_pool(config.data)
+    )
     kind = "text" if isinstance(pool, Text) or pool.ordered else "image"
     if kind != KINDS[config.model]:
         fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)

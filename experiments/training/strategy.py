@@ -62,7 +62,7 @@ class SeededFedAvg(FedAvgM):
 
     def sampled(self, round_number: int) -> list[int]:
         """Sites that train in a round: a fixed number without replacement, sorted."""
-        count = max(1, round(self.config.sampling_rate * len(self._trainers)))
+        count = per_round(self.config.sampling_rate, len(self._trainers))
         rng = stream(self.config.seed, Purpose.SAMPLING, round_number, "training")
         chosen = rng.permutation(len(self._trainers))[:count]
         return sorted(self._trainers[k] for k in chosen.tolist())
@@ -148,6 +148,11 @@ class SeededFedAvg(FedAvgM):
         if len(found) < least:
             raise RoundFailed(f"{least - len(found)} of {least} sampled sites did not answer")
         return [found[site] for site in sorted(found)]
+
+
+def per_round(sampling_rate: float, trainers: int) -> int:
+    """Clients that train in a round, of those that have training rows: at least one."""
+    return max(1, round(sampling_rate * trainers))
 
 
 def check_nodes(node_of: Mapping[int, int], clients: int) -> None:

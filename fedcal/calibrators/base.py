@@ -18,7 +18,7 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.npz import read_npz
-from fedcal.scores import KINDS, Kind, check_scores, finite, logits_of, moderate
+from fedcal.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
 from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-calibrator"
@@ -274,7 +274,7 @@ def kinds() -> dict[str, type[Calibrator]]:
 
 def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
     """Labels to fit on, one for each row, or InputError."""
-    y = np.asarray(labels)
+    y = as_array("labels", labels)
     if y.shape != (rows,):
         raise InputError(f"labels must have one entry per row ({rows}), got shape {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:

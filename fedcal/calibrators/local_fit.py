@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedcal.calibrators.span_fit import fit_in_span
 from fedcal.lbfgs import MEMORY, dot_rows, minimize
 from fedcal.numerics import INNER, row_max, row_sum, softmax
 from fedcal.shards import Shards
@@ -20,6 +21,7 @@ LIMIT = 20.0
 
 _CACHED = 1 << 14  # numbers of a piece of rows, times parameters
 _WIDE = 1 << 20  # the same where one row has so many parameters
+_MANY = 32  # classes from which on c^2 parameters are more work than n^2 products of rows
 _LONG = 4096  # rows of a piece: a library that adds more at once may split them over threads
 _STATE = 1 << 24  # numbers that the memory of a block of clients may hold
 
@@ -40,7 +42,9 @@ def local_fits(
     client of few rows near the others.
 
     L-BFGS from the diagonal of the curvature at `start`, projected on the box, with backtracking:
-    no step ends higher than it began, also where the loss is not convex. All clients together,
+    no step ends higher than it began, also where the loss is not convex. With 32 classes or more,
+    matrix scaling that is held near its start is fitted in the span of the client's rows instead
+    (see `span_fit`), if that optimum lies in the box. All clients together,
     but a client is frozen at *its own* convergence and its sums look at its own rows in an order
     that only they decide, so that its answer does not depend on who shares the block.
 
@@ -56,16 +60,32 @@ def local_fits(
     -------
     (clients, size)
     """
-    out = np.tile(np.asarray(start, np.float64), (shards.clients, 1))
+    start = np.asarray(start, np.float64)
+    out = np.tile(start, (shards.clients, 1))
     rows_of(form, shards)  # computed once, carried along by `blocks`
     middle = form.identity(shards.classes)
     low, high = middle - LIMIT, middle + LIMIT
+    left = shards.rows > 0
+    if form.wide and proximal > 0 and shards.classes >= _MANY:
+        for k in np.flatnonzero(left & (shards.rows <= 2 * shards.classes)).tolist():
+            w = _in_span(form, shards.block(k, k + 1), start, proximal, steps)
+            if (low <= w).all() and (w <= high).all():
+                out[k], left[k] = w, False
     block = max(1, _STATE // (2 * MEMORY * len(middle)))
-    for ids, part in shards.blocks(np.flatnonzero(shards.rows), block):
-        problems = LocalLosses(form, *rows_of(form, part), part.rows, out[0], proximal)
-        begin = np.tile(np.clip(out[0], low, high), (len(ids), 1))
+    for ids, part in shards.blocks(np.flatnonzero(left), block):
+        problems = LocalLosses(form, *rows_of(form, part), part.rows, start, proximal)
+        begin = np.tile(np.clip(start, low, high), (len(ids), 1))
         out[ids] = minimize(problems, begin, low, high, steps)
     return out
+
+
+def _in_span(
+    form: type[ParametricScaling], own: Shards, start: Floats, proximal: float, steps: int
+) -> Floats:
+    """The best parameters without the box, (size,), of one client with fewer rows than that."""
+    x, columns = rows_of(form, own)
+    matrix, offsets = fit_in_span(x, columns, form.scores(x, start), proximal, steps)
+    return np.asarray(start + np.concatenate([matrix.ravel(), offsets]))
 
 
 def rows_of(form: type[ParametricScaling], shards: Shards) -> tuple[Floats, Integers]:

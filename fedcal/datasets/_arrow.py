@@ -88,7 +88,7 @@ class _Reader:
             self._check_scores(x[:, 0])
         self._keep("scores", x)
         if columns.label is not None:
-            self._keep("label", self._numbers("label", batch.column("label"), truth=True))
+            self._keep("label", self._labels(batch.column("label")))
         for name in IDS:
             if getattr(columns, name) is not None:
                 self._keep(name, self._ids(name, batch.column(name)))
@@ -144,6 +144,13 @@ class _Reader:
         ):
             raise InputError(f"column {name!r} holds {str(kind)[:60]}; must hold numbers")
         return np.asarray(array.to_numpy(zero_copy_only=False))
+
+    def _labels(self, array: Any) -> NDArray[Any]:
+        """(m,) numbers, true and false, or names of classes."""
+        plain = self._plain(array)
+        if self._is_text(plain):
+            return np.array(self._text("label", plain), np.str_)
+        return self._numbers("label", array, truth=True)
 
     def _lists(self, name: str, batch: Any) -> Floats:
         """(m, c) from a column of lists of c numbers each."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ TEST = "test"
 PARTS = (TEST, *FIT)
 
 _SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
+_NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # by the class instead of its number
 _ALLOWED = "label, client, subject, split, logit_0.. or prob_0.. (two classes: score)"
 _ALLOWED_LISTS = f"{_ALLOWED}, or a list in logits or probs"
 _SINGLE = ("label", *IDS, "split")
@@ -40,6 +41,7 @@ class Columns:
     scores : places of the score columns, class 0 first
     listed : whether there is one score column, with a list in each cell
     label, client, subject, split : places, or None
+    classes : names of the score columns (`prob_cat`, `prob_dog`), or None where they have numbers
     """
 
     names: list[str]
@@ -50,6 +52,7 @@ class Columns:
     client: int | None
     subject: int | None
     split: int | None
+    classes: tuple[str, ...] | None = None
 
     @property
     def used(self) -> list[int]:
@@ -79,6 +82,14 @@ def find_columns(
     listed = ("logits", "probs") if lists else ()
     found: dict[str, dict[int, int]] = {}
     single: dict[str, int] = {}
+    called = None if others else _class_names(names)
+    if called is not None:
+        kind, classes = called
+        numbers = {f"{kind}_{name}": f"{kind}_{j}" for j, name in enumerate(classes)}
+        numbered = [numbers.get(name, name) for name in names]
+        return replace(
+            find_columns(numbered, labels_required, lists=lists), names=list(names), classes=classes
+        )
     for place, name in enumerate(names):
         match = _SCORE.fullmatch(name)
         if match is not None:
@@ -95,10 +106,12 @@ def find_columns(
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
     kinds = [*found, *(name for name in ("score", *listed) if name in single)]
     if len(kinds) != 1:
-        problem = f"{' and '.join(kinds)} columns together" if kinds else "no score columns"
+        problem = f"{' and '.join(kinds)} columns together"
+        if not kinds:
+            problem = f"no score columns among {_listed(names)}"
         raise InputError(f"{problem}; allowed: {allowed}")
     if labels_required and "label" not in single:
-        raise InputError("column 'label' is missing")
+        raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
     kind = kinds[0]
     if kind in single:
         scores = [single[kind]]
@@ -113,8 +126,25 @@ def find_columns(
         kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
         scores=scores,
         listed=kind in listed,
+        classes=None,
         **{name: single.get(name) for name in _SINGLE},
     )
+
+
+def _class_names(names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The kind and the classes where all score columns have names of classes, else None."""
+    found = [match for match in map(_NAMED.fullmatch, names) if match is not None]
+    classes = tuple(dict.fromkeys(match[2] for match in found))
+    one_kind = len({match[1] for match in found}) == 1
+    if not one_kind or len(classes) < max(2, len(found)) or any(map(_SCORE.fullmatch, names)):
+        return None
+    return found[0][1], classes
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The columns that are there, cut where they are many."""
+    text = ", ".join(map(repr, names))
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def bad_score(value: float) -> str | None:
@@ -162,13 +192,14 @@ def arguments(
     kind = "logits" if columns.kind == "logits" else "probs"
     if columns.kind == "score":
         scores = np.concatenate([1 - scores, scores], axis=1)
+    classes = {"classes": columns.classes}
     whole = {kind: scores, "labels": labels, **ids}
     if split is None or labels is None:
-        return whole
+        return whole | classes
     fit_name([PARTS[code] for code in np.unique(split)])
     test = split == PARTS.index(TEST)
     if not test.any():
-        return whole
+        return whole | classes
     if not labels_required and test[:-1][~test[1:]].any():
         raise InputError(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
@@ -176,6 +207,7 @@ def arguments(
         )
     return {
         **{name: None if part is None else part[~test] for name, part in whole.items()},
+        **classes,
         f"test_{kind}": scores[test],
         "test_labels": labels[test],
     }

@@ -28,8 +28,9 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
     Columns, in any order: `label`; optional `client`, `subject` and `split`; and
     `logit_0 .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of
-    class 1. Blank lines are skipped. `client` and `subject` are numeric if all cells of the column
-    are whole numbers.
+    class 1. Labels may be names, see `from_arrays`, and the scores' columns have those names:
+    `prob_cat`, `prob_dog`. Blank lines are skipped. `client` and `subject` are numeric if all cells
+    of the column are whole numbers.
 
     Raises
     ------
@@ -59,21 +60,25 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
     scores, labels, parts = array("d"), array("d"), array("b")
+    words: list[str] = []  # labels, if the first one is no number
     ids: dict[str, list[str]] = {name: [] for name in IDS}
     try:
-        header = next(reader, None)
+        header = next((row for row in reader if row), None)
         if header is None:
             raise InputError("is empty; the first line must name the columns")
         try:
+            _check_commas(header)
             columns = find_columns([name.strip() for name in header], labels_required)
         except InputError as error:
-            raise InputError(f"line 1: {error}") from None
+            raise InputError(f"line {reader.line_num}: {error}") from None
         for row in reader:
             if not row:
                 continue
             where = f"line {reader.line_num}"
             if len(row) != len(columns.names):
-                raise InputError(f"{where}: {len(row)} cells for {len(columns.names)} columns")
+                hint = "; a decimal comma?" if len(row) > len(columns.names) else ""
+                told = f"{where}: {len(row)} cells for {len(columns.names)} columns{hint}"
+                raise InputError(told)
             try:
                 scores.extend([float(row[place]) for place in columns.scores])
             except ValueError:  # now find out which
@@ -82,7 +87,11 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
             if columns.kind == "score" and (problem := bad_score(scores[-1])):
                 raise InputError(f"{where}: {problem}")
             if columns.label is not None:
-                labels.append(_number(row[columns.label], "label", where))
+                cell = row[columns.label].strip()
+                if cell and (words or not (labels or _is_number(cell))):
+                    words.append(cell)
+                else:
+                    labels.append(_number(cell, "label", where))
             for name, cells in ids.items():
                 if (place := getattr(columns, name)) is not None:
                     cells.append(row[place].strip())
@@ -91,7 +100,8 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
                         raise InputError(told)
             if columns.split is not None:
                 parts.append(_part(row[columns.split].strip(), where))
-            if 8 * len(scores) + _ID_BYTES * sum(map(len, ids.values())) > MAX_BYTES:
+            strings = len(words) + sum(map(len, ids.values()))
+            if 8 * len(scores) + _ID_BYTES * strings > MAX_BYTES:
                 raise InputError(f"{where}: more than {MAX_BYTES >> 30} GiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
@@ -100,7 +110,7 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     return arguments(
         columns,
         np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores)),
-        None if columns.label is None else np.frombuffer(labels, np.float64),
+        None if columns.label is None else np.array(words or labels),
         {name: _numbers_or_names(cells) if cells else None for name, cells in ids.items()},
         None if columns.split is None else np.frombuffer(parts, np.int8),
         labels_required,
@@ -118,11 +128,31 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line
 
 
+def _check_commas(header: list[str]) -> None:
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(header) == 1 and mark in header[0]:
+            raise InputError(
+                f"the columns are separated by {called}; separate them by commas, and write "
+                f"decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"
+                ".to_csv(OUT, index=False))"
+            )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def _number(cell: str, column: str, where: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise InputError(f"{where}: column {column!r} holds no number: {cell[:40]!r}") from None
+        hint = "; decimals need a point" if _is_number(cell.replace(",", ".", 1)) else ""
+        told = f"{where}: column {column!r} holds no number: {cell[:40]!r}{hint}"
+        raise InputError(told) from None
 
 
 def _part(cell: str, where: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -135,8 +137,11 @@ def from_arrays(
     test_labels: ArrayLike | None = None,
     name: str = "arrays",
     labels_required: bool = True,
+    classes: Sequence[str] | None = None,
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
+
+    Anything that `as_array` takes is an array: lists, pandas frames, torch tensors.
 
     Parameters
     ----------
@@ -144,14 +149,19 @@ def from_arrays(
         (n, c), exactly one of the two; n >= 1, c >= 2, finite, and what they are called: see
         `fedcal.scores.check_scores`.
     labels
-        (n,) or (n, 1): whole numbers in [0, c), of any numeric type. None only where
-        `labels_required` is False (rows that are to be calibrated, not learnt from).
+        (n,) or (n, 1): whole numbers in [0, c), of any numeric type, or the names of the classes
+        (see `classes`). None only where `labels_required` is False (rows that are to be
+        calibrated, not learnt from).
     client
         (n,) or (n, 1): whole numbers or strings, numbered in sorted order.
     subject
         As `client`: whom the row is about, for the unit of privacy of that name.
     test_logits, test_probs, test_labels
         An optional test part of the same kind and number of classes.
+    classes
+        (c,) names of the columns of scores, for labels that are names. None: the columns of the
+        scores if they are a pandas frame; otherwise all c names that are among the labels, in
+        sorted order as scikit-learn has its columns (with a warning).
 
     Returns
     -------
@@ -167,14 +177,17 @@ def from_arrays(
     if kind is None:
         raise InputError("scores are missing: give logits or probs")
     scores = check_scores(kind, kind, logits if kind == "logits" else probs)
-    rows, classes = scores.shape
+    rows, columns = scores.shape
+    given = logits if kind == "logits" else probs
+    names = classes if classes is not None else getattr(given, "columns", None)
+    place = _places(names, [labels, test_labels], columns)
     if labels is not None:
-        checked = _labels("labels", labels, kind, rows, classes)
+        checked = _labels("labels", labels, kind, rows, columns, place)
     elif labels_required:
         raise InputError("labels are missing")
     else:
         checked = np.empty(0, np.int64)
-    owner, names = (None, None) if client is None else _numbered("client", client, kind, rows)
+    owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
 
     test_kind = _kind(test_logits, test_probs, "test_logits", "test_probs")
@@ -189,10 +202,12 @@ def from_arrays(
             raise InputError(f"test_{test_kind} beside {kind}: give test_{kind}")
         test_name = f"test_{kind}"
         test_scores = check_scores(test_name, kind, test_logits if kind == "logits" else test_probs)
-        if test_scores.shape[1] != classes:
-            raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {classes}")
-        test_checked = _labels("test_labels", test_labels, test_name, len(test_scores), classes)
-    return Dataset(name, kind, scores, checked, owner, names, test_scores, test_checked, about)
+        if test_scores.shape[1] != columns:
+            raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {columns}")
+        test_checked = _labels(
+            "test_labels", test_labels, test_name, len(test_scores), columns, place
+        )
+    return Dataset(name, kind, scores, checked, owner, owners, test_scores, test_checked, about)
 
 
 def _kind(logits: Any, probs: Any, logits_name: str, probs_name: str) -> Kind | None:
@@ -224,8 +239,35 @@ def _whole(name: str, array: NDArray[Any]) -> None:
         raise InputError(f"{name}: {array[row]:g} at row {row}; must be whole numbers")
 
 
-def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers:
-    array = _per_row(name, numbers(name, value), of, rows)
+def _places(names: Any, labels: list[Any], columns: int) -> dict[str, int]:
+    """The column of each class that has a name; empty where no label is a name."""
+    found = [as_array("labels", part) for part in labels if part is not None]
+    words = {str(word) for part in found if part.dtype.kind == "U" for word in part.flat}
+    if not words:
+        return {}
+    known = [] if names is None else [str(name) for name in names]
+    if len(set(known)) == columns and words <= set(known):
+        return {name: j for j, name in enumerate(known)}
+    if all(word.isascii() and word.isdecimal() for word in words):
+        return {word: int(word) for word in words}
+    shown = ", ".join(map(repr, sorted(words)[:10])) + (", ..." if len(words) > 10 else "")
+    if len(words) != columns:
+        raise InputError(
+            f"labels: {len(words)} names ({shown}) for {columns} columns of scores; give whole "
+            f"numbers in [0, {columns - 1}], or the columns the names of the classes (a file: "
+            "prob_NAME or logit_NAME; arrays: classes=[...])"
+        )
+    warnings.warn(f"labels are names, taken for the columns in sorted order: {shown}", stacklevel=3)
+    return {word: j for j, word in enumerate(sorted(words))}
+
+
+def _labels(
+    name: str, value: Any, of: str, rows: int, classes: int, place: Mapping[str, int]
+) -> Integers:
+    array = as_array(name, value)
+    if place and array.dtype.kind == "U":
+        array = np.array([place[str(word)] for word in array.flat]).reshape(array.shape)
+    array = _per_row(name, numbers(name, array), of, rows)
     _whole(name, array)
     bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
     if bad.any():
@@ -239,8 +281,6 @@ def _labels(name: str, value: Any, of: str, rows: int, classes: int) -> Integers
 def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
     """Ids as numbers from 0, and what they were."""
     array = as_array(name, value)
-    if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.flat):
-        array = array.astype(np.str_)
     if array.dtype.kind == "S":
         try:
             array = np.char.decode(array, "utf-8")

@@ -62,6 +62,8 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"
+        if is_there and (inside := _readable(path)):
+            folder = f"is a folder; give the path of a file in it, such as {inside}"
         raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
     if suffix is None and not saved:
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
@@ -82,3 +84,12 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         return from_arrays(name=path.name, labels_required=labels_required, **arguments)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
+
+
+def _readable(folder: Path) -> str | None:
+    """The first file in a folder that `load` would read, or None."""
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return None
+    return next((repr(name[-80:]) for name in names if name.lower().endswith(_SUFFIXES)), None)

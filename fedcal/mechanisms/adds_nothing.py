@@ -12,7 +12,7 @@ from fedcal.types import Floats, Integers, Words
 
 
 class AddsNothing(Mechanism):
-    """Sums stay exact until `release`."""
+    """Sums stay exact until `release`, where a kind of it does not say otherwise."""
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:

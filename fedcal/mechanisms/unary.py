@@ -14,13 +14,14 @@ from fedcal.accounting import exponential_epsilon
 from fedcal.bounding import SLACK, Bound, Per
 from fedcal.errors import InputError
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.mechanisms.adds_nothing import AddsNothing
+from fedcal.mechanisms.base import Answers, Noise, Source, Sum, Target, View
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Integers, Words
+from fedcal.types import Floats, Words
 
 
 @dataclass(frozen=True)
-class Unary(Mechanism):
+class Unary(AddsNothing):
     """A 1 stays with probability 1/2, a 0 becomes 1 with probability 1 / (1 + e^epsilon).
 
     epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each client
@@ -57,11 +58,6 @@ class Unary(Mechanism):
                 "at a norm of 1 a 1 would be cut to less and then to 0"
             )
 
-    @classmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Nothing: each answer is encoded as a whole."""
-        return None
-
     @property
     def key(self) -> tuple[float, float]:
         """Its epsilon."""
@@ -72,10 +68,6 @@ class Unary(Mechanism):
         """Its epsilon."""
         return f"unary(epsilon={self.epsilon!r})"
 
-    def zcdp(self, target: Target) -> float | None:
-        """None: no noise is added."""
-        return None
-
     def sentence(self) -> str:
         """Coins for each bit."""
         return (
@@ -84,10 +76,6 @@ class Unary(Mechanism):
             f"{unary_flip(self.epsilon):.4g}. noise_std is that of a count that nobody is in"
         )
 
-    def scale(self, bound: Bound, diameter: float) -> Floats:
-        """Whole numbers are sent; their grid follows from nothing."""
-        return np.zeros(0)
-
     def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
         """Of an unbiased count of a cell that nobody is in (Wang et al. 2017, Equation 6).
 
@@ -95,10 +83,6 @@ class Unary(Mechanism):
         """
         flip = unary_flip(self.epsilon)
         return np.full(bound.length, math.sqrt(noises * flip * (1.0 - flip)) / (0.5 - flip))
-
-    def tail(self, noises: float, alone: bool) -> float:
-        """A coin is at most 1."""
-        return 0.0
 
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         """The coin of a 0 as its one scale."""
@@ -111,11 +95,6 @@ class Unary(Mechanism):
             raise InputError(f"unary encoding turns a 0 with probability < 1/2, got {noise.scales}")
         if noise.shares != 1:
             raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
-
-    @classmethod
-    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """Nothing is added."""
-        raise InputError(f"'{cls.name}' adds no noise")
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:

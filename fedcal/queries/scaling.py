@@ -26,9 +26,9 @@ from fedcal.queries.base import (
 )
 from fedcal.queries.temperature import (
     ROW_GRADIENT,
+    Update,
     client_curvature,
     row_curvature,
-    update_bound,
 )
 from fedcal.streams import check_seed
 from fedcal.types import Floats
@@ -72,7 +72,7 @@ def form_of(kind: Any) -> type[ParametricScaling]:
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingUpdate(Query):
+class ScalingUpdate(Update):
     """How far from w is the optimum of your own rows? (Maddock et al., Algorithm 2.)
 
     As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
@@ -88,7 +88,6 @@ class ScalingUpdate(Query):
     """
 
     kind = "scaling_update"
-    row_sums = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
         {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
@@ -116,23 +115,14 @@ class ScalingUpdate(Query):
         steps, count = whole("steps", self.steps, 1, MOST_STEPS), flag("count", self.count)
         self._set(w=vector("w", self.w), proximal=proximal, steps=steps, count=count)
 
-    def lengths(self) -> tuple[int, ...]:
-        """The update, the count."""
-        return (len(self.w), 1) if self.count else (len(self.w),)
-
     def params(self) -> Mapping[str, Param]:
         """All."""
         fit: dict[str, Param] = {"proximal": self.proximal, "steps": self.steps}
         return {"w": self.w, "form": self.form, **fit, "count": self.count}
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The update to the clip; the count stays as it is."""
-        self.takes(part, clips, 1)
-        return update_bound(self.lengths(), clips[0], order)
-
 
 @dataclass(frozen=True, eq=False)
-class MLPUpdate(Query):
+class MLPUpdate(Update):
     """How far from w does SGD on your own rows lead? (Maddock et al., Algorithm 2; Peng et al.)
 
     Numbers and bound are those of `ScalingUpdate`.
@@ -146,7 +136,6 @@ class MLPUpdate(Query):
     """
 
     kind = "mlp_update"
-    row_sums = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"w": _MLP, "epochs": 2, "batch": 64, "lr": 0.05, "seed": 7, "count": True},
         {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},
@@ -169,19 +158,10 @@ class MLPUpdate(Query):
             count=flag("count", self.count),
         )
 
-    def lengths(self) -> tuple[int, ...]:
-        """The update, the count."""
-        return (len(self.w), 1) if self.count else (len(self.w),)
-
     def params(self) -> Mapping[str, Param]:
         """All."""
         sgd: dict[str, Param] = {"epochs": self.epochs, "batch": self.batch, "lr": self.lr}
         return {"w": self.w, **sgd, "seed": self.seed, "count": self.count}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The update to the clip; the count stays as it is."""
-        self.takes(part, clips, 1)
-        return update_bound(self.lengths(), clips[0], order)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
+
 from fedcal.bounding import Bound
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
@@ -40,8 +42,33 @@ def client_curvature(gradient: float) -> float:
     return 3.0 * gradient
 
 
+class Update(Query):
+    """How far from w does training on your own rows lead? (Maddock et al., Algorithm 2.)
+
+    As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
+    update.
+    """
+
+    row_sums = False
+
+    w: Any
+    count: bool
+
+    def lengths(self) -> tuple[int, ...]:
+        """The update, the count."""
+        size = int(np.size(self.w))
+        return (size, 1) if self.count else (size,)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """The update to the clip; the count, by itself, stays as it is."""
+        self.takes(part, clips, 1)
+        if not self.count:
+            return Bound(self.lengths(), (clips[0],), order=order)
+        return Bound(self.lengths(), (clips[0], COUNTED), "per_block", order)
+
+
 @dataclass(frozen=True)
-class TemperatureUpdate(Query):
+class TemperatureUpdate(Update):
     """How far is your own optimum from w? (Maddock et al., Algorithm 2.)
 
     One number and, with `count`, 1 if the client has rows. `bound` takes the clip of the number.
@@ -56,7 +83,6 @@ class TemperatureUpdate(Query):
     """
 
     kind = "temperature_update"
-    row_sums = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"w": 1.0, "average": "inverse", "count": True},
         {"w": 2.375, "average": "temperature", "count": False},
@@ -79,10 +105,6 @@ class TemperatureUpdate(Query):
         w, count = positive("w", self.w), flag("count", self.count)
         self._set(w=w, count=count, limit=limit, steps=steps)
 
-    def lengths(self) -> tuple[int, ...]:
-        """The update, the count."""
-        return (1, 1) if self.count else (1,)
-
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"w": self.w, "average": self.average}
@@ -91,18 +113,6 @@ class TemperatureUpdate(Query):
         if self.steps is not None:
             params["steps"] = self.steps
         return {**params, "count": self.count}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The update to the clip; the count stays as it is."""
-        self.takes(part, clips, 1)
-        return update_bound(self.lengths(), clips[0], order)
-
-
-def update_bound(lengths: tuple[int, ...], clip: float, order: Order) -> Bound:
-    """Of an update, and of the count that may come with it: each by itself."""
-    if len(lengths) == 1:
-        return Bound(lengths, (clip,), order=order)
-    return Bound(lengths, (clip, COUNTED), "per_block", order)
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no labels": ({"logits": Z, "labels": None}, "labels are missing"),
     "1-d": ({"logits": Z[:, 0], "labels": Y}, r"logits: must have shape .* got \(4,\)"),
     "ragged": ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
-    "objects": ({"logits": np.array([[None, 1]]), "labels": [0]}, "must hold numbers"),
+    "missing": (
+        {"logits": np.array([[None, 1]]), "labels": [0]},
+        "logits: a missing value at row 0",
+    ),
+    "objects": (
+        {"logits": [[{}, 1]], "labels": [0]},
+        "must hold numbers, got type object, such as",
+    ),
     "text": ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
     "complex": ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
     "no rows": ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
@@ -263,7 +270,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "row sum": ({"probs": with_entry(P, (3, 2), 0.1), "labels": Y}, "probs: row 3 sums to 0.9"),
     "label shape": ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(rows,\)"),
     "label count": ({"logits": Z, "labels": Y[:3]}, "labels: 3 entries for 4 rows of logits"),
-    "label type": ({"logits": Z, "labels": list("abca")}, "labels: must hold numbers"),
+    "label type": (
+        {"logits": Z, "labels": list("abba")},
+        r"labels: 2 names \('a', 'b'\) for 3 col",
+    ),
     "label fraction": ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
     "label nan": ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
     "label high": ({"logits": Z, "labels": [0, 1, 2, 3]}, r"labels: 3 at row 3; .* \[0, 2\]"),
@@ -275,7 +285,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "label huge": ({"logits": Z, "labels": [0, 1e300, 1, 2]}, r"labels: 1e\+300 at row 1"),
     "client count": ({"logits": Z, "labels": Y, "client": [1, 2]}, "client: 2 entries for 4"),
     "client type": ({"logits": Z, "labels": Y, "client": [1j] * 4}, "client: must hold"),
-    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: must hold"),
+    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: a missing"),
     "client fraction": (
         {"logits": Z, "labels": Y, "client": [0, 0.5, 1, 1]},
         "client: 0.5 at row 1",
@@ -479,7 +489,7 @@ def test_npz_with_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
 def test_npz_with_wrong_types_names_the_array(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, logits=Z, labels=np.array(["a", "b", "c", "d"]))
-    with pytest.raises(InputError, match="labels: must hold numbers"):
+    with pytest.raises(InputError, match=r"labels: 4 names .* for 3 columns"):
         load(path)
 
 
@@ -641,13 +651,70 @@ def test_csv_with_byte_order_mark_and_without_labels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.scores, [[1, 2]])
 
 
+def test_labels_that_are_names_belong_to_the_columns_of_those_names(tmp_path: Path) -> None:
+    rows = ("dog,.25,.75,fit", "cat,0,1,fit", "dog,1,0,test")
+    path = write_csv(tmp_path / "x.csv", "label,prob_dog,prob_cat,split", *rows)
+    data = load(path)
+    np.testing.assert_array_equal(data.scores, [[0.25, 0.75], [0, 1]])
+    assert data.labels.tolist() == [0, 1]
+    assert data.test_labels is not None
+    assert data.test_labels.tolist() == [0]
+    numbered = write_csv(tmp_path / "y.csv", "label,prob_dog,prob_cat", "1,.25,.75")
+    assert load(numbered).labels.tolist() == [1]
+
+
+def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path: Path) -> None:
+    told = "labels are names, taken for the columns in sorted order: 'a', 'b', 'c'"
+    with pytest.warns(UserWarning, match=told):
+        data = from_arrays(logits=Z, labels=list("bcab"))
+    assert data.labels.tolist() == [1, 2, 0, 1]
+    np.savez(
+        tmp_path / "y.npz",
+        logits=Z,
+        labels=np.array(list("bbab")),
+        test_logits=Z[:1],
+        test_labels=np.array(["c"]),
+    )
+    with pytest.warns(UserWarning, match=told):
+        assert load(tmp_path / "y.npz").test_labels.tolist() == [2]  # type: ignore[union-attr]
+    with pytest.warns(UserWarning, match="'no', 'yes'"):
+        rows = load(write_csv(tmp_path / "x.csv", "label,score", "yes,.5", "no,.25"))
+    assert rows.labels.tolist() == [1, 0]
+
+
+def test_labels_that_are_names_by_classes_and_by_frames() -> None:
+    labels = ["b", "c", "a", "b"]
+    assert from_arrays(logits=Z, labels=labels, classes=list("cba")).labels.tolist() == [1, 0, 2, 1]
+    frame = pytest.importorskip("pandas").DataFrame(Z, columns=list("bac"))
+    assert from_arrays(logits=frame, labels=labels).labels.tolist() == [0, 2, 1, 0]
+    assert from_arrays(logits=Z, labels=["2", "1", "0", "1"]).labels.tolist() == [2, 1, 0, 1]
+
+
+def test_a_folder_of_files_names_one_of_them(tmp_path: Path) -> None:
+    write_csv(tmp_path / "scores.csv", "label,score", "0,.5")
+    with pytest.raises(InputError, match=r"is a folder; give .* such as 'scores\.csv'"):
+        load(tmp_path)
+
+
 BAD_CSV: dict[str, tuple[list[str], str]] = {
     "short line": (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
     "long line": (["label,logit_0,logit_1", "0,1,2,3"], "line 2: 4 cells for 3 columns"),
     "after blanks": (["label,score", "", "", "0,x"], "line 4: column 'score' holds no number: 'x'"),
     "text": (["label,logit_0,logit_1", "0,1,two"], "line 2: column 'logit_1' holds no number"),
     "empty cell": (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' holds no number"),
-    "label text": (["label,score", "cat,.5"], "line 2: column 'label' holds no number: 'cat'"),
+    "label text": (["label,score", "0,.5", "cat,.5"], "line 3: column 'label' holds no number"),
+    "one name": (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
+    "unknown name": (
+        ["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"],
+        "3 names .* for 2 columns",
+    ),
+    "empty label": (["label,score", "a,1", ",0"], "line 3: column 'label' holds no number: ''"),
+    "semicolons": (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
+    "tabs": (["label\tscore", "0\t.5"], r"separated by tabs; separate them by commas"),
+    "decimal comma": (["label,score", '0,"0,5"'], "no number: '0,5'; decimals need a point"),
+    "decimal commas": (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
+    "names": (["y,p", "0,1"], "line 1: unknown column 'y'; allowed: label"),
+    "number and name": (["label,prob_0,prob_b", "0,1,0"], "unknown column 'prob_b'"),
     "nan": (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
     "no label": (["logit_0,logit_1", "1,2"], "line 1: column 'label' is missing"),
     "no scores": (["label,client", "1,2"], "line 1: no score columns"),
@@ -687,6 +754,7 @@ def test_bad_csv_is_refused_in_one_line(case: str, suffix: str, tmp_path: Path) 
     ("name", "content", "message"),
     [
         ("x.csv", b"", "is empty"),
+        ("x.csv", b"\xef\xbb\xbf\r\n\r\n", "is empty"),
         ("x.csv", b"label,score\n0,\xff\xfe\n", "not UTF-8"),
         ("x.csv.gz", b"label,score\n0,1\n", "is not a gzip file"),
         (
@@ -728,8 +796,9 @@ def test_other_things_at_a_path(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match="is not a file"):
         load(tmp_path / "folder.npz")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"nor a folder of datasets\.save_to_disk"):
-        load(tmp_path)
+        load(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", ""])

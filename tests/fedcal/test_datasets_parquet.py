@@ -141,7 +141,7 @@ L = SCORES["list"]
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no scores": (
         {"label": Y},
-        "no score columns; allowed: label, .* or a list in logits or probs",
+        "no score columns among 'label'; allowed: label, .* or a list in logits or probs",
     ),
     "unknown": (L | {"label": Y, "weight": Y}, "unknown column 'weight'; allowed"),
     "index": (L | {"label": Y, "__index_level_0__": Y}, r"\(pandas: index=False\)"),
@@ -168,7 +168,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "text list": ({"label": Y, "logits": [["a"]] * 4}, "'logits' holds string; must hold numbers"),
     "matrices": ({"label": Y, "logits": [[[1.0, 2.0]]] * 4}, "holds list<.*must hold numbers"),
     "flat": ({"label": Y, "logits": [1.0] * 4}, "holds double; must hold lists of numbers"),
-    "text labels": (L | {"label": list("abcd")}, "'label' holds string; must hold numbers"),
+    "text labels": (L | {"label": list("abab")}, "labels: 2 names .* for 3 columns"),
+    "a label left out": (L | {"label": ["a", None, "b", "c"]}, "column 'label' is null at row 1"),
     "dates": (L | {"label": pa.array(Y, pa.timestamp("ms"))}, r"'label' holds timestamp\[ms\]"),
     "structs": (L | {"label": Y, "client": [{"a": 1}] * 4}, "'client' holds struct.* or text"),
     "truth clients": (L | {"label": Y, "client": [True] * 4}, "'client' holds bool"),

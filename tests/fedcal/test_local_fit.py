@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
@@ -11,9 +13,11 @@ from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingVector,
     VectorScaling,
+    local_fit,
 )
 from fedcal.calibrators.local_fit import LIMIT, LocalLosses, local_fits, rows_of
 from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.lbfgs import minimize
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
 from fedcal.types import Floats
@@ -181,3 +185,40 @@ def test_the_pooled_fit_is_the_optimum(form: Form, c: int) -> None:
     nll = -np.log(calibrator.predict_proba(logits)[np.arange(2000), labels]).sum()
     assert nll == pytest.approx(got, rel=1e-9)
     assert got < 0.95 * losses(form, own, start[None], start)[0]
+
+
+@forms
+@pytest.mark.parametrize(("c", "proximal"), [(4, 0.0), (4, 1.0), (40, 1.0)])
+def test_a_client_among_others_is_fitted_as_if_alone(
+    form: Form, c: int, proximal: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, start = some_shards(c), form.identity(c)
+    together = local_fits(form, shards, start, proximal=proximal)
+    monkeypatch.setattr(local_fit, "_STATE", 1)  # a block each
+    np.testing.assert_array_equal(together, local_fits(form, shards, start, proximal=proximal))
+    for k in range(shards.clients):
+        alone = local_fits(form, shards.block(k, k + 1), start, proximal=proximal)
+        np.testing.assert_array_equal(together[k], alone[0])
+
+
+@pytest.mark.parametrize("far", [0.0, 0.3])
+def test_matrix_scaling_of_many_classes_is_at_its_optimum(far: float) -> None:
+    shards, form = some_shards(40, rows=500), MatrixScaling
+    assert ((shards.rows > 64) & (shards.rows <= 80)).sum() == 2  # more than a tile
+    start = form.identity(40) + far * np.random.default_rng(3).normal(size=form.size(40))
+    w = local_fits(form, shards, start, proximal=2.0)
+    features, columns = rows_of(form, shards)
+    at = LocalLosses(form, features, columns, shards.rows, start, 2.0)
+    value, gradient = at.value(w)
+    few = (shards.rows > 0) & (shards.rows <= 80)
+    assert np.abs(gradient[few]).max() < 1e-5
+    slow = minimize(at, np.tile(start, (6, 1)), start - LIMIT, start + LIMIT, 1000)
+    assert (value[few] <= at.value(slow)[0][few] * (1 + 1e-12)).all()
+    np.testing.assert_allclose(w[few], slow[few], atol=1e-5)
+
+
+def test_an_optimum_outside_the_box_is_left_to_the_box() -> None:
+    shards, middle = some_shards(40), MatrixScaling.identity(40)
+    faint = replace(shards, logits=0.01 * shards.logits)
+    w = local_fits(MatrixScaling, faint, middle, proximal=1e-6)
+    assert np.abs(w - middle).max() == LIMIT

@@ -16,7 +16,7 @@ from fedcal import calibrators, datasets
 from fedcal.calibrators import BBQ, Calibrator, TemperatureScaling, WeightedBinning
 from fedcal.errors import InputError
 from fedcal.numerics import logits_from_probs, softmax
-from fedcal.scores import SURE, check_scores
+from fedcal.scores import SURE, as_array, check_scores, numbers
 from fedcal.shards import Shards
 
 RNG = np.random.default_rng(0)
@@ -190,3 +190,47 @@ def test_rounded_probabilities_are_no_logits(decimals: int) -> None:
 
 def test_a_sum_on_the_edge_is_within_it() -> None:
     assert len(check_scores("probs", "probs", np.array([[0.33, 0.33, 0.33]])))
+
+
+# --- whatever is array-like -------------------------------------------------------------------
+
+
+def test_tensors_frames_lists_and_tuples_are_arrays() -> None:
+    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    half = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True)
+    frame = pd.DataFrame({"a": pd.array([1, 3], "Int64"), "b": ["2", "4"]})
+    given = [
+        half,
+        half.detach(),
+        half.float(),
+        [half[0], half[1]],
+        ((1, 2), (3, 4)),
+        [[1.0, 2.0], (3, 4)],
+        frame.astype({"b": float}),
+        frame.astype({"b": "Float64"}).astype(object),
+    ]
+    for value in given:
+        np.testing.assert_array_equal(numbers("x", value), [[1.0, 2.0], [3.0, 4.0]])
+    assert half.requires_grad
+    for text in (pd.Series(["a", "b"]), pd.Series(["a", "b"], dtype="category"), ("a", "b")):
+        assert as_array("x", text).tolist() == ["a", "b"]
+        assert as_array("x", text).dtype.kind == "U"
+    array = np.ones((2, 2))
+    assert as_array("x", array) is array
+
+
+def test_what_is_no_array_is_told_in_one_line() -> None:
+    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    sparse = pytest.importorskip("scipy.sparse")
+    for value, told in (
+        (pd.array([True, None], "boolean"), "x: a missing value at row 1"),
+        (pd.Series(["a", None]), "x: a missing value at row 1"),
+        (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), "x: must hold numbers, .* such as 'u'"),
+        (sparse.csr_array(np.eye(2)), "x: is a sparse matrix; give its toarray"),
+        (torch.eye(2).to_sparse(), "x: cannot be read as an array"),
+        ([[1, 2], [3]], "x: cannot be read as an array"),
+        (None, "x: must hold numbers"),
+    ):
+        with pytest.raises(InputError, match=told) as error:
+            numbers("x", value)
+        assert "\n" not in str(error.value)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -246,3 +247,11 @@ def test_rows_without_subjects_have_none_to_tell_apart() -> None:
         Shards.from_owner(
             np.zeros((3, 2)), np.zeros(3, int), np.zeros(3, int), 1, subjects=np.zeros(2, int)
         )
+
+
+def test_replaced_labels_do_not_meet_what_was_derived_of_the_old_ones() -> None:
+    old = Shards(np.eye(3), np.array([0, 1, 2]), np.array([0, 1, 3]))
+    assert old.derived("labels", lambda s: s.labels).tolist() == [0, 1, 2]
+    new = replace(old, labels=np.array([2, 1, 0]))
+    assert new.derived("labels", lambda s: s.labels).tolist() == [2, 1, 0]
+    assert old.derived("labels", lambda s: s.labels).tolist() == [0, 1, 2]

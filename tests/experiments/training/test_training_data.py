@@ -15,7 +15,7 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.splits import PARTS, Federation, load
+from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode, read_text
 
 RNG = np.random.default_rng(0)
@@ -29,11 +29,11 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
     return str(path)
 
 
-def dealt(data: str, **options: Any) -> Federation:
+def dealt(data: str, **options: Any) -> ClientData:
     return load(TrainConfig(data, **options))[0]
 
 
-def rows(federation: Federation) -> list[tuple[bytes, int]]:
+def rows(federation: ClientData) -> list[tuple[bytes, int]]:
     """All rows of a federation, in any order."""
     parts = [rows for name in PARTS for rows in federation.part(name)]
     return sorted(
@@ -132,11 +132,11 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"dog/99.png is 9 x 9, the first image 5 x 4"):
         read_pool(str(folder))
     (folder / "dog" / "99.png").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"dog/99.png is no readable image"):
+    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
         read_pool(str(folder))
     whole = (folder / "dog" / "00.png").read_bytes()
     (folder / "dog" / "99.png").write_bytes(declared(whole, 60_000))
-    with pytest.raises(InputError, match=r"dog/99.png is no readable image"):
+    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
         read_pool(str(folder))
     image.fromarray(np.full((4, 5), 40_000, np.uint16)).save(folder / "dog" / "99.png")
     with pytest.raises(InputError, match=r"dog/99.png has more than 8 bits"):
