@@ -128,6 +128,7 @@ def _fit_federated(
         job.secure_aggregation,
         job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
         tested=tested,
+        noun=outcome.artifact.noun,
     )
     privacy["statement"] += unused_rows(config, job)
     few = too_little(config.method, shards, job)

@@ -6,7 +6,7 @@ import json
 import math
 import platform
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -156,9 +156,10 @@ class SimulationResult:
         from fedcal.experiments.figures import CURVE_NAMES, NAMES
 
         left = (name for form in ARTIFACTS.values() for name in form.files())
-        write_folder(Path(out), self._write, stale=(*NAMES, *CURVE_NAMES, PAGE, *left))
+        write = partial(self._write, home=Path(out))
+        write_folder(Path(out), write, stale=(*NAMES, *CURVE_NAMES, PAGE, *left))
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, home: Path) -> None:
         def text(name: str, content: str) -> None:
             (folder / name).write_text(content, "utf-8")
 
@@ -173,7 +174,7 @@ class SimulationResult:
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         from fedcal.experiments.report import write_report
 
-        write_report(folder)
+        write_report(folder, home)
 
 
 def versions() -> dict[str, str]:

@@ -68,7 +68,7 @@ def simulate(
     fitted = fit(config, shards, held_out=held_out, by_name=by_name, progress=progress)
     statement = fitted.privacy["statement"]
     if held_out:
-        statement.append(HELD_OUT)
+        statement.append(HELD_OUT.format(fitted.outcome.artifact.noun))
     statement += fitted.about_subjects
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)

@@ -56,9 +56,11 @@ class Artifact(ABC):
     ----------
     form : what it is, and the name of its file in a result folder (`calibrator` of all
         calibrators, whatever their own kind)
+    noun : what sentences about a run call it
     """
 
     form: ClassVar[str]
+    noun: ClassVar[str] = "result"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ def quick_figures() -> Iterator[None]:
 
     For modules about files, commands and numbers; test_figures.py and test_report.py draw.
     """
-    from fedcal.experiments.report import comparison, simulation
+    from fedcal.experiments.report import comparison, page, simulation
 
     def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in (".png", ".svg")]
@@ -46,4 +47,6 @@ def quick_figures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (simulation, comparison):
             patch.setattr(module, "save_sheets", save_sheets)
+        for name in ("panel_svg", "key_svg"):
+            patch.setattr(page, name, lambda what, *_: f"<svg>{html.escape(repr(what))}</svg>")
         yield

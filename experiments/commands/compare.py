@@ -22,7 +22,7 @@ from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.files import to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.runs.ask import ask_about_unfinished
-from fedcal.experiments.terminal import console, print_table, progress
+from fedcal.experiments.terminal import console, progress
 
 EXAMPLES = (
     "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
@@ -94,10 +94,11 @@ def command(
 def show(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
     from fedcal.experiments.comparison.table import as_table
+    from fedcal.experiments.show.tables import print_table
 
     to = console()
     to.print(comparison.headline)
-    print_table(to, as_table(comparison.cells))
+    print_table(to, as_table(comparison.cells), gap=0)
     for line in comparison.statement:
         to.print(f"- {line}")
     if out is not None:

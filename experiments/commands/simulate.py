@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.table import Table
-
 from fedcal import pages
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import (
@@ -23,6 +21,7 @@ from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.files import OWN_PAGES, check_out, to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
 from fedcal.units import UNITS
@@ -77,7 +76,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
     to.print(f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}")
     for table in _tables(result):
-        to.print(table)
+        print_table(to, table, edge=True)
     to.print(
         f"{_protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"
@@ -101,23 +100,10 @@ def _protection(privacy: Mapping[str, Any]) -> str:
     return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
 
 
-def _tables(result: SimulationResult) -> list[Table]:
+def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if result.artifact.form not in OWN_PAGES:
-        from fedcal.experiments.report.artifact import shown_entry
-
-        found = []
-        for part in result.artifact.page():
-            if isinstance(part, pages.Table):
-                lines = Table(*part.columns, title=part.title)
-                for row in part.rows:
-                    lines.add_row(*map(shown_entry, row))
-                found.append(lines)
-        return found
-    table = Table()
-    table.add_column("test rows")
-    for heading in SHOWN.values():
-        table.add_column(heading, justify="right")
-    for name, metrics in (("before", result.before), ("after", result.after)):
-        table.add_row(name, *(shown(k, metrics[k]) for k in SHOWN))
-    return [table]
+        return [of_part(p) for p in result.artifact.page() if isinstance(p, pages.Table)]
+    both = (("before", result.before), ("after", result.after))
+    rows = [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
+    return [TextTable(("test rows", *SHOWN.values()), rows)]

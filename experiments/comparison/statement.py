@@ -9,43 +9,11 @@ from typing import NamedTuple
 
 from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.comparison.resolve import LeftOut
-from fedcal.experiments.statement import TEST_ROWS, in_short, sets_noise
+from fedcal.experiments.statement import sentences
 from fedcal.privacy.federation import QUORUM
 from fedcal.strategies.job import settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
-
-CHOOSING = (
-    "Choosing among methods, settings or budgets by what they did on private rows is itself a "
-    "release, and no run's epsilon covers it: choose on public or simulated data."
-)
-SYSTEM = (
-    "Noise comes from the operating system's generator: the same comparison again gives other "
-    "numbers. What follows counts all runs as published."
-)
-EXACT_ONCE = (
-    "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under trust "
-    "secagg, whatever units, trusts and mechanisms were asked for."
-)
-BOTH_UNITS = (
-    "What is spent for each {one} counts runs of unit {small} only: runs of unit {large} come on "
-    "top, each with at most twice its epsilon and 1 + e^epsilon times its delta. For a {all} runs "
-    "of unit {small} have no bound but their epsilon times the {all}'s {many}, and more delta "
-    "still."
-)
-SEEDED = (
-    "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
-    "nobody. What follows is for the same runs, each with secret noise of its own."
-)
-HELD_OUT = (
-    "The test rows of {} are held out of the same clients' rows: every number in the table is an "
-    "exact function of private rows."
-)
-ROWS_PER_CLIENT = (
-    "Of {} the number of fit rows can be read from the noise scales, and is taken as public: "
-    "where rows_per_client is not set, it is rows / clients of the simulated data. A deployment "
-    "must choose it without looking (--set rows_per_client=...)."
-)
 
 
 class Spent(NamedTuple):
@@ -91,16 +59,19 @@ def statement(
     """
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
-    said = [CHOOSING, TEST_ROWS]
-    said += [HELD_OUT.format(name) for name, held in held_out.items() if held]
+    said = [sentences.CHOOSING_AMONG_RUNS, sentences.TEST_ROWS]
+    said += [sentences.HELD_OUT_OF_RUNS.format(name) for name, held in held_out.items() if held]
     if private:
         said += _guarantees(private)
         seeded = private[0].config.noise_source == "seeded"
-        said += [SEEDED if seeded else SYSTEM, *_composed(cells)]
+        said += [
+            sentences.SEEDED_OF_RUNS if seeded else sentences.SYSTEM_OF_RUNS,
+            *_composed(cells),
+        ]
         said += _several_units({c.config.unit for c in private})
     looked = dict.fromkeys(c.config.data for c in private if _looks(c))
     if looked:
-        said.append(ROWS_PER_CLIENT.format(", ".join(looked)))
+        said.append(sentences.ROWS_PER_CLIENT_OF_RUNS.format(", ".join(looked)))
     exact = len(cells) - len(private)
     if exact:
         lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
@@ -108,7 +79,7 @@ def statement(
     if len(fitted) > len(private) and any(
         TRUSTS[str(c.config.trust)].noise_by != "server" for c in private
     ):
-        said.append(EXACT_ONCE)
+        said.append(sentences.EXACT_ONCE)
     said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     return said + _not_there(left_out)
 
@@ -117,7 +88,7 @@ def _several_units(there: Collection[str]) -> list[str]:
     """What budgets of one unit mean for another, a sentence for each two."""
     units = [unit for name, unit in UNITS.items() if name in there]
     return [
-        BOTH_UNITS.format(
+        sentences.BOTH_UNITS.format(
             small=small.name,
             large=large.name,
             one=_one(small.name),
@@ -144,7 +115,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
     shared = (c.config.quorum for c in private if c.plan is not None and c.plan.model.shared)
     quorum = next(shared, QUORUM)
     return [
-        f"{in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
+        f"{sentences.in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()
     ]
 
@@ -163,7 +134,7 @@ def _not_there(left_out: Sequence[LeftOut]) -> list[str]:
 def _looks(cell: Cell) -> bool:
     """Whether its noise scales follow from the number of fit rows."""
     name = "rows_per_client"
-    if cell.plan is not None and not sets_noise(cell.plan):
+    if cell.plan is not None and not sentences.sets_noise(cell.plan):
         return False
     return name in settings_of(cell.config.method) and name not in cell.config.set
 

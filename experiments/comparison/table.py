@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from fedcal.experiments.comparison.summary import Line
+from fedcal.experiments.show.tables import TextTable, csv_text, markdown
 from fedcal.experiments.terminal import SHOWN, shown
 
 METRICS = ("accuracy", "ece", "classwise_ece", "nll")
@@ -29,6 +28,7 @@ _KEPT = (
     *("data", "method", "label", "settings", "clients", "partition", "rounds", "sampling_rate"),
     *("epsilon", "delta", "unit", "trust", "mechanism", "noise_std", "bytes_up", "bytes_down"),
 )
+_WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
@@ -116,27 +116,19 @@ class Cells:
         return line["baseline"], line["epsilon"], *varied
 
 
-def as_table(lines: Sequence[Line]) -> Table:
-    """For the terminal."""
+def as_table(lines: Sequence[Line]) -> TextTable:
+    """For the terminal (`show.tables.print_table`) and for Markdown."""
     cells = Cells(lines)
-    table = Table(title=cells.title, title_justify="left", pad_edge=False, padding=(0, 0))
-    for heading in cells.headings:
-        text = heading in ("method", "data", "partition", "unit", "trust", "mechanism")
-        table.add_column(heading, justify="left" if text else "right", no_wrap=True)
-    for before, line in zip([None, *lines], lines, strict=False):
-        if before is not None and cells.section(before) != cells.section(line):
-            table.add_section()
-        table.add_row(*cells.texts(line))
-    return table
+    words = {k for k, heading in enumerate(cells.headings) if heading in _WORDS}
+    kinds = [cells.section(line) for line in lines]
+    begin = {k: "" for k, (one, other) in enumerate(pairwise(kinds), 1) if one != other}
+    rows = [cells.texts(line) for line in lines]
+    return TextTable(tuple(cells.headings), rows, cells.title, words, begin)
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
-    """For a README."""
-    cells = Cells(lines)
-    said = [cells.headings, *(cells.texts(line) for line in lines)]
-    head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in said)
-    rule = "|---" + "|---:" * (len(cells.headings) - 1) + "|"
-    return "\n".join([head, rule, *body]) + "\n"
+    """For a README, without the title."""
+    return markdown(replace(as_table(lines), title="", left=(0,)))
 
 
 def as_csv(lines: Sequence[Line]) -> str:
@@ -153,18 +145,7 @@ def as_csv(lines: Sequence[Line]) -> str:
         | {"seconds_mean": line["seconds"]["mean"], "seconds_std": line["seconds"]["std"]}
         for line in lines
     ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(written[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({k: _plain(v) for k, v in line.items()} for line in written)
-    return text.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    """An entry of a CSV: lists and settings separated by semicolons, nothing for None."""
-    if isinstance(value, Mapping):
-        return ";".join(f"{k}={v}" for k, v in value.items())
-    return ";".join(map(repr, value)) if isinstance(value, list) else value
+    return csv_text(written)
 
 
 def _fact(key: str, value: Any) -> str:

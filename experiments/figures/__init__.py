@@ -1,13 +1,13 @@
-"""Figures: what is drawn (`diagrams`, `curves`), and two ways to draw it (`svg`, `paper`).
+"""Figures: what is drawn (`diagrams`, `curves`), how (`drawing`, `inline`).
 
-A figure is first described as data: panels with axes and marks (`panel`). The same description
-becomes an inline SVG for the report, whose colours follow the reader's light or dark scheme, and
-a Matplotlib figure for a paper (PNG, SVG). Matplotlib is imported only by who draws for paper.
+A figure is first described as data: panels with axes and marks (`panel`). Matplotlib draws it for
+a paper (PNG, SVG, PDF), and each panel as an SVG in a page, where the colours become those of the
+reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
 from __future__ import annotations
 
-from fedcal.experiments.figures.paper import draw, reliability_figure, save_figure, save_sheets
+from fedcal.experiments.figures.drawing import draw, reliability_figure, save_figure, save_sheets
 
 NAMES = tuple(
     f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
@@ -19,7 +19,7 @@ CURVE_NAMES = ("curve-[0-9]*.png", "curve-[0-9]*.svg")
 
 COMPARISON_NAMES = tuple(
     f"{name}.{suffix}"
-    for name in ("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
+    for name in ("epsilon", "epsilon-[0-9]*", "trust", "trust-[0-9]*", "bytes", "bytes-[0-9]*")
     for suffix in ("png", "svg")
 )
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedcal.experiments.figures.panel import (
     STYLES,
@@ -32,6 +32,7 @@ NAMES = {
 }
 METHOD_STYLES = [name for name in STYLES if name[0] == "m"]
 BASELINE_STYLES = [name for name in STYLES if name[0] == "b" and name[1:].isdigit()]
+SHAPES = [name for name in STYLES if name.startswith("shape")]
 MOST_PANELS = 24
 _ASIDE = 0.007  # of the axis: so far beside each other lie methods at one budget
 _LOG_FROM = 12.0  # max / min from which a metric gets a logarithmic axis
@@ -139,31 +140,28 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
     keys = differing(fitted)
     extra = [k for k in keys if k in _IF_VARIED]
     choices = {k: _choices(fitted, k) for k in extra}
-    common = {
-        k: list(dict.fromkeys(v for some in choices[k].values() for v in some)) for k in extra
-    }
-    own = [tuple(cell.get(k) for k in (*_ALIKE, *extra)) for cell in fitted]
-    places: list[list[tuple[Any, ...]]] = []
-    for cell, key in zip(fitted, own, strict=True):
-        fits = [
-            common[k]
-            if shared and _without(cell, k) not in choices[k] and cell.get(k) not in common[k]
-            else [cell.get(k)]
-            for k in extra
-        ]
-        places.append([(*key[: len(_ALIKE)], *values) for values in product(*fits)])
-    chosen = {key for key, many in zip(own, places, strict=True) if many == [key]}
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for cell, key, many in zip(fitted, own, places, strict=True):
-        for place in [p for p in many if p in chosen] or [key]:  # no group of shared cells alone
-            groups.setdefault(place, []).append(cell)
+    chosen = {k: {v for some in choices[k].values() for v in some} for k in extra}
+
+    def free(c: Mapping[str, Any], key: str) -> bool:
+        choice = key not in extra or c.get(key) in chosen[key] or _without(c, key) in choices[key]
+        return shared and not choice
+
+    def place(c: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(c.get(k) for k in (*_ALIKE, *extra))
+
+    def fits(c: Mapping[str, Any], values: tuple[Any, ...]) -> bool:
+        pairs = zip((*_ALIKE, *extra), values, strict=True)
+        return all(c.get(k) == value or free(c, k) for k, value in pairs)
+
+    places = dict.fromkeys(place(c) for c in fitted if not any(free(c, k) for k in extra))
+    alone = [place(c) for c in fitted if not any(fits(c, p) for p in places)]
     found = []
-    for key, members in groups.items():
-        values = dict(zip((*_ALIKE, *extra), key, strict=True))
-        title = told(values, keys) or str(values["partition"])
-        base = [c for c in cells if c["baseline"] and c["data"] == values["data"]]
-        unique = {c["label"]: c for c in base}
-        found.append(Facet(title, tuple(members), tuple(unique.values())))
+    for values in (*places, *dict.fromkeys(alone)):
+        facts = dict(zip((*_ALIKE, *extra), values, strict=True))
+        members = tuple(c for c in fitted if fits(c, values))
+        base = {c["label"]: c for c in cells if c["baseline"] and c["data"] == facts["data"]}
+        title = told(facts, keys) or str(facts["partition"])
+        found.append(Facet(title, members, tuple(base.values())))
     return found or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
 
 
@@ -188,123 +186,189 @@ def series_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {label: next(looks[base]) for label, base in labels}
 
 
-def _values(metric: str, cells: Iterable[Mapping[str, Any]]) -> list[float]:
-    found = []
-    for cell in cells:
-        m = cell["after"][metric]
-        found += [scaled(metric, m["mean"] - s) for s in (m["std"], 0.0, -m["std"])]
-    return found
+def quality_axis(metric: str, means: Sequence[float], ends: Sequence[float] = ()) -> Axis:
+    """A metric's axis, logarithmic where means are far apart.
 
-
-def _quality_axis(metric: str, cells: Sequence[Mapping[str, Any]]) -> Axis:
-    values = [v for v in _values(metric, cells) if metric == "accuracy" or v > 0]
-    means = [scaled(metric, c["after"][metric]["mean"]) for c in cells]
+    Parameters
+    ----------
+    means, ends : as they are shown; the ends of whiskers, if there is to be room for them
+    """
+    values = [*means, *(v for v in ends if metric == "accuracy" or v > 0)]
     if metric != "accuracy" and spread_of(means) > _LOG_FROM and min(means) > 0:
-        floor = 0.6 * min(means)
-        return log_axis(NAMES[metric], [v for v in values if v >= floor])
+        return log_axis(NAMES[metric], [v for v in values if v >= 0.6 * min(means)])
     return linear_axis(NAMES[metric], values)
 
 
-def epsilon_axis(cells: Iterable[Mapping[str, Any]]) -> tuple[Axis, dict[float | None, float]]:
-    """A logarithmic axis of budgets and, at its right, "∞" for runs without; where each lies."""
-    cells = list(cells)
-    budgets = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
-    places: dict[float | None, float] = {e: math.log10(e) for e in budgets}
-    low, high = (min(places.values()), max(places.values())) if places else (0.0, 0.0)
-    room = max(0.35 * (high - low) / max(len(budgets) - 1, 1), 0.3)
-    if not budgets or any(c["epsilon"] is None for c in cells):
-        places[None] = high + max(room, 0.45) if places else 0.0
-    last = max(places.values())
-    ticks = [(v, "∞" if e is None else f"{e:g}") for e, v in places.items()]
-    kept: list[tuple[float, str]] = []
-    span = last + room - (low - room)
-    for place, text in ticks:  # "∞", the last, always has room
-        if text == "∞" or all(place - p > 0.09 * span for p, _ in kept):
-            kept.append((place, text))
-    return Axis("epsilon", low - room, last + room, tuple(kept)), places
+def _quality_axes(metrics: Iterable[str], cells: Sequence[Mapping[str, Any]]) -> dict[str, Axis]:
+    axes = {}
+    for metric in metrics:
+        spreads = [c["after"][metric] for c in cells]
+        means = [scaled(metric, s["mean"]) for s in spreads]
+        ends = [scaled(metric, s["mean"] + k * s["std"]) for s in spreads for k in (-1, 1)]
+        axes[metric] = quality_axis(metric, means, ends)
+    return axes
 
 
-def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
-    """Quality against budget: a row for each group of cells, a column for each metric."""
-    looks, panels = series_of(cells), []
-    axis, places = epsilon_axis([c for c in cells if not c["baseline"]])
+def spaced_axis(
+    label: str, values: Sequence[float], end: str = "∞"
+) -> tuple[Axis, dict[float, float]]:
+    """A logarithmic axis of a few values, with a tick at each that has room; where each lies.
+
+    Parameters
+    ----------
+    end : what infinity, at the right, is called
+    """
+    finite = sorted({v for v in values if math.isfinite(v)})
+    places = {v: math.log10(v) for v in finite}
+    low, high = (places[finite[0]], places[finite[-1]]) if finite else (0.0, 0.0)
+    room = max(0.35 * (high - low) / max(len(finite) - 1, 1), 0.3)
+    if len(finite) < len(set(values)):
+        high = places[math.inf] = high + max(room, 0.45)
+    ticks: list[tuple[float, str]] = []
+    for value, place in reversed(places.items()):  # the right end always has its tick
+        if not ticks or ticks[-1][0] - place > 0.09 * (high - low + 2 * room):
+            ticks.append((place, end if math.isinf(value) else f"{value:g}"))
+    return Axis(label, low - room, high + room, tuple(reversed(ticks))), places
+
+
+def budget(cell: Mapping[str, Any]) -> float:
+    """Epsilon of a cell; infinity without privacy."""
+    return math.inf if cell["epsilon"] is None else float(cell["epsilon"])
+
+
+class Means(NamedTuple):
+    """A curve of means over seeds, with their standard deviations."""
+
+    name: str
+    style: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    std: Sequence[float]
+
+
+def with_spread(curves: Sequence[Means], axis: Axis) -> tuple[list[Mark], str]:
+    """Curves with whiskers of one standard deviation, a little beside each other; and in words."""
+    marks: list[Mark] = []
+    for k, curve in enumerate(curves):
+        aside = _ASIDE * (axis.high - axis.low) * (k - (len(curves) - 1) / 2)
+        x = [place + aside for place in curve.x]
+        pairs = list(zip(curve.mean, curve.std, strict=True))
+        low, high = [max(m - s, 0.0) for m, s in pairs], [m + s for m, s in pairs]
+        marks += [Whiskers(curve.style, x, low, high), Line(curve.style, x, curve.mean)]
+    words = (f"{c.name}: {', '.join(f'{m:.4g}' for m in c.mean)}" for c in curves)
+    return marks, "; ".join(words)
+
+
+def _panel(metric: str, note: str, x: Axis, y: Axis, marks: Sequence[Mark], words: str) -> Panel:
+    """Quality against something."""
+    return Panel(
+        title=NAMES[metric].partition(",")[0],
+        note=note,
+        x=x,
+        y=y,
+        marks=tuple(marks),
+        said=f"{NAMES[metric]} against {x.label}, {note}. {words}.",
+        aspect=0.8,
+    )
+
+
+def epsilon_sheet(
+    cells: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str],
+    title: str,
+    looks: Mapping[str, str] | None = None,
+) -> Sheet:
+    """Quality against budget: a row for each group of cells, a column for each metric.
+
+    Parameters
+    ----------
+    looks : label -> style (`series_of` the cells)
+    """
+    looks, panels = looks or series_of(cells), []
+    axis, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
     groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
-    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
-    for facet in groups:
-        for metric in metrics:
-            marks: list[Mark] = [
-                Level(looks[c["label"]], scaled(metric, c["after"][metric]["mean"]))
-                for c in facet.baselines
-            ]
-            said = []
-            labels = list(dict.fromkeys(c["label"] for c in facet.cells))
-            for k, label in enumerate(labels):
-                mine = [c for c in facet.cells if c["label"] == label]
-                mine.sort(key=lambda c: places[c["epsilon"]])
-                aside = _ASIDE * (axis.high - axis.low) * (k - (len(labels) - 1) / 2)
-                x = [places[c["epsilon"]] + aside for c in mine]
-                mean = [scaled(metric, c["after"][metric]["mean"]) for c in mine]
-                std = [scaled(metric, c["after"][metric]["std"]) for c in mine]
-                marks.append(Whiskers(looks[label], x, *_around(mean, std)))
-                marks.append(Line(looks[label], x, mean))
-                said.append(f"{label}: " + ", ".join(f"{m:.4g}" for m in mean))
-            panels.append(
-                Panel(
-                    title=NAMES[metric].partition(",")[0],
-                    note=facet.title,
-                    x=axis,
-                    y=axes[metric],
-                    marks=tuple(marks),
-                    said=f"{NAMES[metric]} against epsilon, {facet.title}. {'; '.join(said)}.",
-                    aspect=0.8,
-                )
+    axes = _quality_axes(metrics, cells)
+    for facet, metric in product(groups, metrics):
+        curves = []
+        for label in dict.fromkeys(c["label"] for c in facet.cells):
+            mine = [c for c in facet.cells if c["label"] == label]
+            mine.sort(key=budget)
+            mean, std = (
+                [scaled(metric, c["after"][metric][k]) for c in mine] for k in ("mean", "std")
             )
+            x = [places[budget(c)] for c in mine]
+            curves.append(Means(label, looks[label], x, mean, std))
+        levels = [
+            Level(looks[c["label"]], scaled(metric, c["after"][metric]["mean"]))
+            for c in facet.baselines
+        ]
+        marks, words = with_spread(curves, axis)
+        panels.append(_panel(metric, facet.title, axis, axes[metric], [*levels, *marks], words))
     return Sheet(title, len(metrics), tuple(panels), _legend(cells, looks))
 
 
+def trust_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
+    """What trust costs: quality against budget, a curve for each trust model.
+
+    Where several mechanisms or deltas were asked for, each has a curve of its own.
+    """
+    base = [c for c in cells if c["baseline"]]
+    keys = ["trust", *(k for k in differing(cells) if k in ("mechanism", "delta"))]
+    swapped = [
+        {**c, "label": told(c, keys), **dict.fromkeys(keys), "of": c["label"]}
+        for c in cells
+        if not c["baseline"]
+    ]
+    looks, panels = series_of([*base, *swapped]), list[Panel]()
+    for label in dict.fromkeys(c["of"] for c in swapped):
+        mine = [*base, *(c for c in swapped if c["of"] == label)]
+        for panel in epsilon_sheet(mine, metrics, title, looks).panels:
+            panels.append(replace(panel, note=f"{label}, {panel.note}"))
+    most = MOST_PANELS - MOST_PANELS % len(metrics)
+    legend = _legend([*base, *swapped], looks)
+    return Sheet(title, _columns(panels, metrics), tuple(panels[:most]), legend)
+
+
 def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
-    """Quality against bytes sent by a client: a panel for each budget and metric."""
+    """Quality against bytes sent by a client: a panel for each budget and metric.
+
+    A method has its colour. Cells that differ in partition, unit, trust and the like have a marker
+    each; where there are more of these than markers, unit and trust have, and the others panels.
+    """
     looks, panels = series_of(cells), []
     sending = [c for c in cells if not c["baseline"] and c["bytes_up"] > 0]
-    budgets = sorted({c["epsilon"] for c in sending if c["epsilon"] is not None})
-    rows: list[float | None] = [*budgets]
-    if any(c["epsilon"] is None for c in sending):
-        rows.append(None)
+    keys, apart = differing(sending), list[str]()
+    if len({told(c, keys) for c in sending}) > len(SHAPES):
+        apart = [k for k in keys if k not in ("unit", "trust")]
+        keys = [k for k in keys if k not in apart]
+    names = list(dict.fromkeys(told(c, keys) for c in sending))
+    shapes = dict(zip(names, SHAPES * len(names), strict=False)) if len(names) > 1 else {}
     across = log_axis("bytes up per client", [float(c["bytes_up"]) for c in sending])
-    axes = {metric: _quality_axis(metric, cells) for metric in metrics}
-    for epsilon in rows[: max(1, MOST_PANELS // len(metrics))]:
-        mine = [c for c in sending if c["epsilon"] == epsilon]
-        name = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
-        for metric in metrics:
-            marks: list[Mark] = []
-            for label in dict.fromkeys(c["label"] for c in mine):
-                same = [c for c in mine if c["label"] == label]
-                x = [float(c["bytes_up"]) for c in same]
-                y = [scaled(metric, c["after"][metric]["mean"]) for c in same]
-                marks.append(Line(looks[label], x, y, line=False))
-            said = "; ".join(
-                f"{c['label']}: {scaled(metric, c['after'][metric]['mean']):.4g} at "
-                f"{c['bytes_up']:,} bytes"
-                for c in mine
-            )
-            panels.append(
-                Panel(
-                    title=NAMES[metric].partition(",")[0],
-                    note=name,
-                    x=across,
-                    y=axes[metric],
-                    marks=tuple(marks),
-                    said=f"{NAMES[metric]} against bytes up per client, {name}. {said}.",
-                    aspect=0.8,
-                )
-            )
-    columns = len(metrics) if len(panels) <= 4 else 2 * len(metrics)
-    return Sheet(title, columns, tuple(panels), _legend(sending, looks))
+    axes = _quality_axes(metrics, cells)
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for c in sorted(sending, key=budget):
+        spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+        groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
+    most = max(1, MOST_PANELS // len(metrics))
+    for (note, some), metric in product(list(groups.items())[:most], metrics):
+        points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        words = []
+        for c in some:
+            at = float(c["bytes_up"]), scaled(metric, c["after"][metric]["mean"])
+            points.setdefault((c["label"], told(c, keys)), []).append(at)
+            words.append(f"{c['label']}: {at[1]:.4g} at {c['bytes_up']:,} bytes")
+        marks = [
+            Line(looks[label], [x for x, _ in at], [y for _, y in at], False, shapes.get(name, ""))
+            for (label, name), at in points.items()
+        ]
+        panels.append(_panel(metric, note, across, axes[metric], marks, "; ".join(words)))
+    marked = ((shape, name) for name, shape in shapes.items())
+    legend = (*_legend(sending, looks), *marked)
+    return Sheet(title, _columns(panels, metrics), tuple(panels), legend)
 
 
-def _around(mean: Sequence[float], std: Sequence[float]) -> tuple[list[float], list[float]]:
-    pairs = list(zip(mean, std, strict=True))
-    return [max(m - s, 0.0) for m, s in pairs], [m + s for m, s in pairs]
+def _columns(panels: Sequence[Panel], metrics: Sequence[str]) -> int:
+    return len(metrics) if len(panels) <= 4 else 2 * len(metrics)
 
 
 def _legend(

@@ -7,6 +7,7 @@ import numpy as np
 from fedcal.experiments.figures.panel import (
     Bars,
     Line,
+    Mark,
     Panel,
     Sheet,
     Whiskers,
@@ -18,6 +19,9 @@ from fedcal.types import Floats, Integers
 
 SHOWN_CLASSES = 20
 """Up to so many classes all are shown; of more, the worst."""
+
+FEWEST = 30
+"""Rows of a point of a class: neighbouring bins are pooled until they have as many."""
 
 LEGEND = (
     ("perfect", "perfect calibration"),
@@ -108,21 +112,41 @@ def worst_classes(before: Reliability, after: Reliability) -> Integers:
     return np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
 
 
+def pooled(data: Reliability, j: int) -> tuple[Integers, Floats, Integers]:
+    """Rows, summed probability and rows of class j, of neighbouring bins pooled to `FEWEST` rows.
+
+    Bins are pooled from the left; what is left over at the right joins the last.
+    """
+    count, after = data.class_count[j], 0
+    begins = [0]
+    for k, rows in enumerate(count):
+        if after >= FEWEST and count[k:].sum() >= FEWEST:
+            begins.append(k)
+            after = 0
+        after += rows
+    sums = (count, data.class_sum_confidence[j], data.class_sum_correct[j])
+    rows, confidence, correct = (np.add.reduceat(values, begins) for values in sums)
+    return rows, confidence, correct
+
+
 def class_panel(j: int, before: Reliability, after: Reliability) -> Panel:
-    """Class j against the rest: its share among rows, by bin of its probability."""
-    marks: list[Line] = [Line("perfect", (0.0, 1.0), (0.0, 1.0))]
+    """Class j against the rest: its share among rows, by its probability."""
+    marks: list[Mark] = [Line("perfect", (0.0, 1.0), (0.0, 1.0))]
+    said = []
     for series, data in (("before", before), ("after", after)):
-        there = data.class_count[j] > 0
-        count = data.class_count[j][there]
-        x = data.class_sum_confidence[j][there] / count
-        marks.append(Line(series, x, data.class_sum_correct[j][there] / count))
+        rows, confidence, correct = pooled(data, j)
+        x, share = confidence / rows, correct / rows
+        marks += [Whiskers(series, x, *wilson(correct, rows)), Line(series, x, share)]
+        points = (f"{p:.3f}: {c} of {n}" for p, c, n in zip(x, correct, rows, strict=True))
+        said.append(f"{series}, probability: rows of the class of all rows: {', '.join(points)}")
     gaps = [100 * class_gaps(data)[j] for data in (before, after)]
+    count = after.class_sum_correct[j].sum()
     return Panel(
-        title=f"class {j}",
+        title=f"class {j}: {count:,} row{'s' if count != 1 else ''}",
         x=unit_axis("probability of the class"),
         y=unit_axis("share of the class"),
         marks=tuple(marks),
-        said=f"Class {j}: ECE {gaps[0]:.3f} % before and {gaps[1]:.3f} % after.",
+        said=f"Class {j}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
         note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
     )
 

@@ -13,65 +13,96 @@ from fedcal.types import Floats
 Points = Sequence[float] | Floats
 
 
+HUES = {
+    "blue": ("#0072b2", "#4aa8e0"),
+    "orange": ("#e69f00", "#e8a200"),
+    "purple": ("#cc79a7", "#e08fbd"),
+    "green": ("#005f45", "#8be8c4"),
+    "red": ("#d55e00", "#f07f2e"),
+    "sky": ("#3a8fc4", "#7cc6f2"),
+    "olive": ("#8a7a00", "#f0e442"),
+    "ink": ("#1b1f24", "#e8eaed"),
+    "grey": ("#6b7280", "#9aa3af"),
+    "paper": ("#ffffff", "#1d2128"),
+}
+"""Name -> on white paper (3:1 at least) and on a dark screen; Okabe and Ito's hues.
+
+No colour stands twice among those for paper: a page finds them and puts its own in their place.
+"""
+
+
 @dataclass(frozen=True)
 class Style:
     """How a series looks; shape, dashes and hatches tell series apart without colour.
 
     Attributes
     ----------
-    colour, dark : hex, on white paper (3:1 at least) and on a dark screen; Okabe and Ito's hues
+    hue : one of `HUES`
     dash : lengths of strokes and gaps in points; () = solid
     marker : Matplotlib's letter, or "" for none
     hatch : "", "/" or "x"
     filled : whether bars have a face and markers a filling
+    joined : whether a line joins the points
     """
 
-    colour: str
-    dark: str
+    hue: str
     dash: tuple[float, ...] = ()
     marker: str = ""
     hatch: str = ""
     filled: bool = True
+    joined: bool = True
 
+    @property
+    def colour(self) -> str:
+        """On white paper."""
+        return HUES[self.hue][0]
 
-BLUE, ORANGE, PURPLE = ("#0072B2", "#4AA8E0"), ("#E69F00", "#E69F00"), ("#CC79A7", "#E08FBD")
-GREEN, RED, SKY = ("#005F45", "#8BE8C4"), ("#D55E00", "#F07F2E"), ("#3A8FC4", "#7CC6F2")
-OLIVE, INK, GREY = ("#8A7A00", "#F0E442"), ("#1B1F24", "#E8EAED"), ("#6B7280", "#9AA3AF")
+    @property
+    def dark(self) -> str:
+        """On a dark screen."""
+        return HUES[self.hue][1]
+
 
 STYLES = {
-    "correct": Style(*BLUE),
-    "over": Style(*ORANGE, hatch="/"),
-    "under": Style(*PURPLE, hatch="x", filled=False),
-    "perfect": Style(*GREY, dash=(5, 3)),
-    "whisker": Style(*INK),
-    "before": Style(*RED, dash=(4, 2), marker="o", filled=False),
-    "after": Style(*BLUE, marker="s"),
-    "reference": Style(*GREY, dash=(2, 2)),
-    "class": Style(*BLUE, marker="o", filled=False),
+    "correct": Style("blue"),
+    "over": Style("orange", hatch="/"),
+    "under": Style("purple", hatch="x", filled=False),
+    "perfect": Style("grey", dash=(5, 3)),
+    "whisker": Style("ink"),
+    "before": Style("red", dash=(4, 2), marker="o", filled=False),
+    "after": Style("blue", marker="s"),
+    "reference": Style("grey", dash=(2, 2)),
+    "class": Style("blue", marker="o", filled=False),
     # methods of a comparison, in order
-    "m0": Style(*BLUE, marker="o"),
-    "m1": Style(*RED, dash=(6, 2), marker="s"),
-    "m2": Style(*GREEN, dash=(2, 2), marker="^"),
-    "m3": Style(*INK, dash=(7, 2, 2, 2), marker="D"),
-    "m4": Style(*PURPLE, dash=(9, 3), marker="v"),
-    "m5": Style(*OLIVE, dash=(4, 2, 1, 2), marker="P"),
-    "m6": Style(*SKY, dash=(3, 3), marker="X", filled=False),
-    "m7": Style(*ORANGE, dash=(1, 2), marker="*"),
-    "m8": Style(*BLUE, dash=(8, 2), marker="o", filled=False),
-    "m9": Style(*RED, dash=(2, 1), marker="s", filled=False),
-    "m10": Style(*GREEN, dash=(5, 1), marker="^", filled=False),
-    "m11": Style(*INK, dash=(1, 1), marker="D", filled=False),
-    "m12": Style(*PURPLE, dash=(3, 1), marker="v", filled=False),
-    "m13": Style(*OLIVE, dash=(7, 1, 1, 1), marker="P", filled=False),
-    "m14": Style(*SKY, dash=(10, 2), marker="X"),
-    "m15": Style(*ORANGE, dash=(5, 2, 2, 2), marker="*", filled=False),
+    "m0": Style("blue", marker="o"),
+    "m1": Style("red", dash=(6, 2), marker="s"),
+    "m2": Style("green", dash=(2, 2), marker="^"),
+    "m3": Style("ink", dash=(7, 2, 2, 2), marker="D"),
+    "m4": Style("purple", dash=(9, 3), marker="v"),
+    "m5": Style("olive", dash=(4, 2, 1, 2), marker="P"),
+    "m6": Style("sky", dash=(3, 3), marker="X", filled=False),
+    "m7": Style("orange", dash=(1, 2), marker="*"),
+    "m8": Style("blue", dash=(8, 2), marker="o", filled=False),
+    "m9": Style("red", dash=(2, 1), marker="s", filled=False),
+    "m10": Style("green", dash=(5, 1), marker="^", filled=False),
+    "m11": Style("ink", dash=(1, 1), marker="D", filled=False),
+    "m12": Style("purple", dash=(3, 1), marker="v", filled=False),
+    "m13": Style("olive", dash=(7, 1, 1, 1), marker="P", filled=False),
+    "m14": Style("sky", dash=(10, 2), marker="X"),
+    "m15": Style("orange", dash=(5, 2, 2, 2), marker="*", filled=False),
     # baselines of a comparison
-    "b0": Style(*GREY, dash=(2, 2)),
-    "b1": Style(*INK, dash=(8, 3)),
-    "b2": Style(*GREEN, dash=(1, 2)),
-    "b3": Style(*PURPLE, dash=(6, 2, 1, 2)),
+    "b0": Style("grey", dash=(2, 2)),
+    "b1": Style("ink", dash=(8, 3)),
+    "b2": Style("green", dash=(1, 2)),
+    "b3": Style("purple", dash=(6, 2, 1, 2)),
+} | {
+    f"shape{k}": Style("ink", marker=marker, joined=False)
+    for k, marker in enumerate("os^DvPX*<>ph")
 }
-"""Series -> look. Colours are told apart with the common colour blindnesses; looks besides."""
+"""Series -> look. Colours are told apart with the common colour blindnesses; looks besides.
+
+`shape0` and so on give marks of other series their marker: see `Line`.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,12 +118,16 @@ class Bars:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points (markers if the style has one); `line=False`: only the points."""
+    """A line through points (markers if the style has one); `line=False`: only the points.
+
+    shape : a series whose marker the points have instead; "" = their own
+    """
 
     series: str
     x: Points
     y: Points
     line: bool = True
+    shape: str = ""
 
 
 @dataclass(frozen=True)

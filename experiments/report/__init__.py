@@ -7,8 +7,7 @@ nothing, and its Content-Security-Policy forbids it to.
 
 from __future__ import annotations
 
-from fedcal.experiments.report.artifact import artifact_card
-from fedcal.experiments.report.card import comparison_card, result_card
+from fedcal.experiments.report.card import artifact_card, comparison_card, result_card
 from fedcal.experiments.report.comparison import write_comparison_report
 from fedcal.experiments.report.run import write_report
 

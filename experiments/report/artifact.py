@@ -5,32 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from fedcal.errors import InputError
 from fedcal.experiments.figures.curves import METHOD_STYLES
+from fedcal.experiments.figures.drawing import save_sheets
+from fedcal.experiments.figures.inline import Palette, variable
 from fedcal.experiments.figures.panel import Line, Panel, Sheet, linear_axis
-from fedcal.experiments.figures.paper import save_sheets
-from fedcal.experiments.figures.svg import Palette, fixed, variable
 from fedcal.experiments.files import PAGE
-from fedcal.experiments.report import words
 from fedcal.experiments.report.page import (
-    check_kind,
     figure,
     read_json,
     reading,
-    render,
     write_page,
 )
 from fedcal.experiments.report.simulation import FILE, run_context, run_tiles, title_of
-from fedcal.pages import Curve, Entry, Table, from_json
+from fedcal.experiments.show.tables import number, of_part
+from fedcal.experiments.statement.sentences import guarantee
+from fedcal.pages import Curve, Table, from_json
 
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
 """Keys of `result.json` of every run; the others are what its artifact says of itself."""
 
 
-def write_artifact_report(folder: Path) -> Path:
-    """Write `report.html` and a figure of each curve beside the result files in `folder`.
+def write_artifact_report(folder: Path, home: Path) -> Path:
+    """Write `report.html` and a figure of each curve; see `write_report`.
 
     Reads `result.json` and `page.json`, nothing else.
 
@@ -41,9 +39,8 @@ def write_artifact_report(folder: Path) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    result, page = read_json(folder / "result.json"), read_json(folder / PAGE)
-    check_kind(folder / "result.json", result, "result")
-    check_kind(folder / PAGE, page, "page")
+    result = read_json(folder / "result.json", "result")
+    page = read_json(folder / PAGE, "page")
     try:
         parts = from_json(page.get("parts"))
     except InputError as e:
@@ -55,49 +52,29 @@ def write_artifact_report(folder: Path) -> Path:
             for k, curve in enumerate(curves, 1)
         }
         numbers = _numbers(result)
-        said = [f"{name} {number}" for name, number in numbers]
+        said = [" ".join(pair) for pair in numbers]
         write_page(
             folder / FILE,
             "artifact.html.j2",
             title=f"{result['method']} on {Path(str(result['config']['data'])).name}",
-            verdict=f"{'; '.join([*said, words.guarantee(result['privacy'])])}.",
+            verdict=f"{'; '.join([*said, guarantee(result['privacy'])])}.",
             tiles=[*numbers[:3], *run_tiles(result)],
             sections=sections(parts),
-            **run_context(result, sheets),
+            **run_context(result, sheets, home),
         )
         save_sheets(sheets, folder)
     return folder / FILE
 
 
-def artifact_card(result: Mapping[str, Any], parts: Sequence[Table | Curve]) -> str:
-    """One run for a notebook: what it yields, and the guarantee."""
-    name = f"k{crc32(repr((result['config'], parts)).encode()):x}"  # unique on a page
-    return render(
-        "artifact_card.html.j2",
-        title=f"{result['method']} on {result['config']['data']}",
-        sections=sections(parts, name, fixed),
-        guarantee=result["privacy"]["statement"][0],
-    )
-
-
 def sections(
     parts: Sequence[Table | Curve], name: str = "p", palette: Palette = variable
 ) -> list[dict[str, Any]]:
-    """Each part for the template: {title, note, columns, rows} or {title, note, figure}."""
+    """Each part for the template: {title, note, table} or {title, note, figure}."""
     found = []
     for k, part in enumerate(parts):
-        section: dict[str, Any] = {"title": part.title, "note": part.note, "columns": ()}
+        section: dict[str, Any] = {"title": part.title, "note": part.note}
         if isinstance(part, Table):
-            of_numbers = [
-                all(not isinstance(row[j], str) for row in part.rows)
-                for j in range(len(part.columns))
-            ]
-            headings = zip(part.columns, of_numbers, strict=True)
-            section["columns"] = [{"heading": text, "n": n} for text, n in headings]
-            section["rows"] = [
-                [{"text": shown_entry(e), "n": not isinstance(e, str)} for e in row]
-                for row in part.rows
-            ]
+            section["table"] = of_part(part)
         else:
             section["figure"] = figure(curve_sheet(part, part.title), f"{name}{k}", palette)
         found.append(section)
@@ -126,17 +103,10 @@ def curve_sheet(curve: Curve, title: str) -> Sheet:
     return Sheet(title, 1, (panel,), tuple((looks[name], name) for name in curve.series))
 
 
-def shown_entry(entry: Entry) -> str:
-    """An entry of a table as people read it."""
-    if isinstance(entry, str):
-        return entry
-    return f"{entry:,}" if isinstance(entry, int) else f"{entry:.6g}"
-
-
 def _numbers(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The plain numbers that an artifact says of itself."""
     return [
-        (key.replace("_", " "), shown_entry(value))
+        (key.replace("_", " "), number(value))
         for key, value in result.items()
         if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
     ]

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
+from fedcal import pages
 from fedcal.experiments.figures.diagrams import diagram
+from fedcal.experiments.figures.inline import fixed
 from fedcal.experiments.figures.panel import Sheet
-from fedcal.experiments.figures.svg import fixed
 from fedcal.experiments.report import words
+from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.comparison import cells_table, finished
 from fedcal.experiments.report.page import figure, render
 from fedcal.metrics import Reliability
 
 
 def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) -> str:
-    """One run: verdict, metrics before and after, two reliability diagrams, the guarantee.
+    """One run: metrics before and after, two reliability diagrams, the guarantee.
 
     Parameters
     ----------
     result : the content of `result.json`
     reliability : "before", "after"
     """
-    name = f"k{crc32(repr((result['config'], result['after'])).encode()):x}"  # unique on a page
+    few = words.few_rows(result, reliability["after"].rows)
     panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))
-    return render(
-        "result_card.html.j2",
-        title=f"{result['method']} on {result['config']['data']}",
-        rows=words.metric_rows(result),
-        few=words.few_rows(result, reliability["after"].rows),
-        guarantee=result["privacy"]["statement"][0],
-        panels=figure(Sheet("", 2, panels, ()), name, fixed)["panels"],
-    )
+    drawn = figure(Sheet("", 2, panels, ()), _unique(result["config"], result["after"]), fixed)
+    parts: list[dict[str, Any]] = [
+        {"title": "", "table": words.metric_table(result)},
+        {"title": "", "figure": drawn},
+    ]
+    return _card(_title(result), parts, *([few] if few else []), _guarantee(result))
+
+
+def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Table | pages.Curve]) -> str:
+    """One run that yields something else than a calibrator: its parts, and the guarantee."""
+    shown = sections(parts, _unique(result["config"], parts), fixed)
+    return _card(_title(result), shown, _guarantee(result))
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:
     """A comparison (the content of `compare.json`) as a compact table."""
-    from fedcal.experiments.report.comparison import finished, table_groups
-
     cells = finished(comparison["cells"])
-    return render("comparison_card.html.j2", groups=table_groups(cells), count=len(cells))
+    parts = [{"title": "", "table": cells_table(cells)}]
+    return _card(f"Comparison of {len(cells)} cells", parts)
+
+
+def _card(title: str, parts: Sequence[Mapping[str, Any]], *lines: str) -> str:
+    return render("card.html.j2", title=title, parts=parts, lines=lines)
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    return f"{result['method']} on {result['config']['data']}"
+
+
+def _guarantee(result: Mapping[str, Any]) -> str:
+    sentence: str = result["privacy"]["statement"][0]
+    return sentence
+
+
+def _unique(*content: Any) -> str:
+    """A prefix of ids, unique on a page."""
+    return f"k{crc32(repr(content).encode()):x}"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.figures.curves import bytes_sheet, differing, epsilon_sheet, facets, told
+from fedcal.experiments.figures.curves import (
+    budget,
+    bytes_sheet,
+    differing,
+    epsilon_sheet,
+    facets,
+    told,
+    trust_sheet,
+)
+from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import Sheet
-from fedcal.experiments.figures.paper import save_sheets
 from fedcal.experiments.report import words
-from fedcal.experiments.report.page import check_kind, figure, read_json, reading, write_page
+from fedcal.experiments.report.page import figure, read_json, reading, write_page
+from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.terminal import shown
 
 FILE = "report.html"
@@ -32,8 +42,7 @@ def write_comparison_report(folder: str | Path) -> Path:
         The folder cannot be written.
     """
     folder = Path(folder)
-    comparison = read_json(folder / "compare.json")
-    check_kind(folder / "compare.json", comparison, "comparison")
+    comparison = read_json(folder / "compare.json", "comparison")
     with reading(folder, "compare.json"):
         sheets = comparison_sheets(finished(comparison["cells"]))
         context = comparison_context(comparison, sheets)
@@ -64,6 +73,9 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
             sheets[f"epsilon{stem}"] = epsilon_sheet(mine, COLUMNS, title)
+        if len({c.get("trust") for c in mine if c["epsilon"] is not None}) > 1:
+            title = f"Quality by trust model: {name}"
+            sheets[f"trust{stem}"] = trust_sheet(mine, ("ece", "nll"), title)
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
             sheets[f"bytes{stem}"] = bytes_sheet(mine, ("ece", "nll"), title)
@@ -98,7 +110,7 @@ def comparison_context(
         ],
         "handed_over": words.handed_over(*(str(c["data"]) for c in comparison["cells"])),
         "failures": _failures(comparison["cells"]),
-        "groups": table_groups(cells),
+        "table": cells_table(cells),
         "meanings": [words.METRICS[m] for m in COLUMNS],
         "statement": comparison.get("statement", []),
         "versions": comparison.get("versions", {}),
@@ -130,38 +142,47 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
     All cells are of one data set. Units and trust models are not ranked against each other: they
     promise different things. Nor are cells of which a run failed: their mean is over other seeds.
     """
-    said = []
     keys = differing(cells)
     promises = [k for k in _PROMISE if k in keys]
-    fitted = [c for c in cells if not c["baseline"]]
-    private = [c for c in fitted if c["epsilon"] is not None]
-    free = [c for c in fitted if c["epsilon"] is None]
-    if private:
-        least = min(c["epsilon"] for c in private)
-        alike: dict[str, list[Mapping[str, Any]]] = {}
-        for c in private:
-            if c["epsilon"] == least:
-                alike.setdefault(told(c, promises), []).append(c)
-        for promise, some in alike.items():
-            said.append((f"at ε = {least:g}" + (f", {promise}," if promise else ""), some))
-    if free:
-        said.append(("without privacy", free))
+    fitted = sorted((c for c in cells if not c["baseline"]), key=lambda c: c["epsilon"] is None)
+    least = min((budget(c) for c in fitted), default=math.inf)
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for c in fitted:
+        if c["epsilon"] is None:
+            groups.setdefault("without privacy", []).append(c)
+        elif c["epsilon"] == least:
+            where = ", ".join(filter(None, (f"at ε = {least:g}", told(c, promises))))
+            groups.setdefault(where + "," * bool(told(c, promises)), []).append(c)
     parts = []
-    for where, some in said:
+    for where, some in groups.items():
         whole = [c for c in some if not c.get("failures")]
         if not whole:
             parts.append(f"{where} some run of every cell failed")
             continue
-        best = min(whole, key=lambda c: float(c["after"]["ece"]["mean"]))
+        best = min(whole, key=_ece)
         mean = words.percent(best["after"]["ece"]["mean"])
         facts = told(best, [k for k in keys if k not in promises])
         place = f", {facts}" if facts else ""
-        parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place})")
+        close = _within_noise(best, whole)
+        parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place}){close}")
     plain = [c for c in cells if c["method"] == "none"]
     if plain:
         parts.append(f"uncalibrated it is {words.percent(plain[0]['after']['ece']['mean'])}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "No run came to an end."
+
+
+def _within_noise(best: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
+    """What to say where another method's mean ECE is not clearly larger; "" where all are."""
+    following = min((c for c in cells if c["label"] != best["label"]), key=_ece, default=best)
+    spread = math.hypot(*(c["after"]["ece"]["std"] for c in (best, following)))
+    if following is best or _ece(following) - _ece(best) >= spread:
+        return ""
+    return f", but {following['label']} is within the spread over seeds"
+
+
+def _ece(cell: Mapping[str, Any]) -> float:
+    return float(cell["after"]["ece"]["mean"])
 
 
 def _asked(cell: Mapping[str, Any]) -> int:
@@ -173,55 +194,53 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """What failed, a line for each run."""
     found = []
     for c in cells:
-        budget = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
+        spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
         for failure in c.get("failures", ()):
-            run = f"{c['label']} on {c['data']}, {c['partition']}{budget}"
+            run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
             found.append(f"{run}, seed {failure['seed']}: {failure['error']}")
     return found
 
 
-def table_groups(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Cells as lines of words, grouped by facet and budget; the best of a column is marked."""
-    groups = []
+def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
+    """All cells, grouped by facet and budget; the best of a column in its group is marked."""
     names = names_of(cells)
     base = [c for c in cells if c["baseline"]]
-    for data in dict.fromkeys(c["data"] for c in base):
-        mine = [c for c in base if c["data"] == data]
-        groups.append(_group(f"baselines, {names[str(data)]}", mine, mark=False))
+    groups = {
+        f"baselines, {name}": [c for c in base if str(c["data"]) == data]
+        for data, name in names.items()
+    }
     for facet in facets(cells, shared=False):
-        budgets = sorted({c["epsilon"] for c in facet.cells if c["epsilon"] is not None})
-        for epsilon in (*budgets, None):
-            mine = [c for c in facet.cells if c["epsilon"] == epsilon]
-            if mine:
-                budget = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
-                groups.append(_group(f"{facet.title}, {budget}", mine, mark=True))
-    return groups
+        for c in sorted(facet.cells, key=budget):
+            spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+            groups.setdefault(f"{facet.title}, {spent}", []).append(c)
+    rows: list[tuple[Entry, ...]] = []
+    sections = {}
+    for title, some in groups.items():
+        if some:
+            sections[len(rows)] = title
+            rows += _rows(some)
+    headings = [words.METRICS[m][0].replace(", nats", "") for m in COLUMNS]
+    columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
+    return TextTable(columns, rows, "All cells", sections=sections)
 
 
-def _group(title: str, cells: Sequence[Mapping[str, Any]], mark: bool) -> dict[str, Any]:
+def _rows(cells: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, ...]]:
+    """The rows of a group, the smallest ECE first."""
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in COLUMNS:
-        means = [shown(metric, c["after"][metric]["mean"]) for c in whole]
+        means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
         pick = max if metric in words.HIGHER_IS_BETTER else min
-        best[metric] = pick(means, key=float) if mark and len(set(means)) > 1 else None
-    lines = []
-    for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):
+        best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
+    rows: list[tuple[Entry, ...]] = []
+    for c in sorted(cells, key=_ece):
         entries = []
         for metric in COLUMNS:
             mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))
             spread = f"± {std}" if float(std) else ""
-            star = c in whole and mean == best[metric]
-            entries.append({"mean": mean, "spread": spread, "best": star})
-        lines.append(
-            {
-                "label": c["label"],
-                "entries": entries,
-                "up": f"{round(c['bytes_up']):,}",
-                "down": f"{round(c['bytes_down']):,}",
-                "seconds": "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}",
-                "rounds": c["rounds"],
-                "runs": f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else "",
-            }
-        )
-    return {"title": title, "lines": lines}
+            entries.append(Marked(mean, best=c in whole and mean == best[metric], small=spread))
+        runs = f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else ""
+        sent = (f"{round(c[key]):,}" for key in ("bytes_up", "bytes_down"))
+        seconds = "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}"
+        rows.append((Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds))
+    return rows

@@ -13,8 +13,9 @@ from typing import Any
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.figures.diagrams import bars_in
-from fedcal.experiments.figures.panel import STYLES, Sheet
-from fedcal.experiments.figures.svg import Palette, panel_svg, swatch_svg, variable
+from fedcal.experiments.figures.inline import Palette, key_svg, panel_svg, variable
+from fedcal.experiments.figures.panel import HUES, Sheet
+from fedcal.experiments.show.tables import html
 
 MAX_BYTES = 2**28
 
@@ -30,7 +31,7 @@ def render(template: str, **context: Any) -> str:
     import jinja2
 
     try:
-        return str(_environment().get_template(template).render(styles=STYLES, **context))
+        return str(_environment().get_template(template).render(**context))
     except jinja2.TemplateError as e:
         raise ValueError(e.message) from None
 
@@ -39,13 +40,15 @@ def render(template: str, **context: Any) -> str:
 def _environment() -> Any:
     import jinja2
 
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= {"hues": HUES, "html": html}
+    return environment
 
 
 def write_page(path: Path, template: str, **context: Any) -> None:
@@ -54,9 +57,17 @@ def write_page(path: Path, template: str, **context: Any) -> None:
         file.write(render(template, **context).encode())
 
 
-def read_json(path: Path) -> Any:
-    """Strict JSON; InputError for a file that is missing, huge, or something else."""
-    return _parsed(path, _read(path))
+def read_json(path: Path, kind: str = "") -> Any:
+    """Strict JSON; InputError for a file that is missing, huge, or something else.
+
+    Parameters
+    ----------
+    kind : a result, comparison, ... of schema 1 is asked for; "" = anything
+    """
+    content = _parsed(path, _read(path))
+    if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):
+        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
+    return content
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -104,12 +115,6 @@ def reading(folder: Path, name: str) -> Iterator[None]:
         raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
 
 
-def check_kind(path: Path, content: Any, kind: str) -> None:
-    """Refuse another file than a result (or comparison) of schema 1."""
-    if not isinstance(content, Mapping) or content.get("schema") != 1:
-        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
-
-
 def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, Any]:
     """A sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
 
@@ -125,8 +130,8 @@ def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, An
             for i, p in enumerate(sheet.panels)
         ],
         "legend": [
-            {"text": text, "svg": safe(swatch_svg(series, f"{name}-l", palette, series in bars))}
-            for series, text in sheet.legend
+            {"text": text, "svg": safe(key_svg(series, f"{name}-l{i}", palette, series in bars))}
+            for i, (series, text) in enumerate(sheet.legend)
         ],
         "title": sheet.title,
         "columns": sheet.columns,

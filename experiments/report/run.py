@@ -9,8 +9,12 @@ from fedcal.experiments.report.artifact import write_artifact_report
 from fedcal.experiments.report.simulation import write_calibrator_report
 
 
-def write_report(folder: str | Path) -> Path:
+def write_report(folder: str | Path, home: Path | None = None) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
+
+    Parameters
+    ----------
+    home : where the files will lie, if not in `folder`; paths in the report are relative to it
 
     Returns
     -------
@@ -24,6 +28,5 @@ def write_report(folder: str | Path) -> Path:
         The folder cannot be written.
     """
     folder = Path(folder)
-    if (folder / PAGE).is_file():
-        return write_artifact_report(folder)
-    return write_calibrator_report(folder)
+    write = write_artifact_report if (folder / PAGE).is_file() else write_calibrator_report
+    return write(folder, home or folder)

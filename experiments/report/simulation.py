@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
+    FEWEST,
     SHOWN_CLASSES,
     classes_sheet,
     diagram,
@@ -17,42 +19,30 @@ from fedcal.experiments.figures.diagrams import (
     histogram,
     reliability_sheet,
 )
+from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.panel import Sheet
-from fedcal.experiments.figures.paper import save_sheets
 from fedcal.experiments.report import words
 from fedcal.experiments.report.page import (
-    check_kind,
     figure,
     read_json,
     read_json_lines,
     reading,
     write_page,
 )
+from fedcal.experiments.show.tables import TextTable
+from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_calibrator_report(folder: str | Path) -> Path:
-    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
+def write_calibrator_report(folder: Path, home: Path) -> Path:
+    """Write `report.html` and its figures; see `write_report`.
 
     Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
-
-    Returns
-    -------
-    the path of the report
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a run of this version writes.
-    FedcalError
-        The folder cannot be written.
     """
-    folder = Path(folder)
-    result = read_json(folder / "result.json")
-    check_kind(folder / "result.json", result, "result")
+    result = read_json(folder / "result.json", "result")
     with reading(folder, "reliability.json"):
         records = read_json(folder / "reliability.json")
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
@@ -68,7 +58,7 @@ def write_calibrator_report(folder: str | Path) -> Path:
         }
         if curves is not None:
             sheets["rounds"] = curves
-        context = report_context(result, before, after, sheets)
+        context = report_context(result, before, after, sheets, home)
         save_sheets(sheets, folder)
         write_page(folder / FILE, "simulation.html.j2", **context)
     return folder / FILE
@@ -83,7 +73,11 @@ def title_of(result: dict[str, Any], what: str) -> str:
 
 
 def report_context(
-    result: dict[str, Any], before: Reliability, after: Reliability, sheets: dict[str, Sheet]
+    result: dict[str, Any],
+    before: Reliability,
+    after: Reliability,
+    sheets: dict[str, Sheet],
+    home: Path,
 ) -> dict[str, Any]:
     """Everything that the template shows, as words and markup."""
     config = result["config"]
@@ -99,7 +93,7 @@ def report_context(
         "title": f"{result['method']} on {Path(str(config['data'])).name}",
         "verdict": words.verdict(result),
         "tiles": _tiles(result),
-        "rows": words.metric_rows(result),
+        "metrics": words.metric_table(result),
         "meanings": list(words.METRICS.values()),
         "noise": words.noise_sentence(result),
         "few": words.few_rows(result, before.rows),
@@ -108,27 +102,34 @@ def report_context(
         "reliability_legend": figure(sheets["reliability"], "rl")["legend"],
         "classes": figure(sheets["classes"], "c"),
         "class_count": before.classes,
+        "fewest": FEWEST,
         "shown_classes": len(sheets["classes"].panels),
         "gaps": gaps,
         "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
-        **run_context(result, sheets),
+        **run_context(result, sheets, home),
     }
 
 
-def run_context(result: dict[str, Any], sheets: dict[str, Sheet]) -> dict[str, Any]:
+def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
+    sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
         "releases": privacy["releases"],
         "privacy": privacy,
-        "facts": _facts(privacy),
-        "communication": _communication(result),
-        "command": command(config),
+        "facts": _pairs(_facts(privacy)),
+        "sees": _pairs(sees) if sees else None,
+        "communication": _pairs(_communication(result)),
+        "command": command(config, home),
         "handed_over": words.handed_over(config["data"]),
         "config": config,
         "versions": result["versions"],
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
+
+
+def _pairs(facts: list[tuple[str, str]]) -> TextTable:
+    return TextTable((), facts, left=(0, 1))
 
 
 def _tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -158,24 +159,21 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
     noise = "nothing is added to a sum" if std is None else ", ".join(f"{s:.4g}" for s in blocks)
     epsilon, delta = privacy["epsilon"], privacy["delta"]
 
-    def meaning(table: dict[str, str], key: str) -> str:
-        return table.get(privacy[key], str(privacy[key]))
-
     newer = []  # records of earlier versions have none of these
     if privacy.get("quorum") is not None:
         newer.append(("quorum of a round", f"{privacy['quorum']:,} answers"))
     if "secure_aggregation" in privacy:
-        how = meaning(words.SECURE_AGGREGATION, "secure_aggregation")
+        how = meaning(privacy, "secure_aggregation")
         newer.append(("secure aggregation", how))
     return [
-        ("unit", meaning(words.UNITS, "unit")),
-        ("adjacency", words.adjacency(privacy)),
-        ("trust model", meaning(words.TRUST, "trust")),
+        ("unit", meaning(privacy, "unit")),
+        ("adjacency", adjacency(privacy)),
+        ("trust model", meaning(privacy, "trust")),
         *newer,
         ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
         ("delta", "none" if delta is None else f"{delta:g}"),
-        ("mechanism", meaning(words.MECHANISMS, "mechanism")),
-        ("noise source", meaning(words.NOISE_SOURCES, "noise_source")),
+        ("mechanism", meaning(privacy, "mechanism")),
+        ("noise source", meaning(privacy, "noise_source")),
         ("noise std of a released sum", noise),
         ("releases", f"{privacy['releases']}"),
     ]
@@ -204,8 +202,13 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any]) -> list[str]:
-    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell."""
+def command(config: dict[str, Any], home: Path) -> list[str]:
+    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell.
+
+    Parameters
+    ----------
+    home : where it is run; the path of a data file is relative to it where that is shorter
+    """
     parts = ["fedcal simulate"]
     for key, value in config.items():
         if key == "set":
@@ -214,5 +217,7 @@ def command(config: dict[str, Any]) -> list[str]:
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         else:
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
+            if key == "data" and os.path.isabs(text):
+                text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts

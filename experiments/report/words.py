@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal import mechanisms, units
 from fedcal.datasets import is_shipped
+from fedcal.experiments.show.tables import Entry, Marked, TextTable
+from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.trust import TRUSTS
 
 METRICS = {
     "ece": (
@@ -48,28 +48,6 @@ METRICS = {
 
 HIGHER_IS_BETTER = ("accuracy",)
 
-UNITS = {name: unit.meaning for name, unit in units.UNITS.items()}
-TRUST = {name: model.meaning for name, model in TRUSTS.items()} | {
-    "pooled": "pooled: everything lies in one place; there is nobody to distrust",
-    "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
-}
-SECURE_AGGREGATION = {
-    "none": "none: the server sees what each client sends",
-    "masks": "masks, simulated: the server sees the sum of what clients send",
-}
-MECHANISMS = {name: law.meaning for name, law in mechanisms.MECHANISMS.items()}
-NOISE_SOURCES = {
-    "seeded": "seeded generator: a simulation, no protection against who knows the seed",
-    "system": "the operating system's generator",
-    "none": "none",
-}
-
-
-def adjacency(privacy: Mapping[str, Any]) -> str:
-    """Which inputs are neighbours, for the record's unit."""
-    unit, name = units.UNITS.get(privacy["unit"]), str(privacy["adjacency"])
-    return name if unit is None else unit.worlds.get(name, name)
-
 
 def percent(fraction: float) -> str:
     """A fraction in per cent, two decimals; its parts are not torn apart."""
@@ -93,23 +71,26 @@ def span(metric: str, ends: Sequence[float] | None, sign: bool = False) -> str:
     return f"{show(metric, low)} to {show(metric, high)}"
 
 
-def metric_rows(result: dict[str, Any]) -> list[dict[str, str]]:
-    """The lines of the metric table; intervals are "" where a result has none."""
+def metric_table(result: dict[str, Any]) -> TextTable:
+    """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
     for metric, (heading, _) in METRICS.items():
-        row = {"heading": heading}
-        before, after = float(result["before"][metric]), float(result["after"][metric])
-        for part, value in (("before", before), ("after", after)):
-            row[part] = shown(metric, value)
+        row: list[Entry] = [heading]
+        values = [float(result[part][metric]) for part in ("before", "after")]
+        for part, value in zip(("before", "after"), values, strict=True):
             ends = intervals.get(part, {}).get(metric)
-            row[f"{part}_span"] = span(metric, ends)
-        row["change"] = signed(metric, after - before)
-        ends = intervals.get("difference", {}).get(metric)
-        row["change_span"] = span(metric, ends, sign=True)
-        row["says"] = _says(metric, after - before, ends)
-        rows.append(row)
-    return rows
+            interval = span(metric, ends) + inflated(value, ends)
+            row.append(Marked(shown(metric, value), small=interval))
+        change, ends = values[1] - values[0], intervals.get("difference", {}).get(metric)
+        says, interval = _says(metric, change, ends), span(metric, ends, sign=True)
+        rows.append([*row, Marked(signed(metric, change), mark=says, small=interval)])
+    return TextTable(("metric", "before", "after", "change"), rows)
+
+
+def inflated(value: float, ends: Sequence[float] | None) -> str:
+    """Why an interval excludes its own number; "" if it does not."""
+    return "; noise inflates the number" if ends and value > ends[1] else ""
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
@@ -121,19 +102,14 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
     return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
 
 
-def guarantee(privacy: dict[str, Any]) -> str:
-    """The privacy of a run in a few words."""
-    if privacy["epsilon"] is None:
-        return "no differential privacy"
-    said = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
-    return said.replace(" = ", "\u00a0=\u00a0")
-
-
 def verdict(result: dict[str, Any]) -> str:
     """The result in one sentence."""
     before, after = result["before"], result["after"]
     ends = (result.get("intervals") or {}).get("after", {}).get("ece")
-    within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])})" if ends else ""
+    within = ""
+    if ends:
+        why = inflated(after["ece"], ends)
+        within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])}{why})"
     if shown("accuracy", before["accuracy"]) == shown("accuracy", after["accuracy"]):
         accuracy = f"accuracy unchanged at {percent(after['accuracy'])}"
     else:

@@ -8,11 +8,11 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.files import to_json
 from fedcal.experiments.reproduce.check import deviations, enough_seeds, wrong_verdicts
 from fedcal.experiments.reproduce.expected import shipped
-from fedcal.experiments.reproduce.layout import as_table
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.terminal import console, print_table, progress
+from fedcal.experiments.show.tables import print_table
+from fedcal.experiments.terminal import console, progress
 
 
 def run_reproduce(
@@ -99,7 +99,7 @@ def _list(*, quiet: bool, as_json: bool) -> None:
 def _show(result: Reproduction, out: Path | None) -> None:
     to = console()
     for block in result.blocks:
-        print_table(to, as_table(block))
+        print_table(to, block)
     if result.legend:
         to.print(result.legend.replace("Bold", "*"))
     for v in result.verdicts:

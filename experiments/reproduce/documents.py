@@ -20,12 +20,13 @@ from pathlib import Path
 
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
-from fedcal.experiments.reproduce import layout, texts, texts_of_costs, texts_of_shift
+from fedcal.experiments.reproduce import texts, texts_of_costs, texts_of_shift
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.expected import FOLDER, ROOT, read
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.texts import results
+from fedcal.experiments.show.tables import markdown
 
 NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
 
@@ -35,7 +36,7 @@ _BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", r
 
 def tables(name: str) -> str:
     """The tables of an experiment, as `NAME.md` has them."""
-    return "\n".join(map(layout.as_markdown, results(name).blocks))
+    return "\n".join(map(markdown, results(name).blocks))
 
 
 def claims(name: str) -> str:

@@ -1,48 +1,20 @@
-"""Tables as people and programs read them: Markdown, CSV, the terminal, and parts of a page."""
+"""The tables of an experiment, and the same numbers as CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from rich.table import Table
 
 from fedcal.experiments.reproduce.cells import Score as Cell
 from fedcal.experiments.reproduce.cells import whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Printed, Rows, RowsExperiment
+from fedcal.experiments.show.tables import Entry, Marked, TextTable, csv_text
 
 MARK = "†"
+"""Follows the classwise ECE of a calibrator that loses more than 1 % of accuracy."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What stands in one place of a table.
-
-    Attributes
-    ----------
-    text : with mean and standard deviation
-    best : the lowest of its line among those without a mark
-    marked : loses more than 1 % of accuracy
-    """
-
-    text: str
-    best: bool = False
-    marked: bool = False
-
-
-@dataclass(frozen=True)
-class Block:
-    """A table: lines of entries below headings, the first of which is above the lines' names."""
-
-    title: str
-    headings: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[Entry, ...]], ...]
-
-
-def blocks_of(experiment: GridExperiment, cells: Sequence[Cell]) -> list[Block]:
+def blocks_of(experiment: GridExperiment, cells: Sequence[Cell]) -> list[TextTable]:
     """The tables of a grid, one for each block of its parts.
 
     The best of a line is sought within its block, without pooled baselines: these need all rows
@@ -54,10 +26,10 @@ def blocks_of(experiment: GridExperiment, cells: Sequence[Cell]) -> list[Block]:
     found = [_block(name, [c for c in cells if c.block == name]) for name in names]
     if experiment.reference:
         found.append(_ratios(experiment, cells))
-    return [block for block in found if block.lines]
+    return [block for block in found if block.rows]
 
 
-def _block(title: str, cells: Sequence[Cell]) -> Block:
+def _block(title: str, cells: Sequence[Cell]) -> TextTable:
     titles = list(dict.fromkeys(c.title for c in cells))
     fitted = [c for c in cells if not c.baseline]
     varied = [k for k in _VARIED if _several(fitted, k)]
@@ -67,8 +39,8 @@ def _block(title: str, cells: Sequence[Cell]) -> Block:
         mine = {c.title: c for c in [*own, *(c for c in fitted if _line(c, varied) == place)]}
         means = [c.mean for c in whole(mine.values()) if _competes(c)]
         best = min(means) if len(means) > 1 else None
-        lines.append((_name(place), tuple(_entry(mine.get(t), best) for t in titles)))
-    return Block(title, ("network", *titles), tuple(lines))
+        lines.append((_name(place), *(_entry(mine.get(t), best) for t in titles)))
+    return TextTable(("network", *titles), lines, title)
 
 
 _VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
@@ -97,16 +69,16 @@ def _competes(cell: Cell) -> bool:
 
 def _entry(cell: Cell | None, best: float | None) -> Entry:
     if cell is None:
-        return Entry("")
+        return ""
     if cell.failures:
-        return Entry("failed")
+        return "failed"
     text = f"{100 * cell.mean:.3f}"
     if len(cell.classwise_ece) > 1:
         text += f" ({100 * cell.std:.3f})"
-    return Entry(text, _competes(cell) and cell.mean == best, cell.marked)
+    return Marked(text, _competes(cell) and cell.mean == best, MARK if cell.marked else "")
 
 
-def _ratios(experiment: GridExperiment, cells: Sequence[Cell]) -> Block:
+def _ratios(experiment: GridExperiment, cells: Sequence[Cell]) -> TextTable:
     """Classwise ECE over that of the reference, with means over networks."""
     cells = whole(cells)
     below = {c.network: c.mean for c in cells if c.title == experiment.reference}
@@ -114,35 +86,32 @@ def _ratios(experiment: GridExperiment, cells: Sequence[Cell]) -> Block:
     titles = list(dict.fromkeys(c.title for c in mine))
     found = {(c.place, c.title): c.mean / below[c.network] for c in mine}
     places = list(dict.fromkeys(c.place for c in mine))
-    lines = [
-        (_name(place), tuple(_ratio([found.get((place, t))]) for t in titles)) for place in places
-    ]
+    lines = [(_name(place), *(_ratio([found.get((place, t))]) for t in titles)) for place in places]
     rows = list(dict.fromkeys(row for _, row in places))
     for row in [*rows, None] if len(rows) > 1 else [None]:
         some = [p for p in places if row in (None, p[1])]
-        means = tuple(_ratio([found.get((p, t)) for p in some]) for t in titles)
-        lines.append((f"mean, {row}" if row else "mean", means))
+        means = (_ratio([found.get((p, t)) for p in some]) for t in titles)
+        lines.append((f"mean, {row}" if row else "mean", *means))
     title = f"Classwise ECE over that of the {experiment.reference}"
-    return Block(title, ("network", *titles), tuple(lines))
+    return TextTable(("network", *titles), lines, title)
 
 
-def _ratio(values: Sequence[float | None]) -> Entry:
+def _ratio(values: Sequence[float | None]) -> str:
     """The mean of those that are there."""
     there = [v for v in values if v is not None]
-    return Entry(f"{sum(there) / len(there):.3f}" if there else "")
+    return f"{sum(there) / len(there):.3f}" if there else ""
 
 
-def blocks_of_rows(experiment: RowsExperiment, rows: Rows) -> list[Block]:
+def blocks_of_rows(experiment: RowsExperiment, rows: Rows) -> list[TextTable]:
     """The tables of an experiment that is a function."""
-    found = []
-    for table in experiment.tables:
-        first, *rest = table.fields
-        lines = tuple(
-            (_shown(row, first), tuple(Entry(_shown(row, f)) for f in rest))
-            for row in table.select(rows)
+    return [
+        TextTable(
+            tuple(field.title for field in table.fields),
+            [tuple(_shown(row, field) for field in table.fields) for row in table.select(rows)],
+            table.title,
         )
-        found.append(Block(table.title, tuple(f.title for f in table.fields), lines))
-    return found
+        for table in experiment.tables
+    ]
 
 
 def _shown(row: Mapping[str, Any], field: Any) -> str:
@@ -156,42 +125,14 @@ def _shown(row: Mapping[str, Any], field: Any) -> str:
     return str(value)
 
 
-def printed_block(table: Printed, names: str) -> Block:
+def printed_block(table: Printed, names: str) -> TextTable:
     """A table of the paper."""
-    lines = tuple(
-        (name, tuple(Entry(_printed(value)) for value in values))
-        for name, values in table.rows.items()
-    )
-    return Block(table.caption, (names, *table.columns), lines)
+    rows = [(name, *map(_printed, values)) for name, values in table.rows.items()]
+    return TextTable((names, *table.columns), rows, table.caption)
 
 
 def _printed(value: Sequence[float]) -> str:
     return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
-
-
-def as_markdown(block: Block) -> str:
-    """A block below its heading."""
-    body = [(name, *(_plain(e, "**") for e in entries)) for name, entries in block.lines]
-    rows = ["| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in body]
-    head = "| " + " | ".join(block.headings) + " |"
-    rule = "|---" + "|---:" * (len(block.headings) - 1) + "|"
-    title = f"### {block.title}\n\n" if block.title else ""
-    return title + "\n".join([head, rule, *rows]) + "\n"
-
-
-def as_table(block: Block) -> Table:
-    """A block for the terminal."""
-    table = Table(title=block.title or None, title_justify="left", pad_edge=False)
-    for k, heading in enumerate(block.headings):
-        table.add_column(heading, justify="right" if k else "left", no_wrap=True)
-    for name, entries in block.lines:
-        table.add_row(name, *(_plain(e, "*") for e in entries))
-    return table
-
-
-def _plain(entry: Entry, star: str) -> str:
-    text = f"{star}{entry.text}{star}" if entry.best else entry.text
-    return text + (MARK if entry.marked else "")
 
 
 def cells_csv(cells: Iterable[Cell]) -> str:
@@ -201,17 +142,9 @@ def cells_csv(cells: Iterable[Cell]) -> str:
         *("clients", "partition", "classwise_ece_mean", "classwise_ece_std", "accuracy_before"),
         *("accuracy_mean", "loses_accuracy"),
     )
-    return _csv(keys, (c.to_json() for c in cells))
+    return csv_text((c.to_json() for c in cells), keys)
 
 
 def rows_csv(rows: Rows) -> str:
     """A line for each row, all its keys."""
-    return _csv(tuple(dict.fromkeys(key for row in rows for key in row)), rows)
-
-
-def _csv(keys: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, keys, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(rows)

@@ -15,6 +15,7 @@ from fedcal.experiments.reproduce.claims import Verdict, judge, judged
 from fedcal.experiments.reproduce.maddock import CLAIMS
 from fedcal.experiments.reproduce.spec import Experiment, GridExperiment, Rows, RowsExperiment
 from fedcal.experiments.result import versions
+from fedcal.experiments.show.tables import TextTable, markdown
 
 LEGEND = (
     f"Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. {layout.MARK}: "
@@ -55,14 +56,14 @@ class Reproduction:
         return [judge(key, CLAIMS[key], self.cells, beside) for key in found.expected]
 
     @cached_property
-    def blocks(self) -> list[layout.Block]:
+    def blocks(self) -> list[TextTable]:
         """The tables."""
         if isinstance(self.experiment, RowsExperiment):
             return layout.blocks_of_rows(self.experiment, self.rows)
         return layout.blocks_of(self.experiment, self.cells)
 
     @property
-    def printed(self) -> layout.Block | None:
+    def printed(self) -> TextTable | None:
         """The paper's own table, where it prints one."""
         if self.experiment.paper is None:
             return None
@@ -99,7 +100,7 @@ class Reproduction:
     def to_markdown(self) -> str:
         """Tables, claims, and the paper's table below."""
         name = self.experiment.name
-        parts = [f"## {self.experiment.title}\n", *map(layout.as_markdown, self.blocks)]
+        parts = [f"## {self.experiment.title}\n", *map(markdown, self.blocks)]
         if self.legend:
             parts.append(f"{self.legend}\n")
         if self.sheet is not None:
@@ -107,7 +108,7 @@ class Reproduction:
         if self.verdicts:
             parts.append("### Claims\n\n" + "\n".join(map(_said, self.verdicts)) + "\n")
         if self.printed is not None:
-            parts.append(layout.as_markdown(self.printed))
+            parts.append(markdown(self.printed))
         parts.append("".join(f"* {line}\n" for line in (*self.experiment.notes, *self.statement)))
         return "\n".join(part for part in parts if part)
 

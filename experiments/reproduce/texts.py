@@ -14,7 +14,6 @@ from typing import Any
 
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
-from fedcal.experiments.reproduce import layout
 from fedcal.experiments.reproduce.binning_pays import crossover
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.comparisons import command
@@ -22,6 +21,7 @@ from fedcal.experiments.reproduce.expected import read, shipped
 from fedcal.experiments.reproduce.maddock import mean_ratio
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.show.tables import markdown
 from fedcal.trust import NOISY
 from fedcal.units import Example, User
 
@@ -178,7 +178,7 @@ def temperature_ratios() -> str:
     met = [title for title in _TITLES[:2] if means[title] <= 1.05]
     who = ["neither of ours meets", f"{'-'.join(met)} alone of ours meets", "both of ours meet"]
     return (
-        f"{layout.as_markdown(results('private-temperature').blocks[-1])}\nWe wanted at most 1.05 "
+        f"{markdown(results('private-temperature').blocks[-1])}\nWe wanted at most 1.05 "
         f"on average over all lines. It is: {said}. So {who[len(met)]} it."
     )
 

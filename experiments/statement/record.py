@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedcal.experiments.statement import exposure
-from fedcal.experiments.statement.promise import promise
+from fedcal.experiments.statement import sentences
 from fedcal.privacy.plan import Plan
 from fedcal.units import UNITS
 
 HELD_OUT = (
-    "The test rows were held out of the same clients' rows, and what tells how good the calibrator "
-    "is, is an exact function of them, which no epsilon bounds: before, after and intervals "
+    "The test rows were held out of the same clients' rows, and what tells how good the {} is, "
+    "is an exact function of them, which no epsilon bounds: before, after and intervals "
     "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
     "figures."
 )
@@ -51,6 +50,7 @@ def without_privacy(
     releases: int = 0,
     secure_aggregation: str = "none",
     tested: bool = True,
+    noun: str = "calibrator",
 ) -> dict[str, Any]:
     """The record of a run without differential privacy.
 
@@ -62,6 +62,7 @@ def without_privacy(
     releases : how many releases there were
     secure_aggregation : "masks" or "none"
     tested : whether there are test rows, of which exact numbers are told
+    noun : what the run yields
     """
     return {
         "unit": unit,
@@ -74,8 +75,8 @@ def without_privacy(
         "noise_source": "none",
         "releases": releases,
         "secure_aggregation": secure_aggregation,
-        "statement": [said, *exposure.of_tests(tested, exposure.TEST_ROWS)],
-        **exposure.without_privacy(trust, releases, secure_aggregation == "masks", tested),
+        "statement": [said, *sentences.of_tests(tested, sentences.TEST_ROWS)],
+        **sentences.exact_run(trust, releases, secure_aggregation == "masks", tested, noun),
     }
 
 
@@ -85,6 +86,7 @@ def of_plan(
     secure_aggregation: str,
     rows_per_client: float | None,
     tested: bool = True,
+    noun: str = "calibrator",
 ) -> dict[str, Any]:
     """The record of a federated run.
 
@@ -95,6 +97,7 @@ def of_plan(
     secure_aggregation : "masks" or "none"
     rows_per_client : the nominal number that set the clip bound, if one did
     tested : whether there are test rows, of which exact numbers are told
+    noun : what the run yields
 
     Returns
     -------
@@ -105,8 +108,10 @@ def of_plan(
         sum by.
     """
     if not plan.private:
-        said = "No differential privacy: the exact sums are released."
-        return without_privacy(plan.trust, plan.unit, said, releases, secure_aggregation, tested)
+        exact = "No differential privacy: the exact sums are released."
+        return without_privacy(
+            plan.trust, plan.unit, exact, releases, secure_aggregation, tested, noun
+        )
     std, masks = plan.noise_std, secure_aggregation == "masks"
     return {
         "unit": plan.unit,
@@ -125,10 +130,10 @@ def of_plan(
         "zcdp_noise_multiplier": plan.zcdp_multiplier,
         "event": plan.event,
         "statement": [
-            *promise(plan, masks, rows_per_client),
-            *exposure.of_tests(tested, exposure.TEST_ROWS),
+            *sentences.promise(plan, masks, rows_per_client),
+            *sentences.of_tests(tested, sentences.TEST_ROWS),
         ],
-        "sees": exposure.sees(plan, masks, tested),
-        "not_protected": exposure.not_protected(plan, rows_per_client, tested),
-        "noise": exposure.noise(plan),
+        "sees": sentences.sees(plan, masks, tested, noun),
+        "not_protected": sentences.not_protected(plan, rows_per_client, tested),
+        "noise": sentences.noise(plan),
     }

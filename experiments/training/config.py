@@ -64,7 +64,9 @@ class TrainConfig(Options):
         unset="natural if the data name clients, else dirichlet:0.1",
     )
     rounds: int | None = option(None, TRAINING, "Of FedAvg", unset="the model's")
-    sampling_rate: float = option(0.1, DATA, "Share of the clients in a round, one at least: 0.1 of 10 is 1")
+    sampling_rate: float = option(
+        0.1, DATA, "Share of the clients in a round, one at least: 0.1 of 10 is 1"
+    )
     local_epochs: int = option(1, TRAINING, "Of a client in a round")
     batch_size: int | None = option(None, TRAINING, "Of local SGD", unset="the model's")
     lr: float | None = option(None, TRAINING, "Of local SGD", unset="the model's")

@@ -40,7 +40,7 @@ class Calibrator(Artifact):
         apply` and exports take. Of probabilities the logits are log max(p, 1e-12)
     """
 
-    form = "calibrator"
+    form = noun = "calibrator"
     kind: ClassVar[str]
     classes: int = 0
     input: Kind = "logits"

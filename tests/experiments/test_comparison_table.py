@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fedcal.experiments.comparison.summary import spread
 from fedcal.experiments.comparison.table import Cells, as_csv, as_markdown, as_table
+from fedcal.experiments.show.tables import terminal
 
 
 def over(mean: float, std: float = 0.0) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def test_csv_has_all_digits_and_fractions() -> None:
 
 def test_the_terminal_shows_every_column_and_sections(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line(**BASELINE), line(), line(label="FedTemp"), line(epsilon=1.0, delta=1e-5)]
-    Console(width=200).print(as_table(lines))
+    Console(width=200).print(terminal(as_table(lines), gap=0))
     said = capsys.readouterr().out
     for heading in Cells(lines).headings:
         assert heading in said

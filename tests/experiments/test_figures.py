@@ -1,11 +1,13 @@
-"""Figures as data, then drawn twice: as inline SVG and for paper (PNG, SVG)."""
+"""Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 import struct
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +20,26 @@ from scipy import stats
 from fedcal.experiments.figures import draw, reliability_figure, save_figure, save_sheets
 from fedcal.experiments.figures.curves import (
     bytes_sheet,
-    epsilon_axis,
     epsilon_sheet,
     facets,
     rounds_sheet,
     series_of,
+    spaced_axis,
+    trust_sheet,
 )
 from fedcal.experiments.figures.diagrams import (
+    FEWEST,
     class_gaps,
     classes_sheet,
     diagram,
     gap_panel,
     histogram,
+    pooled,
     reliability_sheet,
     wilson,
     worst_classes,
 )
+from fedcal.experiments.figures.inline import fixed, key_svg, panel_svg
 from fedcal.experiments.figures.panel import (
     STYLES,
     Axis,
@@ -47,10 +53,7 @@ from fedcal.experiments.figures.panel import (
     log_axis,
     unit_axis,
 )
-from fedcal.experiments.figures.svg import fixed, panel_svg, swatch_svg
 from fedcal.metrics import Reliability
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:
@@ -116,7 +119,7 @@ def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
     assert gaps[shown].min() >= np.delete(gaps, shown).max()
     assert np.all(np.diff(gaps[shown]) <= 0)  # the worst first
     sheet = classes_sheet(*many, "t")
-    assert [p.title for p in sheet.panels] == [f"class {j}" for j in shown]
+    assert [p.title.partition(":")[0] for p in sheet.panels] == [f"class {j}" for j in shown]
 
 
 def test_class_gaps_average_to_the_classwise_ece() -> None:
@@ -128,12 +131,27 @@ def test_a_class_panel_is_the_class_against_the_rest() -> None:
     before, after = overconfident(), overconfident(seed=1)
     panel = classes_sheet(before, after, "t").panels[1]
     for series, record in (("before", before), ("after", after)):
-        line = marks(panel, Line, series)
-        there = record.class_count[1] > 0
-        np.testing.assert_allclose(
-            line.y, (record.class_sum_correct[1] / np.maximum(record.class_count[1], 1))[there]
-        )
+        line, whiskers = marks(panel, Line, series), marks(panel, Whiskers, series)
+        rows, confidence, correct = pooled(record, 1)
+        np.testing.assert_allclose(line.y, correct / rows)
+        np.testing.assert_allclose(line.x, confidence / rows)
+        assert np.all((whiskers.low <= line.y) & (line.y <= whiskers.high))
+        assert f"{correct[0]} of {rows[0]}" in panel.said
     assert "ECE" in panel.note
+    assert panel.title == f"class 1: {after.class_sum_correct[1].sum()} rows"
+
+
+@pytest.mark.parametrize("rows", [5, 29, 30, 400, 3000])
+def test_bins_of_few_rows_are_pooled(rows: int) -> None:
+    record = overconfident(rows)
+    for j in range(3):
+        count, confidence, correct = pooled(record, j)
+        assert count.sum() == rows
+        assert len(count) == 1 or count.min() >= FEWEST
+        assert confidence.sum() == pytest.approx(record.class_sum_confidence[j].sum())
+        assert correct.sum() == record.class_sum_correct[j].sum()
+        assert np.all(np.diff(confidence / count) > 0)  # neighbours only
+        assert (len(count) == 15) is bool((record.class_count[j] >= FEWEST).all())
 
 
 def test_the_panel_of_all_classes_counts_those_that_got_better() -> None:
@@ -188,12 +206,12 @@ CELLS = [
 
 
 def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
-    axis, places = epsilon_axis(CELLS)
+    axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
     assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
-    assert places[None] == max(places.values())
+    assert places[math.inf] == max(places.values())
     assert [text for _, text in axis.ticks] == ["0.5", "8", "∞"]
     assert axis.low < min(places.values())
-    assert axis.high > places[None]
+    assert axis.high > places[math.inf]
 
 
 def test_a_facet_for_each_partition_with_the_baselines_in_all() -> None:
@@ -220,9 +238,50 @@ def test_quality_against_bytes() -> None:
     sheet = bytes_sheet(CELLS, ("ece",), "t")
     assert [p.note for p in sheet.panels] == ["ε = 0.5", "ε = 8", "no privacy"]
     assert all(p.x.log for p in sheet.panels)
-    line = marks(sheet.panels[0], Line, series_of(CELLS)["a"])
-    assert (list(line.x), list(line.y)) == ([100, 100], pytest.approx([3.0, 4.0]))
+    look = series_of(CELLS)["a"]
+    lines = [m for m in sheet.panels[0].marks if isinstance(m, Line) and m.series == look]
+    points = [(list(m.x), list(m.y), dict(sheet.legend)[m.shape]) for m in lines]
+    assert points == [
+        ([100], pytest.approx([3.0]), "iid"),
+        ([100], pytest.approx([4.0]), "natural"),
+    ]
     assert "none (baseline)" not in dict(sheet.legend).values()
+
+
+def test_more_kinds_of_cells_than_markers_have_panels() -> None:
+    kinds = itertools.product(("user", "example"), ("central", "local"), range(5))
+    cells = [cell("a", 1.0, 0.01, unit=u, trust=t, partition=f"dirichlet:{k}") for u, t, k in kinds]
+    sheet = bytes_sheet(cells, ("ece",), "t")
+    assert [p.note for p in sheet.panels] == [f"ε = 1, dirichlet:{k}" for k in range(5)]
+    assert [text for _, text in sheet.legend] == [
+        *("a", "unit user, trust central", "unit user, trust local"),
+        *("unit example, trust central", "unit example, trust local"),
+    ]
+    for panel in sheet.panels:
+        assert len({m.shape for m in panel.marks if isinstance(m, Line)}) == 4
+
+
+def test_quality_by_trust_model() -> None:
+    trusts = {"central": 0.01, "local": 0.04}
+    cells = [
+        CELLS[0],
+        *(cell(m, e, v, trust=t) for m in "ab" for e in (1.0, 8.0) for t, v in trusts.items()),
+    ]
+    sheet = trust_sheet(cells, ("ece",), "t")
+    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
+    assert [text for _, text in sheet.legend] == [
+        *("none (baseline)", "trust central", "trust local")
+    ]
+    local = marks(sheet.panels[1], Line, sheet.legend[2][0])
+    assert list(local.y) == pytest.approx([4.0, 4.0])
+    for c in cells[1:]:
+        c["mechanism"] = "gaussian"
+    more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
+    several = trust_sheet([*cells, *more], ("ece",), "t")
+    assert [p.note for p in several.panels] == ["a, iid", "b, iid"]
+    assert [text for _, text in several.legend[2:]] == [
+        *("trust local, gaussian", "trust local, laplace")
+    ]
 
 
 # --- axes ---------------------------------------------------------------------------------------
@@ -259,8 +318,12 @@ def test_far_values_are_cut() -> None:
 # --- inline SVG ---------------------------------------------------------------------------------
 
 
-def drawn(panel: Panel) -> ET.Element:
-    return ET.fromstring(panel_svg(panel, "n"))
+def drawn(panel: Panel, name: str = "n") -> ET.Element:
+    return ET.fromstring(panel_svg(panel, name))
+
+
+def corners(path: ET.Element) -> np.ndarray:
+    return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
 
 
 def test_inline_svg_shows_the_marks_where_they_belong() -> None:
@@ -276,24 +339,43 @@ def test_inline_svg_shows_the_marks_where_they_belong() -> None:
     assert root.get("role") == "img"
     assert root.get("aria-label") == "said"
     _, _, width, height = map(float, str(root.get("viewBox")).split())
-    (box,) = root.findall(f"{SVG}g/{SVG}rect")
-    left, right = float(str(box.get("x"))), float(str(box.get("x"))) + float(str(box.get("width")))
-    top, bottom = float(str(box.get("y"))), float(str(box.get("y"))) + float(str(box.get("height")))
+    clipped = [path for path in root.iter("path") if path.get("clip-path")]
+    assert len(clipped) == 1
+    (left, top), (right, bottom) = corners(clipped[0]).min(axis=0), corners(clipped[0]).max(axis=0)
+    assert "fill:var(--blue)" in str(clipped[0].get("style"))
     assert 0 < left < right < width
     assert 0 < top < bottom < height
     assert right - left == pytest.approx(bottom - top, abs=0.2)  # half of each side of a square
-    words = [t.text for t in root.iter(f"{SVG}text")]
-    assert words == ["0", "1", "0", "1", "a", "b"]
+    line = next(p for p in root.iter("path") if "stroke-width:1.1" in str(p.get("style")))
+    (x0, y0), (x1, y1) = corners(line)
+    assert (x0 + x1) / 2 == pytest.approx(left, abs=0.02)
+    assert (y0 + y1) / 2 == pytest.approx(top, abs=0.02)
+    assert len(list(root.iter("use"))) == 2  # a marker for each point
+    words = list(root.iter("text"))
+    assert [t.text for t in words] == ["0", "1", "a", "0", "1", "b"]
+    assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
 
 
 def test_empty_bars_are_left_out_and_hatches_are_defined() -> None:
     svg = panel_svg(diagram("x", overconfident()), "p7")
     root = ET.fromstring(svg)
+    empty = replace(
+        diagram("x", overconfident()), marks=(Bars("over", [0.0], [1.0], [0.5], [0.5]),)
+    )
+    assert len(list(drawn(empty).iter("path"))) == 2  # the grid and the axes
     defined = {str(e.get("id")) for e in root.iter() if e.get("id")}
     used = {part.partition(")")[0] for part in svg.split("url(#")[1:]}
     assert used <= defined
     assert all(name.startswith("p7") for name in defined)
-    assert defined >= {"p7-over", "p7-under"}
+    assert len(list(root.iter("pattern"))) == 2
+    assert "#" not in svg.replace("url(#p7", "")  # every colour is the page's
+
+
+def test_the_same_panel_is_the_same_svg_and_small() -> None:
+    panel = diagram("x", overconfident())
+    assert panel_svg(panel, "n") == panel_svg(panel, "n")
+    assert len(panel_svg(panel, "n")) < 10_000
+    assert "var(" not in panel_svg(panel, "n", fixed)
 
 
 def test_untrusted_words_are_escaped() -> None:
@@ -301,15 +383,17 @@ def test_untrusted_words_are_escaped() -> None:
     axis = Axis(evil, 0.0, 1.0, ((0.5, evil),))
     svg = panel_svg(Panel(evil, axis, axis, (), evil), "n")
     assert "<script" not in svg
+    label = "#0072b2 0.1234567 id="
+    told = drawn(Panel("", Axis(label, 0.0, 1.0, ()), axis, (), ""))
+    assert label in [t.text for t in told.iter("text")]
     assert drawn(Panel(evil, axis, axis, (), evil)).get("aria-label") == evil
 
 
 @pytest.mark.parametrize("series", STYLES)
 def test_every_series_has_a_sample(series: str) -> None:
     for bars in (False, True):
-        root = ET.fromstring(swatch_svg(series, "n").replace("<svg ", '<svg xmlns="x" '))
-        assert len(root) >= 1
-        assert swatch_svg(series, "n", fixed, bars=bars)
+        assert len(ET.fromstring(key_svg(series, "n", bars=bars))) >= 1
+        assert "var(" not in key_svg(series, "n", fixed, bars=bars)
 
 
 # --- colours ------------------------------------------------------------------------------------
@@ -378,7 +462,7 @@ def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
     words = [t.get_text() for t in figure.findobj(Text)]
     assert "ResNet-110 on CIFAR-10" in words
     for heading, record in records.items():
-        assert f"{heading}\nECE {100 * record.ece:.2f} %" in words
+        assert {heading, f"ECE {100 * record.ece:.2f} %"} <= set(words)
     assert words.count("share correct") >= 2  # the axis and the legend
     assert words.count("confidence of the top label") == 3  # once for each column
     (legend,) = figure.legends

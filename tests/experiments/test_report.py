@@ -24,7 +24,7 @@ from fedcal.experiments.report import (
     write_report,
 )
 from fedcal.experiments.report.simulation import command
-from fedcal.experiments.report.words import metric_rows, noise_sentence, signed, verdict
+from fedcal.experiments.report.words import metric_table, noise_sentence, signed, verdict
 from fedcal.metrics import Reliability
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
@@ -57,6 +57,10 @@ def copy(made: Path, tmp_path: Path) -> Path:
 def result_of(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
     return content
+
+
+def metric_entries(result: dict[str, Any]) -> list[Any]:
+    return list(metric_table(result).rows)
 
 
 class Page(HTMLParser):
@@ -141,9 +145,9 @@ def test_every_part_of_the_order_is_there(made: Path) -> None:
         *("Communication and time", "Run it again"),
     ):
         assert heading in text
-    for row in metric_rows(result):
-        assert f"{row['heading']} {row['before']} {row['before_span']} {row['after']}" in text
-        assert row["change_span"] in text
+    for heading, before, after, change in metric_entries(result):
+        assert f"{heading} {before.text} {before.small} {after.text}" in text
+        assert change.small in text
     privacy = result["privacy"]
     for sentence in (*privacy["statement"], *privacy["not_protected"], privacy["noise"]):
         assert sentence in text
@@ -168,6 +172,8 @@ def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mon
     (said,) = re.findall(r"(fedcal simulate --data .*?) Figures for a paper", text)
     program, *arguments = shlex.split(said)
     assert program == "fedcal"
+    assert arguments[:3] == ["simulate", "--data", "../my rows.npz"]
+    monkeypatch.chdir(tmp_path / "a")
     assert _run([*arguments, "--out", str(tmp_path / "b"), "--quiet"]) == 0
     a, b = (np.load(tmp_path / name / "test_probs.npy") for name in "ab")
     assert a.tobytes() == b.tobytes()
@@ -175,9 +181,9 @@ def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mon
     assert a["config"] == b["config"]
 
 
-def test_commands_are_quoted() -> None:
+def test_commands_are_quoted(tmp_path: Path) -> None:
     evil = {"data": "a b; rm -rf $HOME", "set": {"x": "1 2", "y": True, "z": 0.5}, "epsilon": "inf"}
-    parts = command(evil)
+    parts = command(evil, tmp_path)
     assert shlex.split(" ".join(parts)) == [
         *("fedcal", "simulate", "--data", "a b; rm -rf $HOME"),
         *("--set", "x=1 2", "--set", "y=true", "--set", "z=0.5", "--epsilon", "inf"),
@@ -304,8 +310,16 @@ def test_better_is_said_only_where_the_interval_says_so(
     result["after"][metric] = result["before"][metric] + change
     result["intervals"]["difference"][metric] = ends
     names = ("ece", "classwise_ece", "nll", "brier", "accuracy", "mce")
-    row = metric_rows(result)[names.index(metric)]
-    assert row["says"] == says
+    assert metric_entries(result)[names.index(metric)][3].mark == says
+
+
+def test_an_interval_that_excludes_its_number_says_why(made: Path) -> None:
+    result = result_of(made)
+    result["after"]["ece"] = 0.02
+    for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.02], "")):
+        result["intervals"]["after"]["ece"] = ends
+        assert metric_entries(result)[0][2].small.endswith(f" to {100 * ends[1]:.3f}{why}")
+        assert f"{100 * ends[1]:.2f}\xa0%{why})" in verdict(result)
 
 
 def test_signs() -> None:
@@ -398,8 +412,9 @@ def test_cards(made: Path) -> None:
     card = Page(result_card(result, reliability))
     assert card.open == []
     assert result["privacy"]["statement"][0] in card.text
-    for row in metric_rows(result):
-        assert f"{row['heading']} {row['before']} {row['after']} {row['after_span']}" in card.text
+    for heading, before, after, _ in metric_entries(result):
+        assert f"{heading} {before.text} {before.small} {after.text}" in card.text
+        assert after.small in card.text
     assert card.tags.count("svg") == 2
     assert "var(--" not in result_card(result, reliability)  # there is no style sheet
     hostile = Page(result_card(poison(result), reliability))

@@ -17,8 +17,9 @@ from fedcal.experiments import simulate
 from fedcal.experiments.figures import COMPARISON_NAMES, NAMES
 from fedcal.experiments.figures.curves import facets
 from fedcal.experiments.report import comparison_card, write_comparison_report, write_report
-from fedcal.experiments.report.comparison import table_groups, verdict
-from fedcal.experiments.report.words import TRUST
+from fedcal.experiments.report.comparison import cells_table, verdict
+from fedcal.experiments.show.tables import TextTable
+from fedcal.experiments.statement.sentences import meaning
 from fedcal.metrics.bootstrap import FEWEST
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -127,21 +128,25 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     return words_of(folder)
 
 
+def marked(table: TextTable) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in table.rows]
+
+
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path: Path) -> None:
     cells = [
         cell("lucky", 1.0, 0.001, seeds=[0], failures=FAILED),
         cell("fedtemp", 1.0, 0.03, seeds=[0, 1, 2, 3, 4]),
         cell("fednewton", 1.0, 0.02, seeds=[0, 1, 2, 3, 4]),
     ]
-    (group,) = table_groups(cells)
-    stars = {line["label"]: [e["best"] for e in line["entries"]] for line in group["lines"]}
+    table = cells_table(cells)
+    stars = {name.text: [entry.best for entry in row[:4]] for name, *row in marked(table)}
     assert stars == {"lucky": [False] * 4, "fedtemp": [False] * 4, "fednewton": [True] * 4}
-    assert [line["runs"] for line in group["lines"]] == ["1 of 5 runs", "", ""]
+    assert [name.small for name, *_ in marked(table)] == ["1 of 5 runs", "", ""]
     page = written(tmp_path, cells)
     assert "At ε = 1 fednewton has the smallest mean ECE (2.00 %)" in page
     assert "lucky 1 of 5 runs" in page
     assert "over 5 seeds" in page
-    assert "lucky (1 of 5 runs)" in comparison_card({"cells": cells})
+    assert "lucky<small>1 of 5 runs</small>" in comparison_card({"cells": cells})
     assert verdict(cells[:1]).startswith("At ε = 1 some run of every cell failed")
 
 
@@ -179,8 +184,7 @@ def test_each_data_set_has_its_own_verdict(tmp_path: Path) -> None:
 )
 def test_what_varies_is_told(fact: str, values: Any, words: tuple[str, str]) -> None:
     cells = [cell("a", 1.0, 0.01 * (k + 1), **{fact: v}) for k, v in enumerate(values)]
-    groups = table_groups(cells)
-    assert [g["title"] for g in groups] == [f"{w}, ε = 1" for w in words]
+    assert list(cells_table(cells).sections.values()) == [f"{w}, ε = 1" for w in words]
     said = verdict(cells).replace("\xa0", " ")
     if fact in ("unit", "trust"):  # other promises: each has its own best, none is the best of all
         assert all(f"ε = 1, {word}, a has the smallest mean ECE" in said for word in words)
@@ -254,7 +258,7 @@ def test_without_masks_the_server_sees_each_contribution(masks: str, epsilon: fl
         assert ("server sees each client's" in " ".join(privacy["statement"])) is plain
     else:
         assert ("got its contribution as it is" in privacy["not_protected"][0]) is plain
-    assert "each client's contribution, too, where there are no masks" in TRUST[privacy["trust"]]
+    assert "each client's contribution, too, where there are no masks" in meaning(privacy, "trust")
 
 
 def test_all_exact_files_are_named_and_no_more_is_bounded_than_is() -> None:
@@ -290,7 +294,16 @@ def test_a_shared_cell_lies_in_every_group_of_a_figure_and_in_one_of_a_table() -
     assert [(f.title, len(f.cells)) for f in facets(cells)] == [("δ = 1e-05", 2), ("δ = 0.001", 2)]
     for facet in facets(cells):  # one point for each budget
         assert len({c["epsilon"] for c in facet.cells}) == len(facet.cells)
-    assert sum(len(g["lines"]) for g in table_groups(cells)) == len(cells)
+    assert len(cells_table(cells).rows) == len(cells)
+
+
+def test_a_winner_within_the_noise_of_the_next_is_said_to_be() -> None:
+    cells = [cell("a", 1.0, 0.010), cell("b", 1.0, 0.012), cell("c", 1.0, 0.030)]
+    for c in cells:
+        c["after"]["ece"]["std"] = 0.002
+    assert "a has the smallest mean ECE (1.00\xa0%), but b is within the spread" in verdict(cells)
+    assert "within the spread" not in verdict([cells[0], cells[2]])
+    assert "within the spread" not in verdict(cells[:1])
 
 
 def test_rounds_that_follow_from_the_method_split_nothing() -> None:

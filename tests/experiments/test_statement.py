@@ -11,7 +11,7 @@ from laws import prefer
 
 from fedcal.bounding import Bound
 from fedcal.experiments.statement import about_subjects, of_plan
-from fedcal.experiments.statement.promise import in_short
+from fedcal.experiments.statement.sentences import in_short
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
 from fedcal.units import UNITS

@@ -66,7 +66,7 @@ time, as nothing of a picture is compared."""
 def empty_picture(self: object, file: Any, **options: object) -> None:
     """In place of `Figure.savefig`."""
     if hasattr(file, "write"):
-        file.write(b"")
+        file.write(b'<svg viewBox="0 0 1 1"/>')
     else:
         Path(file).write_bytes(b"")
 

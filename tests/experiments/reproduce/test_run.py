@@ -60,7 +60,7 @@ def test_networks_with_clients_of_their_own_keep_them(
     found = reproduce(small, networks=[network], data=[own], seeds=1, jobs=1)
     parts = {c.network: (c.partition, c.clients) for c in found.cells if not c.baseline}
     assert parts == {"net.npz": ("dirichlet:0.1", 100), "own.npz": ("natural", 7)}
-    assert [name for name, _ in found.blocks[0].lines] == ["net.npz", "own.npz"]
+    assert [row[0] for row in found.blocks[0].rows] == ["net.npz", "own.npz"]
 
 
 def test_the_claims_are_judged(small: str, network: str) -> None:
@@ -206,7 +206,7 @@ def test_a_function_s_rows_are_laid_out(function: str, tmp_path: Path) -> None:
     found = reproduce(function, jobs=2, out=tmp_path / "out", progress=lambda done, total: None)
     assert [(v.text, v.word) for v in found.verdicts] == [("There are three.", "holds")]
     (block,) = found.blocks
-    assert [(name, e.text) for name, (e,) in block.lines] == [
+    assert block.rows == [
         *(("row 0", "0.0"), ("row 1", "1.0"), ("row 2", "2.0")),
     ]
     assert {p.name for p in (tmp_path / "out").iterdir()} == {

@@ -1,0 +1,367 @@
+"""Facts of runs as sentences: what is promised to whom, who sees what, what nothing protects.
+
+Every sentence follows from fields of the plan, whose unit, trust model and mechanism have their
+own words; `fedcal.release` states the same guarantee. Sentences about one run, about several (a
+comparison) and about a record (a report) stand beside each other, so that they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy.plan import Plan
+from fedcal.trust import TRUSTS, Facts, SecAgg
+from fedcal.units import UNITS
+
+MEANINGS: dict[str, dict[str, str]] = {
+    "unit": {name: unit.meaning for name, unit in UNITS.items()},
+    "trust": {name: model.meaning for name, model in TRUSTS.items()}
+    | {
+        "pooled": "pooled: everything lies in one place; there is nobody to distrust",
+        "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
+    },
+    "mechanism": {name: law.meaning for name, law in MECHANISMS.items()},
+    "noise_source": {
+        "seeded": "seeded generator: a simulation, no protection against who knows the seed",
+        "system": "the operating system's generator",
+        "none": "none",
+    },
+    "secure_aggregation": {
+        "none": "none: the server sees what each client sends",
+        "masks": "masks, simulated: the server sees the sum of what clients send",
+    },
+}
+"""Key of a privacy record -> its values in a few words."""
+
+
+def meaning(privacy: Mapping[str, Any], key: str) -> str:
+    """A fact of a privacy record in a few words; as it is, where a later version wrote it."""
+    return MEANINGS[key].get(privacy[key], str(privacy[key]))
+
+
+def adjacency(privacy: Mapping[str, Any]) -> str:
+    """Which inputs are neighbours, for the record's unit."""
+    unit, name = UNITS.get(privacy["unit"]), str(privacy["adjacency"])
+    return name if unit is None else unit.worlds.get(name, name)
+
+
+def guarantee(privacy: Mapping[str, Any]) -> str:
+    """The privacy of a run in a few words."""
+    if privacy["epsilon"] is None:
+        return "no differential privacy"
+    text = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
+    return text.replace(" = ", "\u00a0=\u00a0")
+
+
+# -- what is promised ----------------------------------------------------------------------------
+
+_MANY_ROWS = 100_000
+"""Rows of a client beyond which nobody need be told that its sum may be saturated."""
+PUBLIC = "The number of clients, the method and its parameters are taken as public."
+_SEEDED = (
+    "Seeded noise protects nobody who knows the seed, and the seed stands wherever the "
+    "configuration is written (config.toml, result.json): this is a simulation."
+)
+_SYSTEM = (
+    "Noise{} from the operating system's generator. The error of a draw (total variation 2^-60 a "
+    "value) is counted in delta; what its time may tell is not."
+)
+
+
+def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]:
+    """What is promised to whom.
+
+    Parameters
+    ----------
+    plan : a private one
+    masks : whether the server sees masked contributions
+    rows_per_client : the nominal number that set the clip bound, if one did
+    """
+    model, unit = plan.model, plan.protected
+    said = [_guarantee(plan), *model.against(facts(plan, masks)), *unit.curators()]
+    said += unit.limits(" and more delta" if plan.delta else "")
+    if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
+        said.append(
+            f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
+            "beyond that it is saturated, so that the sum is too small and no row is told."
+        )
+    said += [_source(plan), PUBLIC]
+    if rows_per_client is not None:
+        said.append(_nominal(plan, rows_per_client))
+    if plan.sampling_rate < 1:
+        said.append(_sampling(plan, masks))
+    if plan.delta >= 1 / plan.clients:
+        said.append(large_delta(plan))
+    return said
+
+
+def facts(plan: Plan, masks: bool) -> Facts:
+    """What sentences about a trust model speak of."""
+    wholes = plan.noises(plan.clients)
+    return Facts(plan.clients, plan.quorum, masks, contribution(plan), wholes)
+
+
+def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) -> str:
+    """What runs under one trust model promise for one unit, in a sentence for a table of them.
+
+    Parameters
+    ----------
+    trust, unit, adjacency : as in `Plan`
+    masks : whether the server sees masked contributions
+    quorum : share of the clients that must answer where noise comes in shares
+    """
+    protected = UNITS[unit]
+    return (
+        f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
+        f"changes, {TRUSTS[trust].holds(masks, quorum)}{protected.in_short()}."
+    )
+
+
+def _guarantee(plan: Plan) -> str:
+    odds = math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf
+    failing = ", without exception (delta is 0)"
+    if plan.delta:
+        failing = f", except with probability {plan.delta:g}"
+    return (
+        f"{plan.model.what_spends(plan.rounds)} ({plan.epsilon:g}, {plan.delta:g})-DP for each "
+        f"{plan.unit}: {plan.protected.neighbours[plan.adjacency]} changes the odds of any outcome "
+        f"by a factor of at most {odds:.4g}{failing}."
+    )
+
+
+def contribution(plan: Plan) -> str:
+    """What a client sends, in words: where parts of it are clipped it has no bound of its own."""
+    parts = plan.bound is not None and plan.bound.per != "client"
+    return "each client's contribution" if parts else "each client's bounded contribution"
+
+
+def sets_noise(plan: Plan) -> bool:
+    """Whether the noise is sized by what a nominal number of rows may add.
+
+    It is not where single rows are clipped, or where a client sends one cell of several.
+    """
+    parts = plan.bound is not None and plan.bound.per != "client"
+    return not parts and plan.law.answers != "onehot"
+
+
+def _nominal(plan: Plan, rows_per_client: float) -> str:
+    """What the nominal number of rows tells where the simulation took it from the data."""
+    does, tells = "sets the clip bound", "it and the noise scales tell"
+    if not sets_noise(plan):
+        does, tells = "sets no noise here", "it tells"
+    return (
+        f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
+        f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "
+        "covers. A deployment must choose it without looking."
+    )
+
+
+def _source(plan: Plan) -> str:
+    if plan.noise_source == "seeded":
+        return _SEEDED
+    more = " comes"
+    if plan.sampling_rate < 1:
+        more = " and sampling come"
+    return _SYSTEM.format(more)
+
+
+def _sampling(plan: Plan, masks: bool) -> str:
+    """What the epsilon counts on where not everybody takes part."""
+    if not plan.amplified:
+        why = plan.model.why_not_amplified or (
+            f"for one {plan.protected.plural.removesuffix('s')} it would need that the other rows "
+            "of its client change little"
+        )
+        return (
+            f"No amplification by sampling is claimed ({why}): the epsilon holds against who knows "
+            "who took part, too."
+        )
+    return plan.model.counts_on_coins(facts(plan, masks))
+
+
+def large_delta(plan: Plan) -> str:
+    """Why this delta is too large."""
+    return (
+        f"delta = {plan.delta:g} is not below 1/clients = {1 / plan.clients:g}: publishing one "
+        "random user's rows would satisfy it"
+    )
+
+
+# -- who sees what, and what nothing protects ----------------------------------------------------
+
+TEST_ROWS = (
+    "The metrics, reliability data and probabilities of the test rows are exact and not private: "
+    "for the researcher's eyes."
+)
+_CHOOSING = (
+    "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
+    "release, and not counted. A ledger counts runs, not looks."
+)
+_TESTS = (
+    "Test metrics (those after each release, too), reliability data and test probabilities are "
+    "exact."
+)
+_QUESTIONS = "The server's questions, which tell the earlier releases; no row of anybody else."
+
+
+def of_tests(tested: bool, sentence: str) -> list[str]:
+    """A sentence about test rows, where there are any."""
+    return [sentence] if tested else []
+
+
+def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -> dict[str, Any]:
+    """Who sees what of a run without differential privacy, and what nothing protects."""
+    if trust == "one-source":
+        sees = [("the one client", f"Its own rows and its {noun}; nobody sends anything.")]
+    elif trust == "pooled":
+        sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
+    elif releases:
+        server = SecAgg.server_sees(Facts(clients=0, quorum=1, masks=masks, contribution=""))
+        results = "The exact sums{} and the {}.".format(
+            " (rounds.jsonl), exact test metrics," if tested else "", noun
+        )
+        sees = [
+            ("another client", "Everything that is released: the server's next question tells it."),
+            ("the server", server),
+            ("who reads the results", results),
+        ]
+    else:
+        sees = [("everybody", f"Nothing about any client's rows; the {noun} learned nothing.")]
+    lost = [
+        *of_tests(tested, _TESTS),
+        "The number of clients, the method and its parameters are public.",
+    ]
+    if trust == "pooled":
+        lost.insert(0, "Every row: they were collected in one place.")
+    elif releases:
+        what = "an exact sum less those of all others is that client's contribution."
+        given = "" if masks else "the server got its contribution as it is, and "
+        lost.insert(0, f"Any client: {given}{what}")
+    said = "No noise is added."
+    return {"sees": _table(*sees, _analyst(tested)), "not_protected": lost, "noise": said}
+
+
+def _analyst(tested: bool) -> tuple[str, str]:
+    """Who runs a simulation, and what that tells."""
+    exact = "every exact number, and the test metrics" if tested else "and every exact number"
+    return "who runs the simulation", f"Everything: all rows, the seed, {exact}."
+
+
+def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"who": who, "what": what} for who, what in rows]
+
+
+def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str]]:
+    """Who sees what of a private run."""
+    client = _QUESTIONS
+    if masks:
+        client += " The names of the clients that it shares masks with."
+    client += plan.model.client_sees()
+    values = " (values in rounds.jsonl)" if tested else ""
+    results = f"The noisy releases{values} and the {noun}: what epsilon and delta bound."
+    if tested:
+        results += (
+            " Exact test metrics (result.json, test in rounds.jsonl, ...): they bound none of "
+            "these."
+        )
+    rows = [
+        ("another client", client),
+        ("the server", plan.model.server_sees(facts(plan, masks))),
+        ("who reads the results", results),
+        _analyst(tested),
+    ]
+    if (own := plan.protected.own_client()) is not None:
+        rows.insert(0, own)
+    return _table(*rows)
+
+
+def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> list[str]:
+    """What the guarantee does not cover, in whole sentences."""
+    rows = []
+    if rows_per_client is not None:
+        tell = "that tells"
+        if sets_noise(plan):
+            tell = "rows_per_client and the noise scales (noise_std) tell"
+        rows.append(
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            f"{tell} it exactly."
+        )
+    more = " and more delta" if plan.delta else ""
+    covered = plan.protected.covered(more)
+    answering = plan.model.who_fails(plan.sampling_rate < 1)
+    if plan.noise_source == "seeded":
+        source = (
+            "The seed: whoever has it can subtract the noise, and it stands wherever the "
+            "configuration is written."
+        )
+    else:
+        source = (
+            "Who watches the machine while noise is drawn: which entry of a table is read depends "
+            "on the noise, and the time of a draw may tell of it."
+        )
+    return [
+        *of_tests(tested, _TESTS),
+        "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
+        *rows,
+        answering,
+        covered,
+        "What is true of people in general: a release may tell it whether or not they took part.",
+        "Further runs on the same clients: each adds its epsilon to this one.",
+        _CHOOSING,
+        source,
+    ]
+
+
+def noise(plan: Plan) -> str:
+    """Where the noise comes from and what it is added to."""
+    if plan.noise_source == "seeded":
+        return (
+            f"{_added(plan)}. Its source is a seeded generator (Philox): repeatable, so a "
+            "simulation of protection and no protection against who knows the seed."
+        )
+    return (
+        f"{_added(plan)}. Its source is the operating system's generator, through tables of "
+        "integers: a run with the same configuration gives other numbers."
+    )
+
+
+def _added(plan: Plan) -> str:
+    return plan.law.sentence() or plan.model.adds(plan.law.noise, facts(plan, masks=False))
+
+
+# -- several runs ---------------------------------------------------------------------------------
+
+CHOOSING_AMONG_RUNS = (
+    "Choosing among methods, settings or budgets by what they did on private rows is itself a "
+    "release, and no run's epsilon covers it: choose on public or simulated data."
+)
+SYSTEM_OF_RUNS = (
+    "Noise comes from the operating system's generator: the same comparison again gives other "
+    "numbers. What follows counts all runs as published."
+)
+EXACT_ONCE = (
+    "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under trust "
+    "secagg, whatever units, trusts and mechanisms were asked for."
+)
+BOTH_UNITS = (
+    "What is spent for each {one} counts runs of unit {small} only: runs of unit {large} come on "
+    "top, each with at most twice its epsilon and 1 + e^epsilon times its delta. For a {all} runs "
+    "of unit {small} have no bound but their epsilon times the {all}'s {many}, and more delta "
+    "still."
+)
+SEEDED_OF_RUNS = (
+    "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
+    "nobody. What follows is for the same runs, each with secret noise of its own."
+)
+HELD_OUT_OF_RUNS = (
+    "The test rows of {} are held out of the same clients' rows: every number in the table is an "
+    "exact function of private rows."
+)
+ROWS_PER_CLIENT_OF_RUNS = (
+    "Of {} the number of fit rows can be read from the noise scales, and is taken as public: "
+    "where rows_per_client is not set, it is rows / clients of the simulated data. A deployment "
+    "must choose it without looking (--set rows_per_client=...)."
+)

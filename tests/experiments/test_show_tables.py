@@ -1,0 +1,66 @@
+"""One table, written for a terminal, as Markdown and as HTML; rows as CSV."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from fedcal import pages
+from fedcal.experiments.show.tables import (
+    Marked,
+    TextTable,
+    csv_text,
+    html,
+    markdown,
+    of_part,
+    print_table,
+)
+
+ROWS = (
+    (Marked("a|b", small="1 of 5 runs"), Marked("1.5", best=True)),
+    ("<c>", Marked("2.0", mark="†")),
+    ("d", Marked("0.1", mark="better", small="0 to 1")),
+)
+TABLE = TextTable(("method", "ECE, %"), ROWS, "T", sections={2: "<rest>"})
+
+
+def test_markdown() -> None:
+    assert markdown(TABLE).splitlines() == [
+        *("### T", "", "| method | ECE, % |", "|---|---:|"),
+        r"| a\|b 1 of 5 runs | **1.5** |",
+        "| <c> | 2.0† |",
+        "| d | 0.1 better 0 to 1 |",
+    ]
+
+
+def test_html_escapes_and_marks() -> None:
+    text = str(html(TABLE, "metrics"))
+    assert text.startswith('<table class="metrics">')
+    assert '<th scope="col">method</th><th scope="col" class="n">ECE, %</th>' in text
+    assert '<td class="n"><span class="best">1.5</span></td>' in text
+    assert '<th scope="row">&lt;c&gt;</th><td class="n">2.0<span class="word muted">†</sp' in text
+    assert '0.1 <span class="word better">better</span><small>0 to 1</small>' in text
+    assert '<th scope="rowgroup" colspan="2">&lt;rest&gt;</th>' in text
+    assert "<thead>" not in html(TextTable((), [("unit", "a user")], left=(0, 1)))
+
+
+def test_a_narrow_terminal_loses_nothing() -> None:
+    to = Console(file=io.StringIO(), width=20, markup=False)
+    print_table(to, TextTable(("name", "n"), [("x" * 60, "1")] * 2, sections={1: ""}))
+    written = to.file.getvalue()  # type: ignore[attr-defined]
+    assert "x" * 60 in written
+    assert written.count("├") == 1
+
+
+def test_an_artifact_s_table_aligns_numbers() -> None:
+    part = pages.Table("T", ("class", "rows", "AUC"), (("a", 12345, 0.5), ("b", 2, 1 / 3)))
+    table = of_part(part)
+    assert set(table.left) == {0}
+    assert list(table.rows) == [("a", "12,345", "0.5"), ("b", "2", "0.333333")]
+
+
+def test_csv_has_every_key_and_all_digits() -> None:
+    rows = [{"a": 0.1, "b": [1.25, 2.5]}, {"a": None, "c": {"k": 1}}]
+    assert csv_text(rows).splitlines() == ["a,b,c", "0.1,1.25;2.5,", ",,k=1"]
+    assert csv_text(rows, ("c", "a")).splitlines()[0] == "c,a"
