@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.reproduce import figures, layout
 from fedcal.experiments.reproduce.cells import Score, printed_scores

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.drawing import Sheet
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
