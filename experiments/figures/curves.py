@@ -118,13 +118,11 @@ def told(cell: Mapping[str, Any], keys: Iterable[str]) -> str:
     return ", ".join(_named(k, cell[k]) for k in keys if cell.get(k) is not None)
 
 
-def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[Facet]:
+def facets(cells: Iterable[Mapping[str, Any]]) -> list[Facet]:
     """Group the cells; a title names only what differs between groups.
 
-    Parameters
-    ----------
-    shared : a cell that has no such choice (a run without privacy has no delta) is in the groups
-        of all choices, where a curve needs it; False = each cell is in one group, by its own facts
+    A cell that has no such choice (a run without privacy has no delta) is in the groups of all
+    choices, where a curve needs it.
     """
     cells = list(cells)
     fitted = [c for c in cells if not c["baseline"]]
@@ -135,7 +133,7 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
 
     def free(c: Mapping[str, Any], key: str) -> bool:
         choice = key not in extra or c.get(key) in chosen[key] or _without(c, key) in choices[key]
-        return shared and not choice
+        return not choice
 
     def place(c: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(c.get(k) for k in (*_ALIKE, *extra))

@@ -9,8 +9,9 @@ from typing import Any
 from fedcal.experiments.figures.curves import (
     budget,
     bytes_sheet,
+    differing,
     epsilon_sheet,
-    facets,
+    told,
     trust_sheet,
 )
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
@@ -131,10 +132,14 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         f"baselines, {name}": [c for c in base if str(c["data"]) == data]
         for data, name in names.items()
     }
-    for facet in facets(cells, shared=False):
-        for c in sorted(facet.cells, key=budget):
+    keys, places = differing(cells), dict[str, list[Mapping[str, Any]]]()
+    for c in cells:
+        if not c["baseline"]:
+            places.setdefault(told(c, keys) or str(c["partition"]), []).append(c)
+    for place, some in places.items():
+        for c in sorted(some, key=budget):
             spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
-            groups.setdefault(f"{facet.title}, {spent}", []).append(c)
+            groups.setdefault(f"{place}, {spent}", []).append(c)
     rows: list[tuple[Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
