@@ -104,7 +104,12 @@ def run_compare(
 ) -> None:
     """`fedcal compare`."""
     from fedcal.experiments.comparison import compare
+    from fedcal.experiments.comparison.result import DONE
+    from fedcal.experiments.runs.ask import ask_about_unfinished
 
+    if out is not None and not options.get("resume") and not quiet:
+        out, resume = ask_about_unfinished(out, DONE)
+        options = {**options, "resume": resume}
     given = {**options, "set": dict(parse_setting(text) for text in settings)}
     with progress("comparing", quiet=quiet) as steps:
         comparison = compare(config=config_file, out=out, progress=steps, **given)
@@ -124,6 +129,7 @@ def show_comparison(comparison: Comparison, out: Path | None) -> None:
     from fedcal.experiments.comparison.table import as_table
 
     to = console()
+    to.print(comparison.headline)
     print_table(to, as_table(comparison.cells))
     for line in comparison.statement:
         to.print(f"- {line}")

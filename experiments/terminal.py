@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -55,20 +55,27 @@ def print_table(to: Console, table: Table) -> None:
 
 
 class Steps:
-    """Progress on stderr: a bar on a terminal; elsewhere, after three seconds, some lines."""
+    """Progress on stderr: a bar on a terminal; elsewhere, after three seconds, some lines.
 
-    def __init__(self, what: str, bar: Progress, *, lines: bool) -> None:
-        self._what, self._bar, self._lines = what, bar, lines
+    The lines come also while no step ends: an engine starts, or a round takes long.
+    """
+
+    def __init__(self, what: str, bar: Progress) -> None:
+        self._what, self._bar, self._line = what, bar, what
         self._task = bar.add_task(what, total=None)
-        self._next = time.monotonic() + _QUIET_SECONDS
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
         """`done` of `total` steps are done; `what` is what happens now."""
         self._what = what or self._what
+        self._line = f"{self._what}: {done} of {total}"
         self._bar.update(self._task, completed=done, total=total, description=self._what)
-        if self._lines and (now := time.monotonic()) >= self._next:
-            self._next = now + _SECONDS_BETWEEN
-            console(stderr=True).print(f"fedcal: {self._what}: {done} of {total}")
+
+    def write_lines(self, end: Event) -> None:
+        """Write a line every few seconds until the event is set."""
+        wait = _QUIET_SECONDS
+        while not end.wait(wait):
+            console(stderr=True).print(f"fedcal: {self._line}")
+            wait = _SECONDS_BETWEEN
 
 
 @contextmanager
@@ -90,8 +97,13 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
         transient=True,
         disable=quiet or not seen,  # otherwise it would leave a blank line
     )
+    steps, end = Steps(what, bar), Event()
+    if not quiet and not seen:
+        Thread(target=steps.write_lines, args=(end,), daemon=True).start()
     try:
         with bar:
-            yield Steps(what, bar, lines=not quiet and not seen)
+            yield steps
     except Interrupted as e:
         raise Stopped(str(e)) from None
+    finally:
+        end.set()

@@ -6,20 +6,22 @@ is a line out and a line back, with the seconds that passed inside.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.experiments.benchmarks.timing import Inside, PeerMissing
+from fedcal.experiments.engines.processes import LineProcess
+from fedcal.experiments.runs.pools import THREADS
 
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""
@@ -27,7 +29,6 @@ VARIABLE = "FEDCAL_PEERS"
 DISTRIBUTIONS = ("netcal", "probmetrics")
 
 _WORKER = Path(__file__).with_name("peer_worker.py")
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 """numpy asks for huge pages by itself, torch only if it is told to before it is imported: without
 them a peer's fit of 50,000 x 1,000 spends three quarters of its time in page faults."""
@@ -36,7 +37,7 @@ _SETTINGS = {
     **HUGE_PAGES,
     "TQDM_DISABLE": "1",
     "PYTHONWARNINGS": "ignore",
-    **dict.fromkeys(_THREADS, "1"),
+    **dict.fromkeys(THREADS, "1"),
 }
 
 
@@ -87,7 +88,7 @@ class Apart:
 
     def __init__(self, task: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> None:
         self._task, self._arrays, self._options = task, arrays, options
-        self._process: subprocess.Popen[str] | None = None
+        self._process: LineProcess | None = None
 
     def prepare(self) -> Callable[[], Inside]:
         """Start the process if there is none.
@@ -97,44 +98,40 @@ class Apart:
         PeerMissing
             There is no environment, the peer is not in it, or it failed.
         """
-        process = self._process or self._start()
-
-        def turn() -> Inside:
-            requests = cast(IO[str], process.stdin)
-            with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-                requests.write("\n")
-                requests.flush()
-            told = _answer(process)
-            return Inside(told["seconds"], told["result"])
-
-        return turn
+        self._process = self._process or self._start()
+        return partial(self._repetition, self._process)
 
     def close(self) -> None:
         """End the process: it leaves when its input ends."""
         if self._process is not None:
-            self._process.communicate()
+            self._process.close()
             self._process = None
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> LineProcess:
         python = interpreter()
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in self._arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
             asked = {"task": self._task, "folder": folder, "options": self._options}
-            self._process = subprocess.Popen(
-                [python, "-P", str(_WORKER), json.dumps(asked)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                env=os.environ | _SETTINGS,
-            )
-            _answer(self._process)  # it has read the arrays
-        return self._process
+            command: list[str | Path] = [python, "-P", str(_WORKER), json.dumps(asked)]
+            process = LineProcess(command, os.environ | _SETTINGS)
+            try:
+                _checked(process.answer)  # it has read the arrays
+            except PeerMissing:
+                process.close()
+                raise
+        return process
+
+    def _repetition(self, process: LineProcess) -> Inside:
+        answer = _checked(partial(process.ask, None))
+        return Inside(answer["seconds"], answer["result"])
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    line = cast(IO[str], process.stdout).readline()
-    told: dict[str, Any] = json.loads(line) if line else {"failed": "its process has ended"}
-    if "failed" in told:
-        raise PeerMissing(told["failed"])
-    return told
+def _checked(ask: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = ask()
+    except EOFError:
+        raise PeerMissing("its process has ended") from None
+    if "failed" in answer:
+        raise PeerMissing(answer["failed"])
+    return answer

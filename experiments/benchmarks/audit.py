@@ -1,22 +1,20 @@
-"""Attack every mechanism: `python -m fedcal.experiments.benchmarks.audit`.
+"""Attacks on every mechanism: is a claimed epsilon refuted?
 
 One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
 the epsilon that it really spends, found by `fedcal.privacy.audit`. All bounds hold together but for
-a probability of `--error`. A row above its claim is a bug; the command then exits with 1.
+a probability of `error`. A row above its claim is a bug.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from rich.console import Console
-from rich.table import Table
-
 from fedcal.bounding import Bound
+from fedcal.experiments.benchmarks.harness import Benchmark
+from fedcal.experiments.runs import Row
 from fedcal.mechanisms import (
     MECHANISMS,
     PRIVATE,
@@ -32,10 +30,6 @@ from fedcal.privacy.plan import Federation, Plan, make_plan
 from fedcal.trust import NOISY, Central, Distributed, Local
 from fedcal.units import UNITS, Example, User
 
-HEADINGS = (
-    *("mechanism", "trust", "unit", "neighbours", "", "claimed"),
-    *("at least", "of it", "trials", "seconds"),
-)
 EPSILON, DELTA = 1.0, 1e-5
 ERROR = 1e-3
 TRIALS = 400_000
@@ -45,7 +39,7 @@ _SLOWER = 4  # where each trial is a call of its own: so many times fewer of the
 
 
 @dataclass(frozen=True)
-class Cell:
+class Attacked:
     """What is attacked: one row of the table.
 
     Attributes
@@ -120,10 +114,10 @@ _NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
 """What a mechanism makes of answers -> numbers in one."""
 
 
-def cells() -> list[Cell]:
+def attacks() -> list[Attacked]:
     """All that go together, then some with more rounds, sampling and other neighbours."""
     found = [
-        Cell(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
+        Attacked(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
         for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
         if trust.takes(law) and law.part in (None, unit.per)
     ]
@@ -131,72 +125,72 @@ def cells() -> list[Cell]:
     user, row = User.name, Example.name
     return [
         *found,
-        Cell(Laplace.name, central, user, sampling_rate=0.3),
-        Cell(Gaussian.name, central, user, sampling_rate=0.3),
-        Cell(DiscreteLaplace.name, shared, user, sampling_rate=0.3),
-        Cell(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
-        Cell(Laplace.name, central, user, rounds=4, numbers=2),
-        Cell(Gaussian.name, central, user, rounds=4, numbers=2),
-        Cell(Laplace.name, central, row, row_sums=False),
-        Cell(Laplace.name, local, row, row_sums=False),
-        Cell(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
-        Cell(Laplace.name, central, user, noise_source="system"),
-        Cell(Gaussian.name, central, user, noise_source="system"),
-        Cell(DiscreteLaplace.name, shared, user, noise_source="system"),
-        Cell(Unary.name, local, user, numbers=4, noise_source="system"),
+        Attacked(Laplace.name, central, user, sampling_rate=0.3),
+        Attacked(Gaussian.name, central, user, sampling_rate=0.3),
+        Attacked(DiscreteLaplace.name, shared, user, sampling_rate=0.3),
+        Attacked(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, rounds=4, numbers=2),
+        Attacked(Gaussian.name, central, user, rounds=4, numbers=2),
+        Attacked(Laplace.name, central, row, row_sums=False),
+        Attacked(Laplace.name, local, row, row_sums=False),
+        Attacked(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, noise_source="system"),
+        Attacked(Gaussian.name, central, user, noise_source="system"),
+        Attacked(DiscreteLaplace.name, shared, user, noise_source="system"),
+        Attacked(Unary.name, local, user, numbers=4, noise_source="system"),
     ]
 
 
-def attacked(cell: Cell, trials: int, error: float, seed: int = 0) -> Finding:
-    """What an audit of a cell finds; `error` is that of all cells together."""
-    return audit(cell.plan(), cell.trials(trials), error=error / len(cells()), seed=seed)
+def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
+    """What an audit finds; `error` is that of all attacks together."""
+    return audit(attack.plan(), attack.trials(trials), error=error / len(attacks()), seed=seed)
 
 
-def lines(cell: Cell, finding: Finding, seconds: float) -> list[str]:
-    """The row as people read it."""
-    return [
-        *(cell.mechanism, cell.trust, cell.unit, cell.plan().adjacency, cell.note),
-        f"{finding.claimed:g}",
-        f"{finding.lower_bound:.3f}",
-        f"{finding.lower_bound / finding.claimed:.0%}".replace("%", " %"),
-        str(finding.trials),
-        f"{seconds:.1f}",
-    ]
+def row_of(attack: Attacked, trials: int, error: float, seed: int = 0) -> Row:
+    """What an audit finds, in plain values.
+
+    Returns
+    -------
+    dict
+        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
+        bound that the attack proves), `of_it` (its share), `trials` (of this attack), `refuted`
+    """
+    finding = attacked(attack, trials, error, seed)
+    return {
+        "mechanism": attack.mechanism,
+        "trust": attack.trust,
+        "unit": attack.unit,
+        "neighbours": attack.plan().adjacency,
+        "note": attack.note,
+        "claimed": finding.claimed,
+        "at_least": finding.lower_bound,
+        "of_it": finding.lower_bound / finding.claimed,
+        "trials": finding.trials,
+        "refuted": finding.refuted,
+    }
 
 
-def as_table(rows: Sequence[Sequence[str]]) -> Table:
-    """The table for the terminal."""
-    table = Table(pad_edge=False, padding=(0, 1))
-    right = HEADINGS.index("claimed")
-    for i, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if i < right else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+def name_of(row: Row) -> str:
+    """What tells a row from the others, in words."""
+    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Attack all cells and print what was found; 1 if a claim was refuted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.benchmarks.audit",
-        description=(__doc__ or "").split("\n")[0],
-    )
-    parser.add_argument("--trials", type=int, default=TRIALS, help="runs in each of two worlds")
-    parser.add_argument("--error", type=float, default=ERROR, help="of all rows together")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    rows, refuted = [], []
-    for cell in cells():
+def rows(trials: int = TRIALS, error: float = ERROR, seed: int = 0) -> Iterator[Row]:
+    """One for each attack, with the `seconds` that it took."""
+    for attack in attacks():
         start = time.perf_counter()
-        finding = attacked(cell, options.trials, options.error, options.seed)
-        rows.append(lines(cell, finding, time.perf_counter() - start))
-        if finding.refuted:
-            refuted.append(cell)
-    Console(width=120).print(as_table(rows))
-    for cell in refuted:
-        print(f"REFUTED: {cell}")
-    return 1 if refuted else 0
+        row = row_of(attack, trials, error, seed)
+        yield row | {"seconds": time.perf_counter() - start}
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def notes(found: Sequence[Row]) -> list[str]:
+    """The claims that do not hold."""
+    return [f"REFUTED: {name_of(row)}" for row in found if row["refuted"]]
+
+
+BENCHMARK = Benchmark(
+    "attacks on every mechanism, trust model and unit; fails if a claimed epsilon is refuted",
+    rows,
+    notes=notes,
+    passed=lambda found: not any(row["refuted"] for row in found),
+)

@@ -21,7 +21,7 @@ from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
 from fedcal.errors import FedcalError
 from fedcal.experiments.benchmarks import population
-from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, Work, checksum
+from fedcal.experiments.benchmarks.timing import Case, Contestant, Inside, PeerMissing, checksum
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
@@ -36,10 +36,10 @@ _ROUNDS = 12
 Engine = Callable[[CalibrationStrategy, Shards], Artifact]
 
 
-def histogram_round(quick: bool) -> Work:
+def histogram_round(quick: bool) -> Case:
     """A whole run of one round: cells, clip, ring, sum, ledger, noise, table."""
     shards = _federation(20 if quick else 100)
-    return Work(
+    return Case(
         f"one histogram round, {_shape(shards)}",
         2e-3,
         _round("fedcal inline", run_inline, shards),
@@ -50,10 +50,10 @@ def histogram_round(quick: bool) -> Work:
     )
 
 
-def later_round(quick: bool) -> Work:
+def later_round(quick: bool) -> Case:
     """A round's share of a run of twelve: cells and ledger are made once."""
     shards = _federation(20 if quick else 100)
-    return Work(
+    return Case(
         f"a histogram round in a run of {_ROUNDS}, {_shape(shards)}",
         2e-3,
         _round("fedcal inline", run_inline, shards, rounds=_ROUNDS),
@@ -61,10 +61,10 @@ def later_round(quick: bool) -> Work:
     )
 
 
-def masked_round(quick: bool) -> Work:
+def masked_round(quick: bool) -> Case:
     """The same round with every contribution masked."""
     shards = _federation(20 if quick else 100)
-    return Work(
+    return Case(
         f"one histogram round with masks, {shards.clients} clients",
         None,
         _round("fedcal inline", run_inline, shards, masks=True),
@@ -72,10 +72,10 @@ def masked_round(quick: bool) -> Work:
     )
 
 
-def many_clients(quick: bool) -> Work:
+def many_clients(quick: bool) -> Case:
     """Rounds over a population, in a process of its own."""
     clients, rows, rounds = (200, 10, 2) if quick else (10_000, 10, _ROUNDS)
-    return Work(
+    return Case(
         f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
         5.0,
         Contestant(
@@ -143,24 +143,24 @@ def _table(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
 Drive = Callable[[Job, Shards, Progress], Outcome]
 
 
-def engine_round(clients: int, quick: bool) -> Work:
+def engine_round(clients: int, quick: bool) -> Case:
     """A later round of one run in each engine: the start of Ray and the first round do not count.
 
     The released values of all rounds are compared bit for bit.
     """
     shards, rounds = _federation(*_size(clients, quick)), 3 if quick else _ROUNDS
-    return Work(
+    return Case(
         f"a later histogram round, {_shape(shards)}",
         None,
-        _later("fedcal inline", _drive_inline, shards, rounds),
+        _later("fedcal inline", _driven_by(run_inline), shards, rounds),
         (
-            _later("Flower's loop, in-process grid", _drive_in_process, shards, rounds),
+            _later("Flower's loop, in-process grid", _driven_by(run_in_process), shards, rounds),
             _later("Flower's loop, Ray", _drive_ray, shards, rounds),
         ),
     )
 
 
-def engine_run(clients: int, quick: bool) -> Work:
+def engine_run(clients: int, quick: bool) -> Case:
     """`fedcal simulate` with one round: interpreters, imports, data, result files, all of it."""
     clients, rows = _size(clients, quick)
     options: dict[str, Any] = {
@@ -169,7 +169,7 @@ def engine_run(clients: int, quick: bool) -> Work:
         "--clients": clients,
         "--partition": "iid",
     }
-    return Work(
+    return Case(
         f"the command for one histogram round, {clients} clients x {rows} rows",
         None,
         _command("fedcal simulate", options),
@@ -209,12 +209,8 @@ def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"releases": len(records), "released crc32": checksum(values)}
 
 
-def _drive_inline(job: Job, shards: Shards, progress: Progress) -> Outcome:
-    return job.run(partial(run_inline, shards=shards), progress)
-
-
-def _drive_in_process(job: Job, shards: Shards, progress: Progress) -> Outcome:
-    return job.run(partial(run_in_process, shards=shards), progress)
+def _driven_by(engine: Callable[..., Artifact]) -> Drive:
+    return lambda job, shards, progress: job.run(partial(engine, shards=shards), progress)
 
 
 def _drive_ray(job: Job, shards: Shards, progress: Progress) -> Outcome:

@@ -1,4 +1,4 @@
-"""Trials of Luo et al., ours beside a plain loop: `python -m fedcal.experiments.benchmarks.luo`.
+"""Trials of Luo et al., ours beside a plain loop.
 
 The whole suite that is spoken of is that of CIFAR-10-C: 15 perturbations of 10,000 rows and 10
 classes, 45 settings, 500 trials, and the paper's five methods (besides no recalibration, which
@@ -10,12 +10,9 @@ the processor, so that other work on the machine does not.
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,12 +21,13 @@ from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import outcome_cells
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.processes import usable_cores
-from fedcal.experiments.files import to_json
 from fedcal.experiments.luo.cell import run_point
 from fedcal.experiments.luo.methods import BASELINES, NLL_CLIP, PAPER, Competitor
 from fedcal.experiments.luo.settings import SUITES, SweepPoint
 from fedcal.experiments.luo.tables import BINS, EVALUATIONS, HIGH, ITERATIONS, LOW, Tables
+from fedcal.experiments.runs import Row
 from fedcal.metrics import bin_index, ece
 from fedcal.numerics import softmax
 from fedcal.search import GoldenSection
@@ -45,7 +43,7 @@ METHODS = tuple(m for m in PAPER if m != "none")
 COLUMNS = tuple(Competitor(m, "" if m in BASELINES else Local.name) for m in METHODS)
 
 
-def rows() -> Dataset:
+def test_rows() -> Dataset:
     """Test logits of ResNet-110 on CIFAR-10, (10000, 10)."""
     data = datasets.load(DATA)
     if data.test_scores is None or data.test_labels is None:
@@ -83,8 +81,8 @@ def plain_trial(method: str, data: Dataset, setting: SweepPoint, rng: np.random.
     while (t := search.next()) is not None:
         noise = rng.laplace(scale=scale, size=(setting.sources, numbers)).sum(0) if scale else 0.0
         values = objective(z / t[0], y) + noise
-        told = values[0] if method in ("nll-t", "one-source") else np.abs(values).sum()
-        search.tell(t, float(told))
+        value = values[0] if method in ("nll-t", "one-source") else np.abs(values).sum()
+        search.tell(t, float(value))
     return ece(softmax(data.logits[rest] / search.answer()[0]), data.labels[rest])
 
 
@@ -119,7 +117,7 @@ OBJECTIVES: dict[str, Callable[[Floats, Integers], Floats]] = {
 # -- the clock ------------------------------------------------------------------------------------
 
 
-def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
+def measure(every: int, trials: int, plain: int) -> Row:
     """Time both in turns on one perturbation, on one core.
 
     Parameters
@@ -128,7 +126,7 @@ def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
     trials : of ours, for each setting
     plain : of the plain loop, for each setting and method
     """
-    data, settings = rows(), SUITES["cifar"][every - 1 :: every]
+    data, settings = test_rows(), SUITES["cifar"][every - 1 :: every]
     start = time.process_time()
     tables_of = Tables.of(data)
     tables = time.process_time() - start
@@ -169,35 +167,32 @@ def measure(every: int, trials: int, plain: int) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Time, print, and write a file if one is named."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.benchmarks.luo", description=__doc__
-    )
-    parser.add_argument("--every", type=int, default=3, help="every k-th of the 45 settings")
-    parser.add_argument("--trials", type=int, default=TRIALS, help="of ours, for each setting")
-    parser.add_argument("--plain", type=int, default=4, help="of the plain loop and each method")
-    parser.add_argument("--out", type=Path, help="file for the numbers, as JSON")
-    options = parser.parse_args(arguments)
-    found = measure(options.every, options.trials, options.plain)
-    if options.out is not None:
-        options.out.write_text(to_json(found), "utf-8")
-    plain_each = found["plain_trial_and_method_seconds"]
-    print(f"tables of a perturbation, once: {found['tables_seconds']:.2f} s")
-    print(
-        f"a trial and method: {1e6 * found['trial_and_method_seconds']:.0f} us; plain loop: "
-        + ", ".join(f"{m} {1e6 * s:,.0f} us" for m, s in plain_each.items())
-    )
-    for m, (mine, theirs) in found["ece"].items():
-        print(f"  {m:10} mean ECE {mine:.4f}, plain loop {theirs:.4f}")
-    verdict = "met" if found["met"] else "missed"
-    print(
+def rows(every: int = 3, trials: int = TRIALS, plain: int = 4) -> Iterator[Row]:
+    """What `measure` finds: one row."""
+    yield measure(every, trials, plain)
+
+
+def lines(row: Row) -> list[Row]:
+    """One for each method."""
+    each = row["plain_trial_and_method_seconds"]
+    return [
+        {"method": m, "plain loop, us": 1e6 * each[m], "mean ECE": mine, "plain loop's": theirs}
+        for m, (mine, theirs) in row["ece"].items()
+    ]
+
+
+def notes(found: Sequence[Row]) -> list[str]:
+    """What ours takes, and the whole suite."""
+    (row,) = found
+    verdict = "met" if row["met"] else "missed"
+    return [
+        f"ours: {1e6 * row['trial_and_method_seconds']:.0f} us for a trial and method; tables of a "
+        f"perturbation, once: {row['tables_seconds']:.2f} s",
         f"whole suite ({PERTURBATIONS} perturbations x {len(SUITES['cifar'])} settings x {TRIALS} "
-        f"trials x {len(METHODS)} methods), extrapolated from {found['settings']} settings, on "
-        f"{CORES} cores: {found['whole_seconds']:.0f} s (target {TARGET:.0f} s: {verdict}); plain "
-        f"loop {found['plain_whole_seconds'] / 3600:.1f} h; ratio {found['ratio']:.1f}"
-    )
+        f"trials x {len(METHODS)} methods), extrapolated from {row['settings']} settings, on "
+        f"{CORES} cores: {row['whole_seconds']:.0f} s (target {TARGET:.0f} s: {verdict}); plain "
+        f"loop {row['plain_whole_seconds'] / 3600:.1f} h; ratio {row['ratio']:.1f}",
+    ]
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark("trials of Luo et al., beside a plain loop", rows, lines, notes)

@@ -14,7 +14,7 @@ from fedcal.calibrators.histogram import cells_of, count_cells
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks import peers
 from fedcal.experiments.benchmarks.apart import Apart
-from fedcal.experiments.benchmarks.timing import Contestant, Work, checksum
+from fedcal.experiments.benchmarks.timing import Case, Contestant, checksum
 from fedcal.metrics import classwise_ece, ece, nll
 from fedcal.numerics import label_entries, row_sum, shifted, softmax
 from fedcal.types import Floats, Integers
@@ -55,7 +55,7 @@ def _size(rows: Floats) -> str:
 # -- pooled -------------------------------------------------------------------------------------
 
 
-def temperature(rows: Rows, target: float) -> Work:
+def temperature(rows: Rows, target: float) -> Case:
     """The pooled fit; T and the NLL that it reaches stand beside the time."""
     logits, labels = rows
 
@@ -65,7 +65,7 @@ def temperature(rows: Rows, target: float) -> Work:
     def ours() -> Callable[[], float]:
         return lambda: TemperatureScaling().fit(logits, labels).temperature
 
-    return Work(
+    return Case(
         f"temperature fit, {_size(logits)}",
         target,
         Contestant("fedcal", ours, worth),
@@ -130,7 +130,7 @@ def _score(
     peer: Peer,
     rows: Rows,
     apart: Mapping[str, str],
-) -> Work:
+) -> Case:
     """A calibration error with the same bins on all sides.
 
     Parameters
@@ -145,7 +145,7 @@ def _score(
         return {key: value}
 
     arrays = {"probs": probs, "labels": labels}
-    return Work(
+    return Case(
         f"{what}, {_size(probs)}",
         target,
         Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), worth),
@@ -156,7 +156,7 @@ def _score(
     )
 
 
-def classwise(rows: Rows, target: float | None) -> Work:
+def classwise(rows: Rows, target: float | None) -> Case:
     """Classwise ECE."""
     name = "torchmetrics binary_calibration_error, one-vs-rest"
     peer = peers.torchmetrics_classwise
@@ -164,7 +164,7 @@ def classwise(rows: Rows, target: float | None) -> Work:
     return _score("classwise ECE", "cwECE", target, classwise_ece, name, peer, rows, apart)
 
 
-def top_label(rows: Rows) -> Work:
+def top_label(rows: Rows) -> Case:
     """Top-label ECE."""
     name = "torchmetrics multiclass_calibration_error"
     apart = {
@@ -175,7 +175,7 @@ def top_label(rows: Rows) -> Work:
     return _score("top-label ECE", "ECE", None, ece, name, peer, rows, apart)
 
 
-def bbq(quick: bool) -> Work:
+def bbq(quick: bool) -> Case:
     """BBQ's table, from histograms that are there and from rows; both are judged on other rows.
 
     netcal's BBQ is Naeini's with another score: 991 binary models per class of 10,000 rows, of
@@ -195,7 +195,7 @@ def bbq(quick: bool) -> Work:
     def ours(fitted: BBQ) -> dict[str, float]:
         return worth(fitted.calibrated(data.logits)) | {"table crc32": checksum(fitted.table)}
 
-    return Work(
+    return Case(
         f"BBQ from the histograms of {_size(logits)}",
         2e-3,
         Contestant(

@@ -1,6 +1,6 @@
-"""What a draw of noise costs: `python -m fedcal.experiments.benchmarks.samplers`.
+"""What a draw of noise costs.
 
-Microseconds a draw, medians of interleaved repetitions of `--draws` draws at a time, for
+Microseconds a draw, medians of interleaved repetitions of `draws` draws at a time, for
 
 * our samplers on words of the operating system and on seeded ones: the same tables;
 * numpy's seeded generator for the nearest law, rounded: doubles, neither exact nor for deployment;
@@ -13,22 +13,19 @@ microseconds an index.
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
+from fedcal.experiments.runs import Row
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
@@ -43,10 +40,6 @@ from fedcal.mechanisms.samplers import (
 )
 from fedcal.types import Integers
 
-HEADINGS = (
-    *("law", "OS words", "seeded words", "numpy", "OpenDP"),
-    *("one draw alone", "first draw"),
-)
 SCALES = (1.0, 2.0**18, 2.0**30, 2.0**40)
 POLYA = ((1.0, 100), (2.0**18, 10), (2.0**18, 100), (2.0**18, 1000), (2.0**40, 100))
 CANDIDATES = (100, 65536)
@@ -138,8 +131,8 @@ def _opendp(maker: str, metric: str, scale: float, n: int) -> Callable[[], Any]:
     return partial(measure, [0] * n)
 
 
-def time_one(law: Law, draws: int, repetitions: int) -> list[str]:
-    """The row of one law, as shown."""
+def time_one(law: Law, draws: int, repetitions: int) -> Row:
+    """Microseconds a draw by heading; "skipped" where somebody is not installed."""
     start = time.perf_counter()
     law.ours(1, system_words)
     first = time.perf_counter() - start
@@ -156,44 +149,24 @@ def time_one(law: Law, draws: int, repetitions: int) -> list[str]:
     if (made := law.opendp) is not None:
         runs["OpenDP"] = (fewer, lambda: _opendp(*made, fewer))
     contestants = [Contestant(name, prepare, lambda _: {}) for name, (_, prepare) in runs.items()]
-    row = dict.fromkeys(HEADINGS, "") | {"law": law.name}
+    row: Row = {"law": law.name}
     for outcome in compare(contestants, repetitions):
         if isinstance(outcome, Skipped):
             row[outcome.name] = "skipped"
         else:
-            row[outcome.name] = f"{outcome.median / runs[outcome.name][0] * 1e6:.3f}"
+            row[outcome.name] = outcome.median / runs[outcome.name][0] * 1e6
     alone = []
     for _ in range(1 if law.single else 100):
         start = time.perf_counter()
         law.ours(1, system_words)
         alone.append(time.perf_counter() - start)
-    row["one draw alone"] = f"{statistics.median(alone) * 1e6:.0f}"
-    row["first draw"] = f"{first * 1e6:.0f}"
-    return [row[heading] for heading in HEADINGS]
+    return row | {"one draw alone": statistics.median(alone) * 1e6, "first draw": first * 1e6}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Time and show."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.benchmarks.samplers", description=__doc__
-    )
-    parser.add_argument("--draws", type=int, default=1_000_000, help="at a time")
-    parser.add_argument("--quick", action="store_true", help="two repetitions of 1000 draws")
-    options = parser.parse_args(arguments)
-    size = (1000, 2) if options.quick else (options.draws, REPETITIONS)
-    table = Table(pad_edge=False, padding=(0, 1), title="microseconds a draw")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "law" else "right")
-    for law in laws(options.quick):
-        table.add_row(*time_one(law, *size))
-    console = Console(width=max(Console().width, 120), highlight=False)
-    console.print(table)
-    console.print(
-        f"{os.cpu_count()} cores, {platform.platform()}, numpy {np.__version__}; medians of "
-        "interleaved repetitions; compare ratios, not times of different runs.",
-        soft_wrap=True,
-    )
+def rows(draws: int = 1_000_000, quick: bool = False) -> Iterator[Row]:
+    """One for each law; `quick` is two repetitions of 1000 draws."""
+    for law in laws(quick):
+        yield time_one(law, *((1000, 2) if quick else (draws, REPETITIONS)))
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark("what a draw of noise costs, in microseconds", rows)

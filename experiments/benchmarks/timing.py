@@ -41,7 +41,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Work:
+class Case:
     """One piece of work; the first contestant is ours.
 
     Attributes
@@ -116,36 +116,36 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing 
 
 
 def _compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
-    outcome: dict[str, Timing | Skipped] = {}
+    missing: dict[str, str] = {}
     taken: dict[str, list[float]] = {}
     wanted: dict[str, int] = {}
+    values: dict[str, dict[str, float]] = {}
     for c in contestants:
         try:
             first, result, whole = _clock(c)
         except PeerMissing as why:
-            outcome[c.name] = Skipped(c.name, str(why))
+            missing[c.name] = str(why)
             continue
-        outcome[c.name] = Timing(c.name, (first,), c.values(result))
-        slow = max(first, whole) > SLOW
-        taken[c.name] = [first] if slow else []
-        if slow:
-            wanted[c.name] = min(repetitions, _SLOW_REPETITIONS)
-        else:
+        values[c.name] = c.values(result)
+        taken[c.name] = [first] if max(first, whole) > SLOW else []
+        wanted[c.name] = min(repetitions, _SLOW_REPETITIONS)
+        if not taken[c.name]:
             lots = min(_MOST_REPETITIONS, int(SLOW / first)) if repetitions > 2 else 0
             wanted[c.name] = max(repetitions, lots)
     for _ in range(max(wanted.values(), default=0)):
         for c in contestants:
-            if c.name in taken and len(taken[c.name]) < wanted[c.name]:
-                try:
-                    taken[c.name].append(_clock(c)[0])
-                except PeerMissing as why:
-                    outcome[c.name] = Skipped(c.name, str(why))
-                    del taken[c.name]
-    for name, seconds in taken.items():
-        timed = outcome[name]
-        if isinstance(timed, Timing):
-            outcome[name] = Timing(name, tuple(seconds), timed.values)
-    return [outcome[c.name] for c in contestants]
+            if c.name in missing or len(taken[c.name]) == wanted[c.name]:
+                continue
+            try:
+                taken[c.name].append(_clock(c)[0])
+            except PeerMissing as why:
+                missing[c.name] = str(why)
+    return [
+        Skipped(c.name, missing[c.name])
+        if c.name in missing
+        else Timing(c.name, tuple(taken[c.name]), values[c.name])
+        for c in contestants
+    ]
 
 
 def _clock(contestant: Contestant) -> tuple[float, Any, float]:

@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.comparison.grid import Cell, Grid
-from fedcal.experiments.comparison.journal import CONFIG, DONE, ROWS
-from fedcal.experiments.comparison.resolve import LeftOut
-from fedcal.experiments.comparison.row import Row, key_of, runs_of
+from fedcal.datasets import Dataset
+from fedcal.experiments.comparison.grid import Grid
+from fedcal.experiments.comparison.headline import headline
+from fedcal.experiments.comparison.resolve import Resolved
 from fedcal.experiments.comparison.statement import statement
 from fedcal.experiments.comparison.summary import Line, summarise
 from fedcal.experiments.comparison.table import as_csv, as_markdown
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.result import versions
+from fedcal.experiments.runs import Row
+from fedcal.experiments.runs.journal import CONFIG, ROWS
+
+DONE = "compare.json"
+"""The summary, which is there when all runs are finished."""
+
+FINAL = ("table.csv", "table.md", "report.html")
+"""What a finished comparison leaves besides."""
 
 
 @dataclass(frozen=True)
@@ -40,30 +49,30 @@ class Comparison:
 
     @classmethod
     def of(
-        cls,
-        grid: Grid,
-        cells: Sequence[Cell],
-        rows: Mapping[str, Row],
-        held_out: Mapping[str, bool],
-        left_out: Sequence[LeftOut] = (),
+        cls, grid: Grid, resolved: Resolved, sources: Mapping[str, Dataset], rows: Sequence[Row]
     ) -> Comparison:
         """Sum up finished runs.
 
         Parameters
         ----------
-        cells : resolved
-        rows : by `key_of`, one for each cell and seed
-        held_out : name of the data -> whether its test rows are held out by seed
-        left_out : combinations of the grid that cannot be
+        resolved : what of the grid was run
+        sources : its data by name
+        rows : one for each cell and seed, in this order
         """
-        ordered = [rows[key_of(run)] for cell in cells for run in runs_of(cell)]
-        lines = [summarise(cell, rows) for cell in cells]
-        return cls(grid, lines, ordered, statement(cells, held_out, left_out))
+        following = iter(rows)
+        cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        return cls(grid, cells, list(rows), statement(resolved.cells, held_out, resolved.left_out))
 
     @property
     def failures(self) -> list[Row]:
         """Runs that failed in operation."""
         return [row for row in self.rows if "error" in row]
+
+    @property
+    def headline(self) -> str:
+        """Which method did best, in a sentence."""
+        return headline(self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `compare.json`: strict JSON, no NaN and no infinity."""
@@ -73,14 +82,16 @@ class Comparison:
             "schema": 1,
             "kind": "comparison",
             "config": config,
+            "headline": self.headline,
             "statement": self.statement,
             "cells": self.cells,
             "versions": versions(),
         }
 
     def to_markdown(self) -> str:
-        """The table as people read it, and the statement below."""
-        return as_markdown(self.cells) + "\n" + "".join(f"* {line}\n" for line in self.statement)
+        """The headline, the table as people read it, and the statement below."""
+        sentences = "".join(f"* {line}\n" for line in self.statement)
+        return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
 
     def to_csv(self) -> str:
         """The table for programs: fractions with all digits, one line for each cell."""

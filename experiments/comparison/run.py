@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedcal import datasets
-from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
-from fedcal.errors import FedcalError, InputError, Interrupted
+from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.journal import Journal, grid_in, journal
-from fedcal.experiments.comparison.pools import Pool, Work, here, on_ray
 from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.comparison.result import Comparison
-from fedcal.experiments.comparison.row import Row, Run, digest_of, key_of, runs_of
+from fedcal.experiments.comparison.result import DONE, FINAL, Comparison
+from fedcal.experiments.comparison.row import check_row, run_row, runs_of
+from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import read_toml
-from fedcal.experiments.engines.processes import usable_cores
+from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import check_out
-from fedcal.experiments.result import versions
+from fedcal.experiments.runs import Folder, begun_config, pool_of, run_all
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
-ENGINES = ("inline", "ray")
 
 
 def compare(
@@ -40,6 +36,7 @@ def compare(
     engine: str | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
+    uncalibrated: bool = True,
     **options: Any,
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
@@ -63,6 +60,8 @@ def compare(
         inline on either: all engines of `simulate` give the same bits
     ray_address : of a Ray cluster, or "local"; implies "ray"
     progress : called after each run with runs finished, runs kept earlier among them, and all
+    uncalibrated : whether the model as it is (method none) has a line also where it is not asked
+        for
     **options : as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
         sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
@@ -88,39 +87,39 @@ def compare(
         Ctrl-C; finished runs are kept in `out`.
     """
     place = pool_of(jobs, engine, ray_address)
-    folder = None if out is None else Path(out)
+    out = None if out is None else Path(out)
     begun: Mapping[str, Any] = {}
     if resume:
-        if folder is None:
+        if out is None:
             raise InputError("resume needs the folder of the comparison: give --out DIR")
-        begun = grid_in(folder).to_dict() if config is None else {}
-    elif folder is not None:
-        check_out(folder, foreign="result.json")
+        begun = begun_config(out) if config is None else {}
+    elif out is not None:
+        check_out(out, foreign="result.json")
     named, arrays = _named(data)
     read = {} if config is None else read_toml(Path(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
-    cells, left_out = resolve(grid, sources)
-    runs = {key_of(run): run for cell in cells for run in runs_of(cell)}
-    held_out = {name: source.test_scores is None for name, source in sources.items()}
+    plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
+    whole = replace(grid, method=(*plain, *grid.method)) if uncalibrated else grid
+    resolved = resolve(whole, sources)
+    return run_all(
+        [run for cell in resolved.cells for run in runs_of(cell)],
+        sources,
+        run_row,
+        partial(Comparison.of, grid, resolved, sources),
+        place=place,
+        folder=None if out is None else _folder(out, grid),
+        resume=resume,
+        progress=progress,
+    )
 
-    with place as pool:
 
-        def rows_of(todo: Sequence[Run]) -> Generator[Row]:
-            return pool(todo, sources)
+def _folder(out: Path, grid: Grid) -> Folder:
+    def what_differs(begun: Mapping[str, Any]) -> list[str]:
+        return grid.what_differs(read_grid(begun))
 
-        if folder is None:
-            rows: dict[str, Row] = {}
-            run_missing(runs, rows, rows.__setitem__, rows_of, progress)
-            return Comparison.of(grid, cells, rows, held_out, left_out)
-        check = partial(check_kept, runs=runs)
-        inputs = {name: digest_of(source) for name, source in sources.items()}
-        opened = journal(folder, grid, inputs, resume=resume, check=check)
-        with opened as kept, told(kept, len(runs)):
-            run_missing(runs, kept.rows, kept.append, rows_of, progress)
-            comparison = Comparison.of(grid, cells, kept.rows, held_out, left_out)
-            kept.finish(comparison.save)
-            return comparison
+    files = (*FINAL, *COMPARISON_NAMES)
+    return Folder(out, grid.to_toml(), what_differs, check_row, DONE, files)
 
 
 def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:
@@ -141,61 +140,3 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
         return data if there else str(Path(data).expanduser().resolve())
 
     return replace(grid, data=tuple(map(named, grid.data)))
-
-
-def pool_of(
-    jobs: int | None, engine: str | None, ray_address: str | None, work: Work | None = None
-) -> AbstractContextManager[Pool]:
-    """Where runs are computed; InputError for options that do not fit. `work`: see `pools`."""
-    if jobs is not None:
-        whole("jobs", jobs, 1)
-    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
-    if engine == "ray":
-        return on_ray(jobs, ray_address, work)
-    if ray_address:
-        raise InputError("ray_address needs the engine ray: give --engine ray")
-    return nullcontext(partial(here, jobs=jobs or usable_cores(), work=work))
-
-
-def run_missing(
-    runs: Mapping[str, Run],
-    rows: Mapping[str, Row],
-    keep: Callable[[str, Row], None],
-    rows_of: Callable[[Sequence[Run]], Generator[Row]],
-    progress: Progress | None,
-) -> None:
-    """Run what is not among `rows` yet; `keep` puts it there."""
-    todo = [run for key, run in runs.items() if key not in rows]
-    if progress:
-        progress(len(rows), len(runs))
-    with closing(rows_of(todo)) as finished:
-        for row in finished:
-            keep(key_of(row["run"]), row)
-            if progress:
-                progress(len(rows), len(runs))
-
-
-@contextmanager
-def told(kept: Journal, runs: int) -> Iterator[None]:
-    """Whatever goes wrong, the message says what is kept and how to go on."""
-    try:
-        yield
-    except (KeyboardInterrupt, FedcalError) as e:
-        said = f"{kept.count()} of {runs} runs are kept in {kept.folder}; go on with --resume"
-        if isinstance(e, FedcalError):
-            raise FedcalError(f"{e}; {said}") from None
-        raise Interrupted(said) from None
-
-
-def check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
-    """Refuse to put rows into one table that are not of this grid, or not of the same code."""
-    now = versions()
-    for key, row in rows.items():
-        if key not in runs:
-            raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
-        if row["versions"] != now:
-            then = row["versions"]
-            differ = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
-            raise InputError(
-                f"this comparison was begun with other versions ({', '.join(differ)}); start anew"
-            )

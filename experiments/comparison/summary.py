@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedcal.experiments.comparison.grid import Cell
-from fedcal.experiments.comparison.row import Row, key_of, runs_of
+from fedcal.experiments.runs import Row
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
 
 
-def summarise(cell: Cell, rows: Mapping[str, Row]) -> Line:
+def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     """Mean and spread over the seeds of a cell; std is that of a sample (n - 1), 0 for one run.
 
     Parameters
     ----------
     cell : resolved
-    rows : by `key_of`; all seeds of the cell are there
+    rows : one for each of its seeds
     """
     c, exact = cell.config, math.isinf(cell.config.epsilon)
-    found = {run["seed"]: rows[key_of(run)] for run in runs_of(cell)}
-    good = {seed: row for seed, row in found.items() if "error" not in row}
-    first: Row = next(iter(good.values()), {"privacy": {}, "communication": {}})
+    good = [row for row in rows if "error" not in row]
+    first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline = cell.variant.baseline
     return {
         "data": c.data,
@@ -40,17 +39,17 @@ def summarise(cell: Cell, rows: Mapping[str, Row]) -> Line:
         "trust": None if baseline else c.trust,
         "sampling_rate": None if baseline else c.sampling_rate,
         "rounds": 0 if baseline else c.rounds,
-        "seeds": list(good),
-        "before": _metrics("before", list(good.values())),
-        "after": _metrics("after", list(good.values()), values=True),
+        "seeds": [row["run"]["seed"] for row in good],
+        "before": _metrics("before", good),
+        "after": _metrics("after", good, values=True),
         "noise_std": first["privacy"].get("noise_std"),
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
         "bytes_up": first["communication"].get("bytes_up_per_client"),
         "bytes_down": first["communication"].get("bytes_down_per_client"),
-        "seconds": spread([s for row in good.values() if (s := row["seconds"]) is not None]),
+        "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
         "baseline": baseline,
         "failures": [
-            {"seed": seed, "error": row["error"]} for seed, row in found.items() if "error" in row
+            {"seed": row["run"]["seed"], "error": row["error"]} for row in rows if "error" in row
         ],
     }
 

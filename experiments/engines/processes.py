@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import select
 import shutil
@@ -20,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, cast
 
 GRACE = 2.0
 """Seconds between asking processes to end and ending them."""
@@ -89,6 +90,59 @@ class ProcessTree:
         trace: TracebackType | None,
     ) -> None:
         self.end()
+
+
+class LineProcess:
+    """A process that answers each line of JSON on its stdin by one on its stdout.
+
+    Parameters
+    ----------
+    command : executable and arguments
+    env : its whole environment
+    """
+
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is for us; we end it
+        )
+
+    def ask(self, question: Any) -> Any:
+        """Its answer; EOFError if it ends without one."""
+        try:
+            to = cast(IO[str], self._process.stdin)
+            to.write(json.dumps(question) + "\n")
+            to.flush()
+        except BrokenPipeError:
+            raise EOFError from None
+        return self.answer()
+
+    def answer(self) -> Any:
+        """The next line that it writes; EOFError if it ends before."""
+        line = cast(IO[str], self._process.stdout).readline()
+        if not line.endswith("\n"):
+            raise EOFError
+        return json.loads(line)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """Stop it, whatever it does; who waits for its answer gets none."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Close the lines to it, once nobody uses them: it should end then, if it has not."""
+        for end in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):  # a question that it did not take
+                cast(IO[str], end).close()
+        self._process.wait()
 
 
 def _guard(folder: str, command: list[str]) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedcal.datasets import Dataset
-from fedcal.experiments.comparison.row import Row, Run, digest_of
 from fedcal.experiments.luo.methods import BASELINES, PRIVATE, Competitor, Draws, competitor
 from fedcal.experiments.luo.settings import SweepPoint
 from fedcal.experiments.luo.tables import Tables
 from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.experiments.result import versions
+from fedcal.experiments.runs import Row, Run, digest_of
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 

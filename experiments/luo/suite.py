@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,12 @@ import tomli_w
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.journal import CONFIG, ROWS, Kind, journal
-from fedcal.experiments.comparison.row import Row, Run, digest_of, key_of
-from fedcal.experiments.comparison.run import check_kept, pool_of, run_missing, told
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.luo.cell import cell_row
 from fedcal.experiments.luo.methods import COLUMNS
 from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
+from fedcal.experiments.runs import Folder, Row, Run, pool_of, run_all
+from fedcal.experiments.runs.journal import CONFIG, ROWS
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 from fedcal.streams import check_seed
@@ -115,7 +114,28 @@ def check_cell(row: Any) -> Row:
     return row
 
 
-KIND = Kind(read_suite, check_cell, "suite.json")
+DONE = "suite.json"
+"""The file that is there when all cells are finished."""
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """All cells of a suite, in the order of data sets and settings."""
+
+    suite: Suite
+    rows: list[Row]
+
+    def save(self, out: Path) -> None:
+        """Replace the grown file by one in order, and say that it is finished."""
+
+        def write(draft: Path) -> None:
+            (draft / CONFIG).write_text(self.suite.to_toml(), "utf-8")
+            lines = (json.dumps(row, allow_nan=False) + "\n" for row in self.rows)
+            (draft / ROWS).write_text("".join(lines), "utf-8")
+            done = {"schema": 1, "kind": "suite", "cells": len(self.rows)}
+            (draft / DONE).write_text(to_json(done), "utf-8")
+
+        write_folder(out, write)
 
 
 def run_suite(
@@ -151,26 +171,25 @@ def run_suite(
     Interrupted
         Ctrl-C; finished cells are kept in `out`.
     """
-    place = pool_of(jobs, None, ray_address, cell_row)
+    place = pool_of(jobs, None, ray_address)
     sources = {name: load_any(name) for name in suite.data}
-    runs = {key_of(run): run for run in _runs(suite, sources)}
-    with place as pool:
 
-        def rows_of(todo: Sequence[Run]) -> Generator[Row]:
-            return pool(todo, sources)
+    def what_differs(begun: Mapping[str, Any]) -> list[str]:
+        return suite.what_differs(read_suite(begun))
 
-        if out is None:
-            rows: dict[str, Row] = {}
-            run_missing(runs, rows, rows.__setitem__, rows_of, progress)
-            return [rows[key] for key in runs]
-        inputs = {name: digest_of(source) for name, source in sources.items()}
-        check = partial(check_kept, runs=runs)
-        opened = journal(out, suite, inputs, resume=resume, check=check, kind=KIND)
-        with opened as kept, told(kept, len(runs)):
-            run_missing(runs, kept.rows, kept.append, rows_of, progress)
-            found = [kept.rows[key] for key in runs]
-            kept.finish(partial(_save, suite, found))
-            return found
+    folder = None
+    if out is not None:
+        folder = Folder(out, suite.to_toml(), what_differs, check_cell, DONE)
+    return run_all(
+        _runs(suite, sources),
+        sources,
+        cell_row,
+        partial(_Finished, suite),
+        place=place,
+        folder=folder,
+        resume=resume,
+        progress=progress,
+    ).rows
 
 
 def _runs(suite: Suite, sources: Mapping[str, Dataset]) -> list[Run]:
@@ -185,16 +204,3 @@ def _runs(suite: Suite, sources: Mapping[str, Dataset]) -> list[Run]:
 def _rows(source: Dataset) -> int:
     test = 0 if source.test_labels is None else len(source.test_labels)
     return len(source.labels) + test
-
-
-def _save(suite: Suite, rows: Sequence[Row], folder: Path) -> None:
-    """Replace the grown file by one in order, and say that it is finished."""
-
-    def write(draft: Path) -> None:
-        (draft / CONFIG).write_text(suite.to_toml(), "utf-8")
-        lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        (draft / ROWS).write_text("".join(lines), "utf-8")
-        done = {"schema": 1, "kind": "suite", "cells": len(rows)}
-        (draft / KIND.done).write_text(to_json(done), "utf-8")
-
-    write_folder(folder, write)

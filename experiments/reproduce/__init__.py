@@ -1,11 +1,12 @@
 """Experiments of the papers, run again: tables and figures beside what the papers print.
 
-`reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. There are two kinds, told apart
-by their file `experiments/configs/NAME.toml`:
+`reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. Each is a section of a study
+file, one for each paper and one for our own (`maddock.toml`, `luo.toml`, `own.toml`; `registry`
+says what stands there). There are two kinds:
 
-* **A grid**: `[[parts]]` say which methods are run with which settings; each part is a
-  comparison, as `fedcal compare` makes it. `[[plots]]`, if there are any, are the panels of a
-  figure. `claims` are keys of `claims.CLAIMS`.
+* **A grid**: `parts` say which methods are run with which settings; each part is a comparison, as
+  `fedcal compare` makes it. `plots`, if there are any, are the panels of a figure. `claims` are
+  keys of `maddock.CLAIMS`.
 * **A function that returns rows**: `rows = "MODULE"` is a module of this package with
 
       def rows(...) -> list[dict[str, Any]]
@@ -14,8 +15,8 @@ by their file `experiments/configs/NAME.toml`:
   and files), `seeds`, `jobs`, `ray_address` and `progress` (called with rows done and rows in all)
   it gets those that it has; all need defaults. One that can be resumed has `out` (a folder of its
   own, or None; what is unfinished lies in a folder of it, with a `rows.jsonl`) and `resume`.
-  `[[tables]]` say which of the rows (`where`) stand in which table with which columns. A module
-  may also have
+  `tables` say which of the rows (`where`) stand in which table with which columns. A module may
+  also have
 
       def claims(rows) -> Sequence[spec.RowsClaim]
 
@@ -25,10 +26,10 @@ by their file `experiments/configs/NAME.toml`:
 
   (the figure).
 
-To add one: write its TOML file, add its name to `registry.EXPERIMENTS`, and run
-`python -m fedcal.experiments.reproduce.expected NAME`, which writes what `--check` expects; say in
-`verdicts.toml`, which is kept by hand, where its claims should hold; and give its tables a place in
-the docs by a block of `documents`. Nothing else names it; tests run over the table.
+To add one: write its section, with the claims that should hold and where, and run
+`python -m fedcal.experiments.reproduce.expected NAME`, which writes what `--check` expects; and
+give its tables a place in the docs by a block of `documents`. Nothing else names it; tests run over
+all of them.
 """
 
 from __future__ import annotations

@@ -11,20 +11,16 @@ not hold against the server, which asks the clients and so knows.
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from fedcal.accounting.gaussian import check_rounds, gaussian_multiplier
 from fedcal.accounting.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zcdp_rho_simple
-from fedcal.experiments.config import Config
-from fedcal.experiments.simulation import simulate
-from fedcal.strategies.job import Progress, Setting
-
-Row = dict[str, Any]
-"""(parts done, parts in all)."""
+from fedcal.experiments.comparison import compare
+from fedcal.experiments.comparison.summary import Line
+from fedcal.experiments.reproduce.spec import Record, Rows
+from fedcal.strategies.job import Progress
 
 ROUNDS = (1, 2, 4, 8, 12, 30, 60)
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -33,16 +29,20 @@ DELTA = 1e-5
 CLIP = 0.5
 """C of the paper's scaling methods."""
 
-DATA = "resnet110-cifar10"
-RUN_ROUNDS = (1, 2, 4, 8, 12, 30)
-RUN_RATES = (0.05, 0.1, 0.25, 0.5, 1.0)
-CLIENTS = (100, 1000)
-SEEDS = 5
-METHODS: dict[str, tuple[str, dict[str, Setting]]] = {
-    "fedtemp": ("fedtemp", {}),
-    "fedtemp[average=temperature]": ("fedtemp", {"average": "temperature"}),
-    "fednewton": ("fednewton", {}),
+RUNS: dict[str, Any] = {
+    "data": "resnet110-cifar10",
+    "method": [
+        *("none", "pooled-temperature"),
+        *("fedtemp", "fedtemp[average=temperature]", "fednewton"),
+    ],
+    "clients": [100, 1000],
+    "rounds": [1, 2, 4, 8, 12, 30],
+    "sampling_rate": [0.05, 0.1, 0.25, 0.5, 1.0],
+    "epsilon": 1.0,
+    "delta": DELTA,
+    "partition": "dirichlet:0.1",
 }
+"""Options of `compare`."""
 
 
 def paper_std(
@@ -68,46 +68,43 @@ def paper_std(
     return clip * math.sqrt(histograms or 1) * zcdp_multiplier(epsilon, delta, rounds)
 
 
-def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
+def rows(
+    out: Path | None = None,
+    resume: bool = False,
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    *,
+    seeds: int = 5,
+    **narrower: Any,
+) -> Rows:
     """Both halves of the experiment: `what` tells them apart.
 
     Parameters
     ----------
-    quick : a few entries of each, to see it run
-    progress : called after each entry
+    out, resume, jobs, ray_address, progress : see `compare`; runs are kept in `out/runs`
+    seeds : of the runs
+    narrower : options of `compare` instead of those of `RUNS`, to see it run
 
     Returns
     -------
     list of dict
-        what = "multiplier": see `multiplier_row`; what = "run": see `run_row`.
+        what = "multiplier": see `multiplier_row`; what = "run": see `_run_row`.
     """
-    parts = list(_parts(quick))
-    done: list[Row] = []
-    for number, part in enumerate(parts, 1):
-        done.append(part())
-        if progress is not None:
-            progress(number, len(parts))
-    return done
+    comparison = compare(
+        out=None if out is None else out / "runs",
+        resume=resume,
+        jobs=jobs,
+        ray_address=ray_address,
+        progress=progress,
+        seeds=seeds,
+        **RUNS | narrower,
+    )
+    accounts = (multiplier_row(e, r, q) for e, r, q in product(EPSILONS, ROUNDS, RATES))
+    return [*accounts, *map(_run_row, comparison.cells)]
 
 
-def _parts(quick: bool) -> Iterator[Callable[[], Row]]:
-    if quick:
-        yield partial(multiplier_row, 1.0, 4, 0.1)
-        yield partial(multiplier_row, 1.0, 4, 1.0)
-    else:
-        for epsilon, r, q in product(EPSILONS, ROUNDS, RATES):
-            yield partial(multiplier_row, epsilon, r, q)
-    for name in ("none", "pooled-temperature"):
-        yield partial(baseline_row, name)
-    if quick:
-        for name in METHODS:
-            yield partial(run_row, name, 100, 2, 1.0, 1)
-    else:
-        for k, name, r, q in product(CLIENTS, METHODS, RUN_ROUNDS, RUN_RATES):
-            yield partial(run_row, name, k, r, q)
-
-
-def multiplier_row(epsilon: float, rounds: int, rate: float, delta: float = DELTA) -> Row:
+def multiplier_row(epsilon: float, rounds: int, rate: float, delta: float = DELTA) -> Record:
     """Noise multipliers (std per unit of L2 sensitivity) that four accounts ask for.
 
     Returns
@@ -138,86 +135,28 @@ def multiplier_row(epsilon: float, rounds: int, rate: float, delta: float = DELT
     }
 
 
-def run_row(
-    name: str, clients: int, rounds: int, rate: float, seeds: int = SEEDS, epsilon: float = 1.0
-) -> Row:
-    """A method run over simulated clients, Dirichlet 0.1, mean and spread over seeds.
-
-    Parameters
-    ----------
-    name : a key of `METHODS`
-    clients, rounds, rate, epsilon : K, R, q and the user-level budget at delta = 1e-5
+def _run_row(line: Line) -> Record:
+    """A line of the comparison.
 
     Returns
     -------
     dict
-        `asked`: answers that a client is expected to give, R q; `mean_std`: as in
-        `multiplier_row`; `mean_update_std`: the noise on the mean update, sigma C / (q K), in
-        units of the averaged parameter (FedTemp only); cwece, ece: means over seeds as
-        fractions, with `_std`; `temperature`: mean.
+        `mean_std`: as in `multiplier_row`; `cwece`, `ece`: means over seeds as fractions, with
+        `_std`.
     """
-    method, settings = METHODS[name]
-    results = [
-        simulate(
-            config=Config(
-                data=DATA,
-                method=method,
-                clients=clients,
-                rounds=rounds,
-                sampling_rate=rate,
-                epsilon=epsilon,
-                delta=DELTA,
-                seed=seed,
-                set=settings,
-            )
-        )
-        for seed in range(seeds)
-    ]
-    mean_std = gaussian_multiplier(epsilon, DELTA, rounds, rate) / rate
+    rounds, rate = line["rounds"], line["sampling_rate"]
+    settings = ",".join(f"{k}={v}" for k, v in line["settings"].items())
+    known = ("clients", "epsilon", "delta", "rounds", "sampling_rate")
     return {
         "what": "run",
-        "method": name,
-        "clients": clients,
-        "epsilon": epsilon,
-        "delta": DELTA,
-        "rounds": rounds,
-        "sampling_rate": rate,
-        "asked": rounds * rate,
-        "mean_std": mean_std,
-        "mean_update_std": mean_std * CLIP / clients if method == "fedtemp" else None,
-        "seeds": seeds,
-        **_spread("cwece", [r.after["classwise_ece"] for r in results]),
-        **_spread("ece", [r.after["ece"] for r in results]),
-        "temperature": statistics.fmean(_temperature(r.calibrator) for r in results),
+        "method": line["method"] + (f"[{settings}]" if settings else ""),
+        **{k: None if line["baseline"] and k != "rounds" else line[k] for k in known},
+        "mean_std": rate and gaussian_multiplier(line["epsilon"], DELTA, rounds, rate) / rate,
+        "seeds": len(line["seeds"]),
+        **_spread("cwece", line["after"]["classwise_ece"]),
+        **_spread("ece", line["after"]["ece"]),
     }
 
 
-def baseline_row(name: str) -> Row:
-    """The model as it is ("none"), or one temperature of all rows in one place."""
-    result = simulate(config=Config(data=DATA, method=name))
-    return {
-        "what": "run",
-        "method": name,
-        "clients": None,
-        "epsilon": None,
-        "delta": None,
-        "rounds": 0,
-        "sampling_rate": None,
-        "asked": 0,
-        "mean_std": None,
-        "mean_update_std": None,
-        "seeds": 1,
-        **_spread("cwece", [result.after["classwise_ece"]]),
-        **_spread("ece", [result.after["ece"]]),
-        "temperature": _temperature(result.calibrator),
-    }
-
-
-def _temperature(calibrator: object) -> float:
-    return float(getattr(calibrator, "temperature", 1.0))
-
-
-def _spread(name: str, values: list[float]) -> Row:
-    """Mean and standard deviation; the latter 0 for a single value."""
-    std = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {name: statistics.fmean(values), f"{name}_std": std}
+def _spread(name: str, found: Record) -> Record:
+    return {name: found["mean"], f"{name}_std": found["std"]}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import product, takewhile
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -25,6 +25,7 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
 from fedcal.metrics import summary
 from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
@@ -32,9 +33,6 @@ from fedcal.shards import Shards
 from fedcal.strategies import FedBBQ, FedNewton
 from fedcal.strategies.job import Progress
 from fedcal.streams import Purpose, stream
-
-Row = dict[str, Any]
-"""(parts done, parts in all)."""
 
 DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100", "mnist-cnn")
 CLIENTS = (100, 300, 1000, 3000, 10000)
@@ -69,7 +67,7 @@ def rows(
     *,
     data: Sequence[str] = DATA,
     seeds: int = SEEDS,
-) -> list[Row]:
+) -> Rows:
     """Metrics of each method on each population and budget, means over seeds.
 
     Parameters
@@ -94,7 +92,7 @@ def rows(
         for name, clients in product(data, sizes)
         if clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
     ]
-    found: list[Row] = []
+    found: Rows = []
     for done, (name, clients) in enumerate(parts):
         if progress is not None:
             progress(done, len(parts))
@@ -104,9 +102,7 @@ def rows(
     return found
 
 
-def population_rows(
-    name: str, clients: int, budgets: Iterable[float], seeds: int = SEEDS
-) -> list[Row]:
+def population_rows(name: str, clients: int, budgets: Iterable[float], seeds: int = SEEDS) -> Rows:
     """`rows` of one data set and number of clients."""
     budgets = list(budgets)
     measured: dict[tuple[float, str, str | None], list[dict[str, float]]] = {}
@@ -143,7 +139,7 @@ def population(data: Dataset, clients: int, seed: int) -> Shards:
     return Shards.from_owner(data.logits[drawn], labels, owner, clients)
 
 
-def crossover(found: Iterable[Row]) -> list[Row]:
+def crossover(found: Rows) -> Rows:
     """From how many clients on the best binning variant is below FedNewton.
 
     A variant counts where it loses at most 1 % accuracy (as in Maddock et al.) and its ECE is not
@@ -162,63 +158,45 @@ def crossover(found: Iterable[Row]) -> list[Row]:
         within what was measured), the `method` that is best there (None), and `most_clients`, the
         largest number measured.
     """
-    cells: dict[tuple[str, float | str], dict[int, dict[str, Row]]] = {}
-    for row in found:
-        if row["negatives"] is None:
-            sizes = cells.setdefault((row["data"], row["epsilon"]), {})
-            sizes.setdefault(row["clients"], {})[row["method"]] = row
-    out: list[Row] = []
-    for (name, epsilon), sizes in cells.items():
-        least, best = None, None
-        for clients in sorted(sizes, reverse=True):
-            winner = _winner(sizes[clients])
-            if winner is None:
-                break
-            least, best = clients, winner
-        most = max(sizes)
-        out.append(
-            {
-                "data": name,
-                "epsilon": epsilon,
-                "clients": least,
-                "method": best,
-                "most_clients": most,
-            }
-        )
+    places = dict.fromkeys((row["data"], row["epsilon"]) for row in found)
+    out: Rows = []
+    for name, epsilon in places:
+        sizes: dict[int, dict[str, Record]] = {}
+        for row in found:
+            if (row["data"], row["epsilon"], row["negatives"]) == (name, epsilon, None):
+                sizes.setdefault(row["clients"], {})[row["method"]] = row
+        winners = {clients: _winner(sizes[clients]) for clients in sorted(sizes, reverse=True)}
+        paying = [*takewhile(winners.__getitem__, winners)]
+        least = paying[-1] if paying else None
+        best = None if least is None else winners[least]
+        known = {"data": name, "epsilon": epsilon, "clients": least, "method": best}
+        out.append(known | {"most_clients": max(sizes)})
     return out
 
 
-def claims(found: Iterable[Row]) -> list[tuple[str, bool, str]]:
+def claims(found: Rows) -> list[RowsClaim]:
     """Where binning pays, as what is claimed, whether it holds, and what was found."""
-    said = []
+    said: list[RowsClaim] = []
     for row in crossover(found):
         epsilon = "no privacy" if row["epsilon"] == "inf" else f"epsilon = {row['epsilon']:g}"
-        what = (
-            f"{row['data']}, {epsilon}: binning beats one temperature from some number of users on"
-        )
-        said.append((what, row["clients"] is not None, _says(row)))
+        what = "binning beats one temperature from some number of users on"
+        where = f"not up to {row['most_clients']:,} clients"
+        if row["clients"] is not None:
+            where = f"from {row['clients']:,} clients on, by {row['method']}"
+        said.append((f"{row['data']}, {epsilon}: {what}", row["clients"] is not None, where))
     return said
 
 
-def _says(row: Row) -> str:
-    if row["clients"] is None:
-        return f"not up to {row['most_clients']:,} clients"
-    return f"from {row['clients']:,} clients on, by {row['method']}"
-
-
-def _winner(methods: dict[str, Row]) -> str | None:
+def _winner(methods: dict[str, Record]) -> str | None:
     """The binning variant that beats FedNewton by most, if one does."""
-    before = methods["none"]
+    none, temperature = methods["none"], methods[BASELINE]
     fit = [
-        methods[name]
-        for name in BINNING
-        if methods[name]["accuracy"] >= before["accuracy"] - MOST_ACCURACY_LOST
-        and methods[name]["ece"] <= before["ece"]
+        row
+        for row in map(methods.__getitem__, BINNING)
+        if row["accuracy"] >= none["accuracy"] - MOST_ACCURACY_LOST and row["ece"] <= none["ece"]
     ]
-    best = min(fit, key=lambda row: float(row["classwise_ece"]), default=methods[BASELINE])
-    if best["classwise_ece"] < methods[BASELINE]["classwise_ece"]:
-        return str(best["method"])
-    return None
+    best = min([temperature, *fit], key=lambda row: float(row["classwise_ece"]))
+    return None if best is temperature else str(best["method"])
 
 
 def _fits(

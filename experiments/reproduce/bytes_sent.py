@@ -17,10 +17,8 @@ word; they cost the list of who takes part down.
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -35,13 +33,12 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job, Progress, Setting
-
-Row = dict[str, Any]
 
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 """Classes -> shipped data."""
@@ -56,7 +53,7 @@ PAPER_DOWN = {**PAPER_UP, "fedbbq": 0}
 of 8 bytes, in units of 1024; 5514 are the weights and biases of 10-64-64-10 neurons."""
 
 
-def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
+def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
     """One row for each question of each method.
 
     Parameters
@@ -77,7 +74,7 @@ def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
     clients = 3 if quick else CLIENTS
     networks = (10,) if quick else tuple(NETWORKS)
     runs = list(product(networks, variants(), ("inf", "1")))
-    done: list[Row] = []
+    done: Rows = []
     for number, (classes, (title, method, settings), epsilon) in enumerate(runs, 1):
         shards = _shards(classes, clients)
         plain, masked = (
@@ -104,16 +101,15 @@ def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
 
 def variants() -> list[tuple[str, str, dict[str, Setting]]]:
     """(title, method, settings): every registered method, and FedBBQ as in Table 6."""
-    found: list[tuple[str, str, dict[str, Setting]]] = [(name, name, {}) for name in STRATEGIES]
-    for weighting in ("none", "all"):
-        title = f"fedbbq[tables=per_class,weighting={weighting}]"
-        settings: dict[str, Setting] = {
-            "tables": "per_class",
-            "bins_exponent": 7,
-            "weighting": weighting,
-        }
-        found.append((title, "fedbbq", settings))
-    return found
+    plain: list[tuple[str, str, dict[str, Setting]]] = [(name, name, {}) for name in STRATEGIES]
+    return plain + [
+        (
+            f"fedbbq[tables=per_class,weighting={weighting}]",
+            "fedbbq",
+            {"tables": "per_class", "bins_exponent": 7, "weighting": weighting},
+        )
+        for weighting in ("none", "all")
+    ]
 
 
 def job_for(
@@ -136,11 +132,11 @@ def job_for(
         job = job_of(config, shards)
         job.plan  # noqa: B018  refuses a number of rounds
     except InputError:
-        job = job_of(replace(config, rounds=None), shards)
+        return job_of(replace(config, rounds=None), shards)
     return job
 
 
-def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
+def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> Rows:
     """Run a strategy over Flower's messages and weigh those of each of its questions.
 
     Rounds that ask the same are one row, and messages of rounds and clients count by the largest.
@@ -157,9 +153,8 @@ def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
     """
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     grid = _Scales(client_app(lambda context: single[site_of(context)]), shards.clients)
-    with _quiet():
-        strategy.start(grid)
-    found: dict[str, Row] = {}
+    strategy.start(grid)
+    found: dict[str, Record] = {}
     for sent, received in grid.rounds:
         records = sent[0].content.config_records
         request = Request.from_fields(records["query"], records["context"])
@@ -176,7 +171,7 @@ def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> list[Row]:
     return list(found.values())
 
 
-def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
+def claims(table: Rows) -> list[RowsClaim]:
     """Table 6 in bytes, and the order of the methods that the paper reads off it (A.6)."""
     ours = [r for r in table if r["paper_up"] is not None]
     private, plain = ([r for r in ours if r["epsilon"] == e] for e in ("1", "inf"))
@@ -206,22 +201,10 @@ def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
     ]
 
 
-def _against(table: Iterable[Mapping[str, Any]], way: str) -> str:
+def _against(table: Iterable[Record], direction: str) -> str:
     """Bytes of each method against the paper's."""
-    pairs = (f"{r['method']} {r[f'numbers_{way}']:,} (paper: {r[f'paper_{way}']:,})" for r in table)
-    return ", ".join(pairs)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Flower tells of each of its rounds; here they are many, and none is news."""
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    ours, paper = f"numbers_{direction}", f"paper_{direction}"
+    return ", ".join(f"{r['method']} {r[ours]:,} (paper: {r[paper]:,})" for r in table)
 
 
 class _Scales(InProcessGrid):

@@ -1,30 +1,38 @@
-"""What an experiment gives: one cell for each method, network and setting."""
+"""What a grid gives: a score for each method, network and setting."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedcal.experiments.comparison.summary import Line
-from fedcal.experiments.reproduce.spec import Column, GridExperiment, Part, Printed
+from fedcal.experiments.reproduce.spec import GridExperiment, Part, Printed, TitledMethod
 
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""
+
+METRICS = {"classwise_ece": "classwise ECE", "accuracy": "accuracy"}
+"""What is kept of each run, and its words."""
+
+_SETTINGS = ("epsilon", "rounds", "sampling_rate", "clients", "partition")
+
+SHIPPED = ("network", "part", "title", "baseline", *_SETTINGS, *METRICS)
+"""What is kept of a score in expected results; the rest follows."""
 
 LOSS = 0.01
 """A method that loses more accuracy than this (absolute) is marked, as in the paper."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class Score:
     """A method on a network with one setting, over its seeds. Metrics are fractions.
 
     Attributes
     ----------
     network : short name of the data
-    part, block, row, title : where it stands; see `Part` and `Column`
+    part, block, row, title : where it stands; see `Part` and `TitledMethod`
     method : as `compare` takes it
     baseline : it reads the rows themselves; nothing but the data changes its result
     epsilon : None = without privacy
@@ -41,15 +49,15 @@ class Cell:
     title: str
     method: str
     baseline: bool
-    epsilon: float | None
-    rounds: int | None
-    sampling_rate: float | None
-    clients: int | None
-    partition: str | None
-    classwise_ece: tuple[float, ...]
-    accuracy: tuple[float, ...]
-    accuracy_before: float
-    failures: tuple[str, ...] = field(default=())
+    epsilon: float | None = None
+    rounds: int | None = None
+    sampling_rate: float | None = None
+    clients: int | None = None
+    partition: str | None = None
+    classwise_ece: tuple[float, ...] = ()
+    accuracy: tuple[float, ...] = ()
+    accuracy_before: float = 0.0
+    failures: tuple[str, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -78,10 +86,9 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it apart from every other cell of the experiment, as text."""
-        facts = (self.epsilon, self.rounds, self.sampling_rate, self.clients, self.partition)
-        own = () if self.baseline else facts
-        return (self.network, self.part, self.title, *("" if f is None else str(f) for f in own))
+        """What tells it apart from every other score of the experiment, as text."""
+        own = () if self.baseline else [getattr(self, name) for name in _SETTINGS]
+        return (self.network, self.part, self.title, *("" if v is None else str(v) for v in own))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with what follows from them."""
@@ -104,105 +111,72 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def cell_of(line: Line, part: Part, names: Mapping[str, str]) -> Cell:
-    """A line of a comparison as a cell.
+def score_of(line: Line, part: Part, names: Mapping[str, str]) -> Score:
+    """A line of a comparison as a score.
 
     Parameters
     ----------
     names : the line's data -> short name
     """
-    baseline = bool(line["baseline"])
-    there = bool(line["seeds"])
-    column = _column(line, part)
-    return Cell(
+    values = {k: line[k] for k in _SETTINGS}
+    if line["baseline"]:
+        values["rounds"] = None
+    if line["seeds"]:
+        values |= {metric: tuple(line["after"][metric]["values"]) for metric in METRICS}
+        values["accuracy_before"] = line["before"]["accuracy"]["mean"]
+    method = _method(line, part)
+    return Score(
         network=names[line["data"]],
         part=part.name,
         block=part.block,
         row=part.row,
-        title=column.title,
-        method=column.method,
-        baseline=baseline,
-        epsilon=line["epsilon"],
-        rounds=None if baseline else line["rounds"],
-        sampling_rate=line["sampling_rate"],
-        clients=line["clients"],
-        partition=line["partition"],
-        classwise_ece=tuple(line["after"]["classwise_ece"]["values"]) if there else (),
-        accuracy=tuple(line["after"]["accuracy"]["values"]) if there else (),
-        accuracy_before=line["before"]["accuracy"]["mean"] if there else 0.0,
+        title=method.title,
+        method=method.method,
+        baseline=line["baseline"],
         failures=tuple(f["error"] for f in line["failures"]),
+        **values,
     )
 
 
-def _column(line: Line, part: Part) -> Column:
-    for column in part.columns:
-        variant = column.variant
+def _method(line: Line, part: Part) -> TitledMethod:
+    for method in part.columns:
+        variant = method.variant
         if (variant.method, dict(variant.settings)) == (line["method"], line["settings"]):
-            return column
+            return method
     raise LookupError(f"{line['label']} is no method of the part {part.name}")
 
 
-def cells_of(experiment: GridExperiment, items: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Cells again from what ships of them.
-
-    Parameters
-    ----------
-    items : `key`, `classwise_ece` and `accuracy` of each
-    """
-    base = {i["key"][0]: i["accuracy"] for i in items if i["key"][2] == BASE}
-    parts = {part.name: part for part in experiment.parts}
-    cells = []
+def scores_of(experiment: GridExperiment, items: Sequence[Mapping[str, Any]]) -> list[Score]:
+    """Scores again from what ships of them, the values of `SHIPPED`."""
+    accuracy = {i["network"]: i["accuracy"] for i in items if i["title"] == BASE}
+    places = {
+        (part.name, method.title): {"block": part.block, "row": part.row, "method": method.method}
+        for part in experiment.parts
+        for method in part.columns
+    }
+    scores = []
     for item in items:
-        network, part_name, title, *facts = item["key"]
-        part = parts[part_name]
-        told = [fact or None for fact in facts or [""] * 5]
-        epsilon, rounds, rate, clients, partition = told
-        cells.append(
-            Cell(
-                network=network,
-                part=part_name,
-                block=part.block,
-                row=part.row,
-                title=title,
-                method=next(c.method for c in part.columns if c.title == title),
-                baseline=not facts,
-                epsilon=None if epsilon is None else float(epsilon),
-                rounds=None if rounds is None else int(rounds),
-                sampling_rate=None if rate is None else float(rate),
-                clients=None if clients is None else int(clients),
-                partition=partition,
-                classwise_ece=tuple(item["classwise_ece"]),
-                accuracy=tuple(item["accuracy"]),
-                accuracy_before=sum(base[network]) / len(base[network]),
-            )
-        )
-    return cells
+        values: dict[str, Any] = {k: tuple(v) if k in METRICS else v for k, v in item.items()}
+        values |= places[item["part"], item["title"]]
+        before = accuracy[item["network"]]
+        scores.append(Score(**values, accuracy_before=sum(before) / len(before)))
+    return scores
 
 
-def whole(cells: Iterable[Cell]) -> list[Cell]:
+def whole(scores: Iterable[Score]) -> list[Score]:
     """Those of which no run failed; means of others would be over other seeds."""
-    return [c for c in cells if c.classwise_ece and not c.failures]
+    return [s for s in scores if s.classwise_ece and not s.failures]
 
 
-def printed_cells(table: Printed) -> list[Cell]:
-    """A table of the paper as cells, to hold its own numbers against its claims.
+def printed_scores(table: Printed) -> list[Score]:
+    """A table of the paper as scores, to hold its own numbers against its claims.
 
     Means only, and no accuracy: the paper prints marks instead.
     """
     return [
-        Cell(
-            network=name,
-            part="printed",
-            block="",
-            row="",
-            title=title,
-            method="",
-            baseline=False,
-            epsilon=None if title == "Base" else table.epsilon,
-            rounds=None,
-            sampling_rate=None,
-            clients=None,
-            partition=None,
+        Score(
+            *(name, "printed", "", "", title, "", False),
+            epsilon=None if title == BASE else table.epsilon,
             classwise_ece=(value[0] / 100,),
             accuracy=(math.nan,),
             accuracy_before=math.nan,

@@ -15,7 +15,7 @@ there already, *cold* that it is not; both are given for both sides.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,8 @@ from fedcal.experiments.benchmarks.timing import SLOW
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import BLOCK_NUMBERS
 from fedcal.experiments.reproduce.bytes_sent import job_for
-from fedcal.experiments.reproduce.spec import printed
+from fedcal.experiments.reproduce.registry import study
+from fedcal.experiments.reproduce.spec import Record, Rows
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.queries.request import Request
@@ -41,15 +42,13 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Progress
 
-Row = dict[str, Any]
-
 DATA = "resnet110-cifar10"
 POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))
 """(clients, rows of each on average). The paper's clients have some 70 rows."""
 
 PAPER = {
     title.lower(): tuple(value for (value,) in values)
-    for title, values in printed("table7").rows.items()
+    for title, values in study("maddock")["printed"]["table7"]["rows"].items()
 }
 """Table 7: mean, least and most seconds of a client in a round, CIFAR-10 (ResNet18)."""
 
@@ -62,11 +61,11 @@ IN_CACHE = 1 << 16
 _ITERATIONS = 50
 _REPEATS = 5
 
-Way = Callable[[], Sequence[float]]
-"""Does the work once; seconds of each of its pieces."""
+Way = Callable[[], Iterable[Callable[[], object]]]
+"""Prepares the work once; its pieces are timed one by one."""
 
 
-def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
+def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
     """One row for each method and population.
 
     Parameters
@@ -87,7 +86,7 @@ def rows(quick: bool = False, progress: Progress | None = None) -> list[Row]:
         disturbs a clock only ever adds to it); `paper`, `paper_min`, `paper_max`: Table 7 or None.
     """
     populations = ((8, 5),) if quick else POPULATIONS
-    done: list[Row] = []
+    done: Rows = []
     for clients, mean_rows in populations:
         shards = population(clients, mean_rows)
         for method in STRATEGIES:
@@ -106,7 +105,7 @@ def population(clients: int, mean_rows: int, seed: int = 0) -> Shards:
     return Shards.from_owner(data.logits[pick], data.labels[pick], owner, clients)
 
 
-def row(method: str, shards: Shards, repeats: int) -> Row:
+def row(method: str, shards: Shards, repeats: int) -> Record:
     """Time one method on one population; see `rows`.
 
     Raises
@@ -129,20 +128,26 @@ def row(method: str, shards: Shards, repeats: int) -> Row:
     size = max(1, BLOCK_NUMBERS // request.bound.length)
     mean_logits = max(1.0, shards.logits.size / shards.clients)
     small = min(size, max(1, int(IN_CACHE / mean_logits)))
+    warm, warm_small = (list(_blocks(shards, n)) for n in (size, small))
+
+    def asked_cold() -> list[Callable[[], object]]:
+        fresh = _fresh(shards)
+        return [lambda k=k: answer(fresh.block(k, k + 1), request) for k in some.tolist()]  # type: ignore[misc]
+
     ways: dict[str, Way] = {
-        "vectorised": partial(_blocks, _kept(shards, size), request),
-        "vectorised_small": partial(_blocks, _kept(shards, small), request),
-        "vectorised_cold": partial(_cold_blocks, shards, size, request),
-        "loop": partial(_one_by_one, single, request),
-        "loop_cold": partial(_cold_one_by_one, shards, some, request),
+        "vectorised": lambda: [partial(_answer_all, warm, request)],
+        "vectorised_small": lambda: [partial(_answer_all, warm_small, request)],
+        "vectorised_cold": lambda: [partial(_answer_all, _blocks(shards, size), request)],
+        "loop": lambda: [partial(answer, shard, request) for shard in single],
+        "loop_cold": asked_cold,
         "flower": _through_messages(single, request),
     }
     if method == "fedtemp":
-        ways["scipy"] = partial(_scipy, single)
+        ways["scipy"] = lambda: [partial(scipy_log_a, shard) for shard in single]
     taken = _in_turns(ways, repeats)
     answered = {n: shards.clients if n.startswith("vectorised") else len(some) for n in ways}
     seconds = {n: float(np.median(t.sum(axis=1))) / answered[n] for n, t in taken.items()}
-    least = {n: float(t.sum(axis=1).min()) / answered[n] for n, t in taken.items()}
+    least = {n: float(taken[n].sum(axis=1).min()) / answered[n] for n in ("loop", "vectorised")}
     each = np.median(taken["loop"], axis=0)
     paper = PAPER.get(method, (None, None, None))
     base = {
@@ -198,7 +203,7 @@ def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
     return found
 
 
-def _ratios(seconds: Mapping[str, float]) -> Row:
+def _ratios(seconds: Mapping[str, float]) -> Record:
     pairs = {
         "ratio": ("loop", "vectorised"),
         "ratio_cold": ("loop_cold", "vectorised_cold"),
@@ -217,27 +222,22 @@ def _in_turns(ways: Mapping[str, Way], repeats: int) -> dict[str, NDArray[np.flo
 
     The first turn warms up and does not count, unless it was slow: then one more is enough.
     """
-    taken = {name: [way()] for name, way in ways.items()}
+    taken = {name: [_clocked(way)] for name, way in ways.items()}
     slow = {name for name, (first,) in taken.items() if sum(first) > SLOW}
     for number in range(repeats):
         for name, way in ways.items():
             if name not in slow or number == 0:
-                taken[name].append(way())
+                taken[name].append(_clocked(way))
     return {name: np.array(t if name in slow else t[1:]) for name, t in taken.items()}
 
 
-def _clock(work: Callable[[], object]) -> float:
-    start = time.thread_time()
-    work()
-    return time.thread_time() - start
-
-
-# -- the ways ------------------------------------------------------------------------------------
-
-
-def _kept(shards: Shards, size: int) -> list[Shards]:
-    fresh = _fresh(shards)
-    return [part for _, part in fresh.blocks(np.arange(fresh.clients), size)]
+def _clocked(way: Way) -> list[float]:
+    seconds = []
+    for piece in way():
+        start = time.thread_time()
+        piece()
+        seconds.append(time.thread_time() - start)
+    return seconds
 
 
 def _fresh(shards: Shards) -> Shards:
@@ -245,28 +245,15 @@ def _fresh(shards: Shards) -> Shards:
     return Shards(shards.logits, shards.labels, shards.offsets)
 
 
-def _blocks(parts: Sequence[Shards], request: Request) -> list[float]:
-    return [_clock(partial(_answer_all, parts, request))]
+def _blocks(shards: Shards, size: int) -> Iterator[Shards]:
+    """All clients in blocks, with nothing derived yet."""
+    fresh = _fresh(shards)
+    return (part for _, part in fresh.blocks(np.arange(fresh.clients), size))
 
 
-def _answer_all(parts: Sequence[Shards] | Iterator[Shards], request: Request) -> None:
+def _answer_all(parts: Iterable[Shards], request: Request) -> None:
     for part in parts:
         answer(part, request)
-
-
-def _cold_blocks(shards: Shards, size: int, request: Request) -> list[float]:
-    fresh = _fresh(shards)
-    everybody = np.arange(fresh.clients)
-    return [_clock(lambda: _answer_all((p for _, p in fresh.blocks(everybody, size)), request))]
-
-
-def _one_by_one(single: Sequence[Shards], request: Request) -> list[float]:
-    return [_clock(partial(answer, shard, request)) for shard in single]
-
-
-def _cold_one_by_one(shards: Shards, some: NDArray[np.int64], request: Request) -> list[float]:
-    fresh = _fresh(shards)
-    return [_clock(lambda k=k: answer(fresh.block(k, k + 1), request)) for k in some.tolist()]  # type: ignore[misc]
 
 
 def _through_messages(single: Sequence[Shards], request: Request) -> Way:
@@ -285,11 +272,7 @@ def _through_messages(single: Sequence[Shards], request: Request) -> Way:
         reply = next(iter(grid.send_and_receive([message])))
         reply.content.array_records["answer"]["words"].numpy()
 
-    return lambda: [_clock(partial(ask, node)) for node in nodes]
-
-
-def _scipy(single: Sequence[Shards]) -> list[float]:
-    return [_clock(partial(scipy_log_a, shard)) for shard in single]
+    return lambda: [partial(ask, node) for node in nodes]
 
 
 def scipy_log_a(shard: Shards) -> float:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.files import to_json
-from fedcal.experiments.reproduce.expected import deviations, shipped
+from fedcal.experiments.reproduce.check import deviations, enough_seeds, wrong_verdicts
+from fedcal.experiments.reproduce.expected import shipped
 from fedcal.experiments.reproduce.layout import as_table
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.reproduce.verdicts import enough_seeds, wrong_verdicts
 from fedcal.experiments.terminal import console, print_table, progress
 
 

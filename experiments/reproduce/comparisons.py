@@ -7,57 +7,18 @@ experiments and are made by the same command.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fedcal.errors import TooLittle
 from fedcal.experiments import demo
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.summary import Line
-from fedcal.trust import NOISY
-from fedcal.units import Example, User
-
-_ALL = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn"]
-_NETWORKS = ["resnet110-cifar10", "imdb-binary"]
-_SEARCHED = "acct[search=auto]"
+from fedcal.experiments.reproduce.registry import study
 
 COMPARISONS: Mapping[str, Mapping[str, Any]] = {
     "demo": demo.options(),
-    "choosing-clients": {
-        "data": _NETWORKS,
-        "method": [
-            *("none", "pooled-temperature", "pooled-bbq"),
-            *("fednewton", "fedoneshot", "fedtemp", "fedbbq"),
-        ],
-        "epsilon": [8.0, 1.0, 0.3],
-        "clients": [20, 100, 500, 2000],
-    },
-    "choosing-searches": {
-        "data": _ALL,
-        "method": ["none", "pooled-temperature", "fednewton", "fedoneshot", _SEARCHED],
-        "epsilon": [8.0, 1.0, 0.3],
-        "clients": [20, 100, 500],
-    },
-    "choosing-trust": {
-        "data": _NETWORKS,
-        "method": [
-            *("none", "one-source", "pooled-temperature"),
-            *("fednewton", "fednewton-entropy", "fedoneshot", _SEARCHED),
-        ],
-        "epsilon": [1.0],
-        "trust": [*NOISY],
-        "unit": [User.name, Example.name],
-    },
-    "trust-models": {
-        "data": "resnet110-cifar10",
-        "method": [
-            *("none", "pooled-temperature"),
-            *("fednewton", "fedoneshot", "fedtemp", "acct", "dp-histogram", "nllt", "ecet"),
-        ],
-        "epsilon": [1.0],
-        "trust": [*NOISY],
-        "unit": [User.name, Example.name],
-    },
+    **study("own")["comparisons"],
 }
 """Name of the file -> options of `compare`."""
 
@@ -97,8 +58,3 @@ def _kept(line: Line) -> Line:
 def _digits(spread: Mapping[str, Any]) -> dict[str, float | None]:
     there = ((k, spread[k]) for k in ("mean", "std"))
     return {k: None if v is None else float(f"{v:.6g}") for k, v in there}
-
-
-def lines_where(lines: Sequence[Line], **facts: Any) -> list[Line]:
-    """Those with all of these facts."""
-    return [line for line in lines if all(line[k] == v for k, v in facts.items())]

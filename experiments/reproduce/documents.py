@@ -21,11 +21,11 @@ from pathlib import Path
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.experiments.reproduce import layout, texts, texts_of_costs, texts_of_shift
+from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.expected import FOLDER, ROOT, read
-from fedcal.experiments.reproduce.registry import EXPERIMENTS
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.texts import results
-from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
 
 NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
 
@@ -40,10 +40,10 @@ def tables(name: str) -> str:
 
 def claims(name: str) -> str:
     """Each claim of an experiment, in the paper's own numbers and here."""
-    expected = expected_verdicts(name)
+    found = experiment(name)
     lines = [
         f"| {_sentence(v)} | {v.printed or 'not printed'} "
-        f"| **{v.word}** {v.said}{_doubt(unsure(v, expected), len(v.places))} |"
+        f"| **{v.word}** {v.said}{_doubt(unsure(found, v), len(v.places))} |"
         for v in results(name).verdicts
     ]
     return "\n".join(["| claim | the paper's own numbers | here |", "|---|---|---|", *lines])

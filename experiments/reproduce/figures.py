@@ -21,7 +21,8 @@ from fedcal.experiments.figures.panel import (
     spread_of,
 )
 from fedcal.experiments.figures.paper import draw, save_figure
-from fedcal.experiments.reproduce.cells import Cell, spread, whole
+from fedcal.experiments.reproduce.cells import Score as Cell
+from fedcal.experiments.reproduce.cells import spread, whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Plot
 
 if TYPE_CHECKING:

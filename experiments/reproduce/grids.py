@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
-from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.journal import ROWS
+from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.report.comparison import names_of
-from fedcal.experiments.reproduce.cells import Cell, cell_of
+from fedcal.experiments.reproduce.cells import Score, score_of
 from fedcal.experiments.reproduce.spec import GridExperiment, Part
+from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.simulation import load_any
 from fedcal.strategies.job import Progress
 
 DEALT = "dirichlet:0.1"
 CLIENTS = 100
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A part on the networks that share a partition: what one `compare` runs."""
-
-    part: Part
-    name: str
-    options: dict[str, Any]
 
 
 def run_grids(
@@ -43,7 +33,7 @@ def run_grids(
     jobs: int | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
-) -> tuple[list[Cell], list[str]]:
+) -> tuple[list[Score], list[str]]:
     """Run all parts.
 
     Parameters
@@ -55,7 +45,7 @@ def run_grids(
 
     Returns
     -------
-    cells in the order of the parts, and what the tables give away, in whole sentences
+    scores in the order of the parts, and what the tables give away, in whole sentences
 
     Raises
     ------
@@ -65,58 +55,50 @@ def run_grids(
     Interrupted
         Ctrl-C; the message says where finished runs are kept.
     """
-    sources: dict[str, Dataset] = {}
-    for name in map(_whole, networks):
-        if name in sources:
-            raise InputError(f"data {name!r} is there twice")
-        sources[name] = load_any(name)
+    names = [n if is_shipped(n) else str(Path(n).expanduser().resolve()) for n in networks]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"data {twice[0]!r} is there twice")
+    sources = {name: load_any(name) for name in names}
     pieces = list(_pieces(experiment, sources, seeds))
-    counts = [_count(read_grid(piece.options), sources) for piece in pieces]
-    folders = [None if out is None else out / piece.name for piece in pieces]
-    there = [folder is not None and (folder / ROWS).exists() for folder in folders]
-    names = names_of([{"data": name} for name in sources])
-    cells: list[Cell] = []
+    counts = [_count(options, sources) for _, _, options in pieces]
+    short = names_of([{"data": name} for name in sources])
+    scores: list[Score] = []
     said: dict[str, list[str]] = {}
-    done, total = 0, sum(counts)
-    for piece, count, folder, kept in zip(pieces, counts, folders, there, strict=True):
+    for k, (part, name, options) in enumerate(pieces):
+        folder = None if out is None else out / name
 
-        def moved(finished: int, _: int, before: int = done) -> None:
+        def moved(finished: int, _: int, before: int = sum(counts[:k])) -> None:
             if progress:
-                progress(before + finished, total)
+                progress(before + finished, sum(counts))
 
         try:
             comparison = compare(
                 out=folder,
-                resume=resume and kept,
+                resume=resume and folder is not None and (folder / ROWS).exists(),
                 jobs=jobs,
                 ray_address=ray_address,
                 progress=moved,
-                **piece.options,
+                uncalibrated=False,
+                **options,
             )
         except Interrupted:
             raise
         except KeyboardInterrupt:
-            raise Interrupted(_kept(out)) from None
-        cells += [cell_of(line, piece.part, names) for line in comparison.cells]
-        said[piece.name] = comparison.statement
-        done += count
-    return cells, _joined(said)
+            kept = f"finished runs are kept in {out}; go on with --resume"
+            raise Interrupted("nothing was written" if out is None else kept) from None
+        scores += [score_of(line, part, short) for line in comparison.cells]
+        said[name] = comparison.statement
+    return scores, _joined(said)
 
 
-def _joined(said: dict[str, list[str]]) -> list[str]:
-    """The statements of all comparisons; what not all of them say is told of which it is."""
-    lines: list[str] = []
-    for name, own in said.items():
-        for line in own:
-            shared = all(line in other for other in said.values())
-            lines.append(line if shared else f"Of the part {name}: {line}")
+def _joined(said: Mapping[str, list[str]]) -> list[str]:
+    """The statements of all comparisons; what not all of them have is said of which it is."""
+    lines = (
+        line if all(line in other for other in said.values()) else f"Of the part {name}: {line}"
+        for name, own in said.items()
+        for line in own
+    )
     return list(dict.fromkeys(lines))
-
-
-def _kept(out: Path | None) -> str:
-    if out is None:
-        return "nothing was written"
-    return f"finished runs are kept in {out}; go on with --resume"
 
 
 def begun(out: Path) -> bool:
@@ -124,34 +106,32 @@ def begun(out: Path) -> bool:
     return any(path.is_file() for path in out.glob(f"*/{ROWS}"))
 
 
-def _whole(name: str) -> str:
-    """A shipped name as it is; a file by its whole path, as `compare` names it."""
-    return name if is_shipped(name) else str(Path(name).expanduser().resolve())
-
-
 def _pieces(
-    experiment: GridExperiment, sources: dict[str, Dataset], seeds: int
-) -> Iterator[_Piece]:
-    """Networks with clients of their own apart, where a part does not deal all of them."""
+    experiment: GridExperiment, sources: Mapping[str, Dataset], seeds: int
+) -> Iterator[tuple[Part, str, dict[str, Any]]]:
+    """(part, name of its folder, options of `compare`): networks that share a partition.
+
+    Networks with clients of their own are apart where a part does not deal all of them.
+    """
     own = [name for name, data in sources.items() if data.client is not None]
+    dealt = [name for name in sources if name not in own]
     for part in experiment.parts:
-        methods = [column.method for column in part.columns]
+        methods = [method.method for method in part.columns]
         shared = {"epsilon": math.inf, "seeds": seeds, "method": methods, **part.settings}
         if "partition" in part.settings:
-            yield _Piece(part, part.name, {"data": list(sources), "clients": CLIENTS, **shared})
+            yield part, part.name, {"data": list(sources), "clients": CLIENTS, **shared}
             continue
-        dealt = [name for name in sources if name not in own]
         if dealt:
             deal = {"data": dealt, "partition": DEALT, "clients": CLIENTS}
-            yield _Piece(part, part.name, {**deal, **shared})
+            yield part, part.name, {**deal, **shared}
         if own:
             deal = {"data": own, "partition": "natural", "clients": None}
-            yield _Piece(part, f"{part.name}-own-clients", {**shared, **deal})
+            yield part, f"{part.name}-own-clients", {**shared, **deal}
 
 
-def _count(grid: Grid, sources: dict[str, Dataset]) -> int:
+def _count(options: Mapping[str, Any], sources: Mapping[str, Dataset]) -> int:
     """How many runs a grid has; InputError for anything that is not allowed in it."""
     try:
-        return sum(len(cell.seeds) for cell in resolve(grid, sources).cells)
+        return sum(len(cell.seeds) for cell in resolve(read_grid(options), sources).cells)
     except InputError as e:
         raise InputError(f"an experiment cannot run on these data: {e}") from None

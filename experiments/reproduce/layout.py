@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from fedcal.experiments.reproduce.cells import Cell, whole
+from fedcal.experiments.reproduce.cells import Score as Cell
+from fedcal.experiments.reproduce.cells import whole
 from fedcal.experiments.reproduce.spec import GridExperiment, Printed, Rows, RowsExperiment
 
 MARK = "†"

@@ -64,7 +64,7 @@ PaperTable = Mapping[str, Mapping[str, Sequence[float]]]
 
 def printed(table: str) -> PaperTable:
     """The paper's table1 or table7, of `luo.toml`."""
-    found: PaperTable = read_toml(Path(__file__).with_name("luo.toml"))[table]
+    found: PaperTable = read_toml(Path(__file__).with_name("luo.toml"))["printed"][table]
     return found
 
 

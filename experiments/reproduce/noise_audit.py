@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacked, cells
+from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
+from fedcal.experiments.reproduce.spec import Rows, RowsClaim
 from fedcal.mechanisms import Laplace
 from fedcal.strategies.job import Progress
 
-Row = dict[str, Any]
 
-
-def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> list[Row]:
-    """One row for each cell of `fedcal.experiments.benchmarks.audit`.
+def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
+    """One row for each attack of `fedcal.experiments.benchmarks.audit`.
 
     Parameters
     ----------
-    progress : called after each cell
+    progress : called after each attack
     trials : runs in each of two worlds
 
     Returns
     -------
     list of dict
-        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
-        bound that the attack proves, all together but for a probability of `ERROR`), `of_it` (its
-        share), `trials` (of this cell), `refuted`
+        As `row_of`; all bounds hold together but for a probability of `ERROR`
     """
-    found: list[Row] = []
-    todo = cells()
-    for cell in todo:
-        finding = attacked(cell, trials, ERROR)
-        found.append(
-            {
-                "mechanism": cell.mechanism,
-                "trust": cell.trust,
-                "unit": cell.unit,
-                "neighbours": cell.plan().adjacency,
-                "note": cell.note,
-                "claimed": finding.claimed,
-                "at_least": finding.lower_bound,
-                "of_it": finding.lower_bound / finding.claimed,
-                "trials": finding.trials,
-                "refuted": finding.refuted,
-            }
-        )
+    found: Rows = []
+    todo = attacks()
+    for attack in todo:
+        found.append(row_of(attack, trials, ERROR))
         if progress is not None:
             progress(len(found), len(todo))
     return found
 
 
-def claims(found: Sequence[Row]) -> list[tuple[str, bool, str]]:
+def claims(found: Rows) -> list[RowsClaim]:
     """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
-    bad = [_name(r) for r in found if r["refuted"]]
+    bad = [name_of(r) for r in found if r["refuted"]]
     laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
     return [
         (
@@ -66,7 +46,3 @@ def claims(found: Sequence[Row]) -> list[tuple[str, bool, str]]:
             f"{min(laplace):.0%} to {max(laplace):.0%}".replace("%", " %"),
         ),
     ]
-
-
-def _name(row: Row) -> str:
-    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])

@@ -10,15 +10,10 @@ from typing import Any
 from fedcal.experiments.figures.panel import Sheet
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.reproduce import figures, layout
-from fedcal.experiments.reproduce.cells import Cell, printed_cells
-from fedcal.experiments.reproduce.claims import EVERYWHERE, Verdict, judge
-from fedcal.experiments.reproduce.spec import (
-    Experiment,
-    GridExperiment,
-    Rows,
-    RowsExperiment,
-    printed,
-)
+from fedcal.experiments.reproduce.cells import Score, printed_scores
+from fedcal.experiments.reproduce.claims import Verdict, judge, judged
+from fedcal.experiments.reproduce.maddock import CLAIMS
+from fedcal.experiments.reproduce.spec import Experiment, GridExperiment, Rows, RowsExperiment
 from fedcal.experiments.result import versions
 
 LEGEND = (
@@ -41,7 +36,7 @@ class Reproduction:
     """
 
     experiment: Experiment
-    cells: list[Cell] = field(repr=False)
+    cells: list[Score] = field(repr=False)
     rows: Rows = field(repr=False)
     statement: list[str] = field(repr=False)
 
@@ -55,17 +50,9 @@ class Reproduction:
         """What became of the claims."""
         found = self.experiment
         if isinstance(found, RowsExperiment):
-            told = [] if found.claims is None or not self.rows else found.claims(self.rows)
-            return [
-                Verdict(
-                    *(text, text, "", holds, said),
-                    printed="".join(printed),
-                    places={} if holds is None else {EVERYWHERE: holds},
-                )
-                for text, holds, said, *printed in told
-            ]
-        beside = printed_cells(printed(found.paper)) if found.paper else []
-        return [judge(key, self.cells, beside) for key in found.claims]
+            return [judged(*claim) for claim in found.claims(self.rows)]
+        beside = [] if found.paper is None else printed_scores(found.paper)
+        return [judge(key, CLAIMS[key], self.cells, beside) for key in found.expected]
 
     @cached_property
     def blocks(self) -> list[layout.Block]:
@@ -77,20 +64,16 @@ class Reproduction:
     @property
     def printed(self) -> layout.Block | None:
         """The paper's own table, where it prints one."""
-        if not self.experiment.paper:
+        if self.experiment.paper is None:
             return None
-        return layout.printed_block(printed(self.experiment.paper), self._lines)
-
-    @property
-    def _lines(self) -> str:
-        return "network" if isinstance(self.experiment, GridExperiment) else "method"
+        lines = "network" if isinstance(self.experiment, GridExperiment) else "method"
+        return layout.printed_block(self.experiment.paper, lines)
 
     @cached_property
     def sheet(self) -> Sheet | None:
         """The figure, where there is one."""
         if isinstance(self.experiment, RowsExperiment):
-            draw = self.experiment.sheet
-            return None if draw is None or not self.rows else draw(self.rows)
+            return self.experiment.sheet(self.rows)
         return figures.sheet_of(self.experiment, self.cells)
 
     @property

@@ -75,21 +75,26 @@ def reproduce(
         options |= {k: v for k, v in wished.items() if v is not None and k in found.takes}
         if "resume" in found.takes:
             _check_unfinished(name, runs, resume=resume)
-        return _run_rows(found, options, folder)
-    _check_unfinished(name, runs, resume=resume)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TooLittle)  # what noise drowns is part of what is shown
-        cells, statement = run_grids(
-            found,
-            [*(found.networks if networks is None else networks), *data],
-            found.seeds if seeds is None else seeds,
-            out=runs,
-            resume=resume,
-            jobs=jobs,
-            ray_address=ray_address,
-            progress=progress,
-        )
-    return _saved(Reproduction(found, cells, [], statement), folder)
+        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
+        result = Reproduction(found, [], found.rows(**options), [])
+    else:
+        _check_unfinished(name, runs, resume=resume)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+            scores, statement = run_grids(
+                found,
+                [*(found.networks if networks is None else networks), *data],
+                found.seeds if seeds is None else seeds,
+                out=runs,
+                resume=resume,
+                jobs=jobs,
+                ray_address=ray_address,
+                progress=progress,
+            )
+        result = Reproduction(found, scores, [], statement)
+    if folder is not None:
+        result.save(folder)
+    return result
 
 
 def _check_unfinished(name: str, runs: Path | None, *, resume: bool) -> None:
@@ -119,14 +124,3 @@ def _taken(found: RowsExperiment, given: dict[str, Any]) -> dict[str, Any]:
             option = key.replace("_", "-")
             raise InputError(f"{found.name} has no choice of {key}; leave out --{option}")
     return given
-
-
-def _run_rows(found: RowsExperiment, options: dict[str, Any], out: Path | None) -> Reproduction:
-    logging.getLogger("flwr").setLevel(logging.ERROR)  # some run Flower's loop, which tells a lot
-    return _saved(Reproduction(found, [], found.rows(**options), []), out)
-
-
-def _saved(result: Reproduction, out: Path | None) -> Reproduction:
-    if out is not None:
-        result.save(out)
-    return result

@@ -5,8 +5,10 @@ Words that depend on a number (which is lower, how many, whether) are chosen her
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from itertools import groupby, product
 from statistics import fmean
 from typing import Any
 
@@ -14,11 +16,12 @@ from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.reproduce import layout
 from fedcal.experiments.reproduce.binning_pays import crossover
-from fedcal.experiments.reproduce.claims import Verdict, mean_ratio
-from fedcal.experiments.reproduce.comparisons import command, lines_where
+from fedcal.experiments.reproduce.check import unsure
+from fedcal.experiments.reproduce.comparisons import command
 from fedcal.experiments.reproduce.expected import read, shipped
+from fedcal.experiments.reproduce.maddock import mean_ratio
+from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
-from fedcal.experiments.reproduce.verdicts import expected_verdicts, unsure
 from fedcal.trust import NOISY
 from fedcal.units import Example, User
 
@@ -42,25 +45,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *rows))
 
 
-def _names(values: Iterable[str], none: str = "none") -> str:
-    *most, last = [f"`{v}`" for v in values] or [none]
-    return f"{', '.join(most)} and {last}" if most else last
+def lines_where(lines: Sequence[Line], **facts: Any) -> list[Line]:
+    """Those with all of these facts."""
+    return [line for line in lines if all(line[k] == v for k, v in facts.items())]
 
 
-def _percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
-    """Mean and, if it has any, spread of a metric, in %."""
-    mean, std = (100 * line["after"][metric][k] for k in ("mean", "std"))
-    digits = 3 if metric == "classwise_ece" else 2
-    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if spread and std else "")
-
-
-def _one(lines: Sequence[Line], **facts: Any) -> Line:
+def one(lines: Sequence[Line], **facts: Any) -> Line:
+    """The only one with all of these facts."""
     (line,) = lines_where(lines, **facts)
     return line
 
 
-def _mean(line: Line, metric: str) -> float:
+def mean(line: Line, metric: str = "ece") -> float:
+    """Of a metric, over seeds."""
     return float(line["after"][metric]["mean"])
+
+
+def percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
+    """Mean and, if it has any, spread of a metric, in %."""
+    std = 100 * line["after"][metric]["std"]
+    digits = 3 if metric == "classwise_ece" else 2
+    return f"{100 * mean(line, metric):.{digits}f}" + (
+        f" ± {std:.{digits}f}" if spread and std else ""
+    )
 
 
 # -- README --------------------------------------------------------------------------------------
@@ -69,16 +76,16 @@ def _mean(line: Line, metric: str) -> float:
 def demo_headline() -> str:
     """What the picture at the top shows, over five seeds."""
     lines = comparison("demo")
-    newton = _one(lines, method="fednewton", epsilon=1.0)
-    pooled = _one(lines, method="pooled-temperature")
-    near = _mean(newton, "classwise_ece") <= 1.02 * _mean(pooled, "classwise_ece")
+    newton = one(lines, method="fednewton", epsilon=1.0)
+    pooled = one(lines, method="pooled-temperature")
+    near = mean(newton, "classwise_ece") <= 1.02 * mean(pooled, "classwise_ece")
     how = "as well as" if near else "nearly as well as"
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
         "label-skewed clients calibrate a real network at user-level epsilon = 1 "
         f"{how} if all their rows lay in one place.** It is seed 0; over five seeds ECE is "
-        f"{_percent(newton)} % and classwise ECE {_percent(newton, 'classwise_ece', False)}, with "
-        f"all rows in one place {_percent(pooled)} and {_percent(pooled, 'classwise_ece')}. "
+        f"{percent(newton)} % and classwise ECE {percent(newton, 'classwise_ece', False)}, with "
+        f"all rows in one place {percent(pooled)} and {percent(pooled, 'classwise_ece')}. "
         "`make demo` compares all methods."
     )
 
@@ -86,18 +93,11 @@ def demo_headline() -> str:
 def demo_short() -> str:
     """Eight rows of the demo's table, and what most want to know of them."""
     lines = comparison("demo")
-    rows = [_one(lines, method=m) for m in ("none", "pooled-temperature")]
-    rows += [_one(lines, method="fednewton", epsilon=None)]
-    rows += [
-        _one(lines, method=method, epsilon=1.0, **more)
-        for method, more in (
-            ("fednewton", {}),
-            ("fedoneshot", {}),
-            ("fedtemp", {}),
-            ("fedopvector", {}),
-            ("fedbbq", {"settings": {"weighting": "all"}}),
-        )
-    ]
+    rows = [one(lines, method=m) for m in ("none", "pooled-temperature")]
+    rows += [one(lines, method="fednewton", epsilon=None)]
+    named = ("fednewton", "fedoneshot", "fedtemp", "fedopvector")
+    rows += [one(lines, method=method, epsilon=1.0) for method in named]
+    rows += [one(lines, method="fedbbq", epsilon=1.0, settings={"weighting": "all"})]
     cells = Cells(lines)
     kept = [cells.headings.index(h) for h in _SHORT]
     texts = [list(_SHORT), *([cells.texts(row)[k] for k in kept] for row in rows)]
@@ -111,12 +111,12 @@ _SHORT = ("method", "epsilon", "accuracy %", "ECE %", "cwECE %", "bytes up / dow
 def first_ece() -> str:
     """What the first run of the docs comes to over five seeds."""
     lines = comparison("demo")
-    newton = _one(lines, method="fednewton", epsilon=1.0)
+    newton = one(lines, method="fednewton", epsilon=1.0)
     return (
         "ECE is the gap between what the model says and how often it is right: "
-        f"{_percent(_one(lines, method='none'))} % before, {_percent(newton)} after, over five "
+        f"{percent(one(lines, method='none'))} % before, {percent(newton)} after, over five "
         "seeds. One temperature fitted on all 5,000 rows in one place gives "
-        f"{_percent(_one(lines, method='pooled-temperature'))}."
+        f"{percent(one(lines, method='pooled-temperature'))}."
     )
 
 
@@ -130,13 +130,22 @@ def searched() -> str:
     )
 
 
+_TITLES = ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)")
+
+
+def _ratio(title: str, row: str = "") -> float:
+    """Mean classwise ECE over that of the pooled temperature, in the lines of that row."""
+    scores = results("private-temperature").cells
+    mine = [s for s in scores if s.row.startswith(row) or s.title == "pooled temperature"]
+    return mean_ratio(mine, title, "pooled temperature") or math.nan
+
+
 def reproduced() -> str:
     """The private temperatures and the papers' claims in a few sentences."""
-    ratios = {
-        title: (_ratio(title, "epsilon = 1,"), _ratio(title, "epsilon = 0.1,"))
-        for title in ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)")
-    }
-    said = ", ".join(f"{title}'s {a:.2f} ({b:.2f})" for title, (a, b) in ratios.items())
+    said = ", ".join(
+        f"{title}'s {_ratio(title, 'epsilon = 1,'):.2f} ({_ratio(title, 'epsilon = 0.1,'):.2f})"
+        for title in _TITLES
+    )
     return (
         "In short: classwise ECE over that of the pooled, non-private temperature, mean of four "
         "networks, at epsilon = 1 with 100 clients (at epsilon = 0.1 with 1,000), is "
@@ -145,39 +154,18 @@ def reproduced() -> str:
     )
 
 
-def _ratio(title: str, row: str) -> float:
-    cells = results("private-temperature").cells
-    pooled = [c for c in cells if c.title == "pooled temperature"]
-    found = mean_ratio(
-        [*pooled, *(c for c in cells if c.row.startswith(row))], title, pooled[0].title
-    )
-    if found is None:
-        raise LookupError(f"no {title} in {row}")
-    return found
-
-
 def claims_in_short() -> str:
     """How many of the paper's claims hold, and which ones nowhere."""
-    all_ = [v for name in PAPER for v in _of_paper(name)]
-    words: dict[str, list[Verdict]] = {"holds": [], "holds in part": [], "does not hold": []}
-    for verdict in all_:
-        words[verdict.word].append(verdict)
-    doubted = sum(
-        bool(unsure(v, expected_verdicts(name))) for name in PAPER for v in _of_paper(name)
-    )
-    nowhere = " ".join(
-        f'"{text}"' for text in dict.fromkeys(v.text for v in words["does not hold"])
-    )
+    claims = [(n, v) for n in PAPER for v in results(n).verdicts if v.where != OURS]
+    doubted = sum(bool(unsure(experiment(name), verdict)) for name, verdict in claims)
+    words = [verdict.word for _, verdict in claims]
+    bad = dict.fromkeys(f'"{v.text}"' for _, v in claims if v.word == "does not hold")
     return (
-        f"Of {len(all_)} claims that Maddock et al. make of tables 2 and 3 and figures 2 and 3, "
-        f"{len(words['holds'])} hold here, {len(words['holds in part'])} on some networks "
-        f"and {len(words['does not hold'])} on none; {doubted} depend on seeds on some network. On "
-        f"none: {nowhere or '-'}"
+        f"Of {len(claims)} claims that Maddock et al. make of tables 2 and 3 and figures 2 and 3, "
+        f"{words.count('holds')} hold here, {words.count('holds in part')} on some networks "
+        f"and {words.count('does not hold')} on none; {doubted} depend on seeds on some network. "
+        f"On none: {' '.join(bad) or '-'}"
     )
-
-
-def _of_paper(name: str) -> list[Verdict]:
-    return [v for v in results(name).verdicts if v.where != OURS]
 
 
 # -- reproduce -----------------------------------------------------------------------------------
@@ -185,23 +173,14 @@ def _of_paper(name: str) -> list[Verdict]:
 
 def temperature_ratios() -> str:
     """The last table of `private-temperature`, and what we wanted of it."""
-    found = results("private-temperature")
-    means = {
-        title: mean_ratio(found.cells, title, "pooled temperature") or 0.0
-        for title in ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)")
-    }
+    means = {title: _ratio(title) for title in _TITLES}
     said = ", ".join(f"{title} {value:.2f}" for title, value in means.items())
-    met = [title for title in ("FedOneShot", "FedNewton") if means[title] <= 1.05]
+    met = [title for title in _TITLES[:2] if means[title] <= 1.05]
+    who = ["neither of ours meets", f"{'-'.join(met)} alone of ours meets", "both of ours meet"]
     return (
-        f"{layout.as_markdown(found.blocks[-1])}\nWe wanted at most 1.05 on average over all "
-        f"lines. It is: {said}. So {_plain(met)} it."
+        f"{layout.as_markdown(results('private-temperature').blocks[-1])}\nWe wanted at most 1.05 "
+        f"on average over all lines. It is: {said}. So {who[len(met)]} it."
     )
-
-
-def _plain(met: Sequence[str]) -> str:
-    if len(met) == 1:
-        return f"{met[0]} alone of ours meets"
-    return "both of ours meet" if met else "neither of ours meets"
 
 
 # -- choosing a method ---------------------------------------------------------------------------
@@ -212,18 +191,16 @@ _BY_CLIENTS = ("fednewton", "fedoneshot", "fedtemp", "fedbbq")
 def by_clients(data: str) -> str:
     """ECE of four methods by clients and budget."""
     lines = lines_where(comparison("choosing-clients"), data=data)
-    base = {line["method"]: _percent(line) for line in lines if line["baseline"]}
-    places = dict.fromkeys((li["clients"], li["epsilon"]) for li in lines if not li["baseline"])
+    base = {line["method"]: percent(line) for line in lines if line["baseline"]}
+    dealt = lines_where(lines, baseline=False)
+    places = sorted({(line["clients"], -line["epsilon"]) for line in dealt})
     rows = [
         [
             f"{clients}",
-            f"{epsilon:g}",
-            *(
-                _percent(_one(lines, clients=clients, epsilon=epsilon, method=method))
-                for method in _BY_CLIENTS
-            ),
+            f"{-below:g}",
+            *(percent(one(dealt, clients=clients, epsilon=-below, method=m)) for m in _BY_CLIENTS),
         ]
-        for clients, epsilon in sorted(places, key=lambda p: (p[0], -p[1]))
+        for clients, below in places
     ]
     return (
         f"Uncalibrated {base['none']}, one temperature on all rows in one place "
@@ -238,6 +215,7 @@ def console(name: str) -> str:
 
 
 _SEARCHED = ("fednewton", "fedoneshot", "acct")
+_LABELS = {"acct": "`acct`, `search=auto`"}
 
 
 def _settings() -> dict[tuple[Any, ...], list[Line]]:
@@ -251,32 +229,36 @@ def _settings() -> dict[tuple[Any, ...], list[Line]]:
 
 def _first(metric: str) -> dict[str, int]:
     """Method -> in how many settings its mean is the lowest."""
-    best = [min(mine, key=lambda li: _mean(li, metric))["method"] for mine in _settings().values()]
+    best = [min(mine, key=lambda li: mean(li, metric))["method"] for mine in _settings().values()]
     return {method: best.count(method) for method in _SEARCHED}
 
 
 def by_search() -> str:
     """Three methods over four networks: means, and how often each is first."""
-    budgets = list(dict.fromkeys(epsilon for *_, epsilon in _settings()))
-    label = {"acct": "`acct`, `search=auto`"}
-
-    def mean(method: str, epsilon: float) -> str:
-        mine = [li for k, lines in _settings().items() if k[2] == epsilon for li in lines]
-        return f"{100 * fmean(_mean(li, 'ece') for li in mine if li['method'] == method):.2f}"
-
-    rows = [[label.get(m, f"`{m}`"), *(mean(m, e) for e in budgets)] for m in _SEARCHED]
-    ahead: dict[str, int] = {}
-    for (data, *_), lines in _settings().items():
-        ece = {li["method"]: _mean(li, "ece") for li in lines}
-        if ece["fedoneshot"] < ece["acct"]:
-            ahead[data] = ahead.get(data, 0) + 1
-    where = ", ".join(f"{count} of {data}" for data, count in ahead.items()) or "none"
+    lines = lines_where(comparison("choosing-searches"), baseline=False)
+    budgets = list(dict.fromkeys(line["epsilon"] for line in lines))
+    rows = [
+        [
+            _LABELS.get(m, f"`{m}`"),
+            *(
+                f"{100 * fmean(map(mean, lines_where(lines, method=m, epsilon=e))):.2f}"
+                for e in budgets
+            ),
+        ]
+        for m in _SEARCHED
+    ]
+    behind = [
+        place[0]
+        for place, mine in _settings().items()
+        if mean(one(mine, method="fedoneshot")) < mean(one(mine, method="acct"))
+    ]
+    where = ", ".join(f"{behind.count(data)} of {data}" for data in dict.fromkeys(behind))
     counts = [_first(metric)["acct"] for metric in ("ece", "classwise_ece", "nll")]
     return (
         table(["mean ECE over these, %", *(f"epsilon = {e:g}" for e in budgets)], rows)
         + f"\n\nOf the {len(_settings())} cells `acct` has the lowest ECE in {counts[0]}, the "
         f"lowest classwise ECE in {counts[1]} and the lowest NLL in {counts[2]}. Cells in which "
-        f"`fedoneshot` has a lower ECE than it: {where}."
+        f"`fedoneshot` has a lower ECE than it: {where or 'none'}."
     )
 
 
@@ -284,75 +266,57 @@ _TRUSTED = ("fednewton", "fednewton-entropy", "fedoneshot", "acct")
 
 
 def by_trust() -> str:
-    """ECE by trust model and unit; then the baselines."""
+    """ECE by trust model and unit; the baselines; which methods are better than the model."""
     lines = comparison("choosing-trust")
-    dealt = [line for line in lines if not line["baseline"]]
-    places = dict.fromkeys((li["data"], li["unit"], li["trust"]) for li in dealt)
+    dealt = lines_where(lines, baseline=False)
+    places = list(dict.fromkeys((line["data"], line["unit"], line["trust"]) for line in dealt))
     rows = [
         [
-            data,
-            f"`{unit}`",
-            f"`{trust}`",
-            *(_percent(_one(lines, data=data, unit=unit, trust=trust, method=m)) for m in _TRUSTED),
+            *(data, f"`{unit}`", f"`{trust}`"),
+            *(percent(one(dealt, data=data, unit=unit, trust=trust, method=m)) for m in _TRUSTED),
         ]
         for data, unit, trust in places
     ]
-    head = ["data", "unit", "trust", *(f"`{m}`" for m in _TRUSTED[:-1]), "`acct`, `search=auto`"]
-
-    def base(data: str, method: str) -> str:
-        return _percent(_one(lines, data=data, method=method))
-
+    head = ["data", "unit", "trust", *(_LABELS.get(m, f"`{m}`") for m in _TRUSTED)]
+    base = {(line["data"], line["method"]): line for line in lines if line["baseline"]}
     beside = "; ".join(
-        f"on {data} the model itself has {base(data, 'none')}, all rows in one place "
-        f"{base(data, 'pooled-temperature')}, and one client with its own rows alone "
-        f"{base(data, 'one-source')}"
-        for data in dict.fromkeys(place[0] for place in places)
+        f"on {data} the model itself has {percent(base[data, 'none'])}, all rows in one place "
+        f"{percent(base[data, 'pooled-temperature'])}, and one client with its own rows alone "
+        f"{percent(base[data, 'one-source'])}"
+        for data in dict.fromkeys(data for data, *_ in places)
     )
-    return f"{table(head, rows, left=3)}\n\nBeside them, {beside}.\n\n{_worth(lines)}"
+    better = []
+    for unit, trust in product((User.name, Example.name), NOISY):
+        mine = lines_where(dealt, unit=unit, trust=trust)
+        worse = {li["method"] for li in mine if mean(li) >= mean(base[li["data"], "none"])}
+        names = [f"`{m}`" for m in _TRUSTED if m not in worse] if worse else ["all four"]
+        better.append(f"* `{trust}`, unit `{unit}`: {_joined(names)}")
+    return (
+        f"{table(head, rows, left=3)}\n\nBeside them, {beside}.\n\n"
+        "Better than the model itself on both:\n\n" + "\n".join(better)
+    )
 
 
-def _worth(lines: Sequence[Line]) -> str:
-    """Which methods are better than the model itself on all data, by trust and unit."""
-    told = []
-    for unit in (User.name, Example.name):
-        for trust in NOISY:
-            better = [
-                method
-                for method in _TRUSTED
-                if all(
-                    _mean(line, "ece") < _mean(_one(lines, data=line["data"], method="none"), "ece")
-                    for line in lines_where(lines, unit=unit, trust=trust, method=method)
-                )
-            ]
-            every = len(better) == len(_TRUSTED)
-            told.append(f"* `{trust}`, unit `{unit}`: {'all four' if every else _names(better)}")
-    return "Better than the model itself on both:\n\n" + "\n".join(told)
+def _joined(names: Sequence[str]) -> str:
+    *most, last = names or ["`none`"]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def binning_pays() -> str:
     """The least number of clients by network and budget."""
     found = [r for r in crossover(results("binning-pays").rows) if r["epsilon"] != "inf"]
     budgets = list(dict.fromkeys(r["epsilon"] for r in found))
-    by_data: dict[str, list[dict[str, Any]]] = {}
-    for row in found:
-        by_data.setdefault(row["data"], []).append(row)
     most = max(r["most_clients"] for r in found)
-    rows = [
-        [
-            data
-            if mine[0]["most_clients"] == most
-            else f"{data} (up to {mine[0]['most_clients']:,})",
-            *("none" if r["clients"] is None else f"{r['clients']:,}" for r in mine),
-        ]
-        for data, mine in by_data.items()
-    ]
-    least = {
-        e: min((r["clients"] for r in found if r["epsilon"] == e and r["clients"]), default=None)
-        for e in budgets
-    }
-    said = ", ".join(f"{v:,} at epsilon = {e:g}" for e, v in least.items() if v is not None)
+    rows, least = [], []
+    for data, mine in groupby(found, key=lambda r: r["data"]):
+        sizes = [(r["clients"], r["most_clients"]) for r in mine]
+        limit = "" if sizes[0][1] == most else f" (up to {sizes[0][1]:,})"
+        rows.append([f"{data}{limit}", *("none" if n is None else f"{n:,}" for n, _ in sizes)])
+    for epsilon in budgets:
+        paid = [r["clients"] for r in found if r["epsilon"] == epsilon and r["clients"]]
+        least += [f"{min(paid):,} at epsilon = {epsilon:g}"] if paid else []
     return table(["data", *(f"epsilon = {e:g}" for e in budgets)], rows) + (
-        f"\n\nSo the fewest clients with which it paid anywhere are: {said or 'none'}."
+        f"\n\nSo the fewest clients with which it paid anywhere are: {', '.join(least) or 'none'}."
     )
 
 

@@ -5,34 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedcal.experiments.reproduce.spec import Rows
-from fedcal.experiments.reproduce.texts import results, table
+from fedcal.experiments.reproduce.spec import Record, Rows
+from fedcal.experiments.reproduce.texts import lines_where, results, table
 
 _PAIRS = (
-    (1, 0.1),
-    (1, 1.0),
-    (4, 0.1),
-    (4, 1.0),
-    (12, 0.1),
-    (12, 0.5),
-    (12, 1.0),
-    (60, 0.1),
-    (60, 1.0),
+    *((1, 0.1), (1, 1.0), (4, 0.1), (4, 1.0), (12, 0.1)),
+    *((12, 0.5), (12, 1.0), (60, 0.1), (60, 1.0)),
 )
 
 
-def _multipliers() -> Rows:
-    return [r for r in results("amplification").rows if r["what"] == "multiplier"]
-
-
-def _runs(**facts: Any) -> Rows:
-    rows = [r for r in results("amplification").rows if r["what"] == "run"]
-    return [r for r in rows if all(r[k] == v for k, v in facts.items())]
+def _rows(what: str, **facts: Any) -> Rows:
+    return lines_where(results("amplification").rows, what=what, **facts)
 
 
 def multipliers() -> str:
     """Noise multipliers at epsilon = 1 by five accounts, and what follows from them."""
-    found = {(r["rounds"], r["sampling_rate"]): r for r in _multipliers() if r["epsilon"] == 1.0}
+    found = {(r["rounds"], r["sampling_rate"]): r for r in _rows("multiplier", epsilon=1.0)}
     keys = ("zcdp", "zcdp_standard", "rdp", "tight")
     rows = [
         [
@@ -60,14 +48,11 @@ def multipliers() -> str:
 
 def _falls() -> str:
     """Whether the noise of the mean falls with the sampling rate."""
-    by_row: dict[tuple[float, int], list[tuple[float, float]]] = {}
-    for r in _multipliers():
-        row = by_row.setdefault((r["epsilon"], r["rounds"]), [])
-        row.append((r["sampling_rate"], r["mean_std"]))
-    falling = 0
-    for row in by_row.values():
-        stds = [std for _, std in sorted(row)]
-        falling += stds == sorted(stds, reverse=True)
+    by_row: dict[tuple[float, int], dict[float, float]] = {}
+    for r in _rows("multiplier"):
+        by_row.setdefault((r["epsilon"], r["rounds"]), {})[r["sampling_rate"]] = r["mean_std"]
+    stds = ([row[rate] for rate in sorted(row)] for row in by_row.values())
+    falling = sum(row == sorted(row, reverse=True) for row in stds)
     rounds = [r for _, r in by_row]
     return (
         "The last column is what a method feels: its update is the noisy sum divided by q K, so "
@@ -82,31 +67,27 @@ _SHOWN = ((1, 1.0), (4, 0.1), (4, 1.0), (12, 0.1), (12, 1.0), (30, 1.0))
 
 def sampled_runs() -> str:
     """Classwise ECE over rounds and sampling, in a table and in sentences."""
-    found = {(r["method"], r["rounds"], r["sampling_rate"]): r for r in _runs(clients=100)}
+    found = {(r["method"], r["rounds"], r["sampling_rate"]): r for r in _rows("run", clients=100)}
     rows = [[m, *(_shown(found[m, rounds, q]) for rounds, q in _SHOWN)] for m in _METHODS]
     head = ["100 clients", *(f"R = {rounds}, q = {q:g}" for rounds, q in _SHOWN)]
-    return f"{_base()}\n\n{table(head, rows)}\n\n{_best_runs(100)}\n{_best_runs(1000)}"
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    return f"{100 * row['cwece']:.3f} ({100 * row['cwece_std']:.2f})"
-
-
-def _base() -> str:
-    none, pooled = (100 * _runs(method=m)[0]["cwece"] for m in ("none", "pooled-temperature"))
+    none, pooled = (_rows("run", method=m)[0]["cwece"] for m in ("none", "pooled-temperature"))
     return (
         "Classwise ECE in % at epsilon = 1, resnet110-cifar10, Dirichlet(0.1), mean of 5 seeds "
-        f"with standard deviation. No calibration has {none:.3f}, one temperature of all rows in "
-        f"one place {pooled:.3f}."
+        f"with standard deviation. No calibration has {100 * none:.3f}, one temperature of all "
+        f"rows in one place {100 * pooled:.3f}.\n\n{table(head, rows)}\n\n"
+        f"{_best_runs(100, none)}\n{_best_runs(1000, none)}"
     )
 
 
-def _best_runs(clients: int) -> str:
+def _shown(row: Record) -> str:
+    return f"{100 * row['cwece']:.3f} ({100 * row['cwece_std']:.2f})"
+
+
+def _best_runs(clients: int, none: float) -> str:
     """For each method its best cell, and how many are better than nothing."""
-    none = _runs(method="none")[0]["cwece"]
     said = []
     for method in _METHODS:
-        mine = _runs(method=method, clients=clients)
+        mine = _rows("run", method=method, clients=clients)
         best = min(mine, key=lambda r: float(r["cwece"]))
         better = sum(r["cwece"] < none for r in mine)
         said.append(
@@ -118,11 +99,7 @@ def _best_runs(clients: int) -> str:
 
 def sizes() -> str:
     """Bytes of a client in a round with privacy, beside the paper's."""
-    found = [
-        r
-        for r in results("maddock-table6").rows
-        if (r["classes"], r["clients"], r["epsilon"]) == (10, 100, "1")
-    ]
+    found = lines_where(results("maddock-table6").rows, classes=10, clients=100, epsilon="1")
     rows = [
         [
             r["method"],
@@ -142,32 +119,24 @@ def sizes() -> str:
     )
 
 
-SECONDS = ("loop", "vectorised", "ratio", "ratio_flower")
-
-
 def seconds() -> str:
     """CPU time of a client in a round, for two sizes of federation."""
-    by_size: dict[tuple[int, int], dict[str, dict[str, Any]]] = {}
-    for r in results("maddock-table7").rows:
-        by_size.setdefault((r["clients"], r["rows"]), {})[r["method"]] = r
-    few, many = by_size[100, 50], by_size[10_000, 5]
-    rows = [
-        [
-            method,
-            *_micro(few[method]),
-            *_micro(many[method]),
-            "" if few[method]["paper"] is None else f"{1e6 * few[method]['paper']:,.0f}",
-        ]
-        for method in few
-        if method in many
-    ]
+    found = results("maddock-table7").rows
+    few, many = (
+        {r["method"]: r for r in lines_where(found, clients=clients, rows=rows)}
+        for clients, rows in ((100, 50), (10_000, 5))
+    )
+    lines = []
+    for method, row in few.items():
+        paper = "" if row["paper"] is None else f"{1e6 * row['paper']:,.0f}"
+        lines += [[method, *_micro(row), *_micro(many[method]), paper]] if method in many else []
     one = ["one by one", "many at once", "ratio", "Flower's loop / many"]
     head = ["method", *one, *(f"10,000 x 5: {words}" for words in one), "paper"]
-    return f"{table(head, rows)}\n\n{_fifty(few, 'with 50 rows')} {_fifty(many, 'with 5 rows')}"
+    return f"{table(head, lines)}\n\n{_fifty(few, 'with 50 rows')} {_fifty(many, 'with 5 rows')}"
 
 
-def _micro(row: Mapping[str, Any]) -> list[str]:
-    loop, many = (1e6 * row[k] for k in SECONDS[:2])
+def _micro(row: Record) -> list[str]:
+    loop, many = (1e6 * row[k] for k in ("loop", "vectorised"))
     return [
         f"{loop:,.0f}",
         f"{many:,.1f}" if many < 10 else f"{many:,.0f}",
@@ -176,7 +145,7 @@ def _micro(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _fifty(found: Mapping[str, Mapping[str, Any]], where: str) -> str:
+def _fifty(found: Mapping[str, Record], where: str) -> str:
     fast = [name for name, row in found.items() if row["ratio"] >= 50]
     ratios = [row["ratio"] for row in found.values()]
     return (

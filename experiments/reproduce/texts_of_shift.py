@@ -6,7 +6,7 @@ As in `texts`: nothing here is a result that was written down.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,14 +14,21 @@ from fedcal import datasets
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.reproduce import luo
 from fedcal.experiments.reproduce.comparisons import command
-from fedcal.experiments.reproduce.expected import read, shipped
-from fedcal.experiments.reproduce.texts import table
+from fedcal.experiments.reproduce.expected import read
+from fedcal.experiments.reproduce.spec import Record, Rows
+from fedcal.experiments.reproduce.texts import (
+    comparison,
+    lines_where,
+    mean,
+    one,
+    percent,
+    results,
+    table,
+)
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
-from fedcal.trust import NOISY, Central, Local
+from fedcal.trust import NOISY, Local
 from fedcal.units import Example, User
-
-Row = Mapping[str, Any]
 
 SEVERITIES = {5: "luo-table1", 1: "luo-table7"}
 PRINTED = {5: "table1", 1: "table7"}
@@ -31,27 +38,20 @@ SHIFTED = "mnist-shift"
 # -- domain shift --------------------------------------------------------------------------------
 
 
-@cache
-def _clean_or_shifted() -> dict[tuple[str, int], tuple[float, float]]:
-    """Variant -> accuracy and ECE of all its rows, from the logits that ship."""
+def mnist_shift() -> str:
+    """Accuracy and ECE of each variant of the shipped set, over all its rows."""
     found = {}
     for name, severity in datasets.shifted(SHIFTED):
         data = datasets.load(f"{SHIFTED}:{name}:{severity}")
         scores = summary(softmax(data.logits), data.labels)
-        found[name, severity] = (scores["accuracy"], scores["ece"])
-    return found
-
-
-def mnist_shift() -> str:
-    """Accuracy and ECE of each variant of the shipped set."""
-    found = _clean_or_shifted()
-
-    def cells(variant: tuple[str, int]) -> list[str]:
-        return [f"{100 * v:.2f}" for v in found[variant]] if variant in found else ["", ""]
-
+        found[name, severity] = [f"{100 * scores[k]:.2f}" for k in ("accuracy", "ece")]
     names = [name for name, severity in found if severity == 1]
-    lines = [[n.replace("_", " "), *cells((n, 1)), *cells((n, 5))] for n in names]
-    lines.append(["none", *cells(("none", 0)), "", ""])
+    missing = ["", ""]
+    lines = [
+        [n.replace("_", " "), *found.get((n, 1), missing), *found.get((n, 5), missing)]
+        for n in names
+    ]
+    lines.append(["none", *found["none", 0], *missing])
     head = ["", "accuracy, severity 1", "ECE", "accuracy, severity 5", "ECE"]
     return table(head, lines)
 
@@ -59,14 +59,12 @@ def mnist_shift() -> str:
 # -- Luo et al. ----------------------------------------------------------------------------------
 
 
-@cache
-def _rows(severity: int) -> list[dict[str, Any]]:
-    return shipped(SEVERITIES[severity]).rows
+def _rows(severity: int, what: str, **facts: Any) -> Rows:
+    return lines_where(results(SEVERITIES[severity]).rows, what=what, **facts)
 
 
-def _methods(severity: int, noise: str) -> dict[str, Row]:
-    rows = [r for r in _rows(severity) if r["what"] == "method" and r["noise"] == noise]
-    return {r["method"]: r for r in rows}
+def _methods(severity: int, noise: str) -> dict[str, Record]:
+    return {r["method"]: r for r in _rows(severity, "method", noise=noise)}
 
 
 def luo_order(severity: int) -> str:
@@ -91,17 +89,16 @@ def luo_read(severity: int) -> str:
     medians = {f"ours, severity {severity}": ours}
     medians |= {name: {m: v for m, (v, _) in lines.items()} for name, lines in beside.items()}
 
-    def line(name: str, found: Mapping[str, float]) -> list[str]:
-        others = [m for m in luo.PAPER_PRIVATE if m != "acc-t"]
-        first = min(others, key=found.__getitem__)
-        last = max(luo.PAPER_PRIVATE, key=found.__getitem__)
+    lines = []
+    for name, found in medians.items():
+        private = sorted(luo.PAPER_PRIVATE, key=found.__getitem__)
+        first = next(m for m in private if m != "acc-t")
         behind = [f"{found[m] / found['acc-t']:.2f}" for m in (first, "one-source", "none")]
-        than = "worse" if found[last] > found["none"] else "better"
-        return [name, luo.TITLES[first], *behind, f"{luo.TITLES[last]}, {than} than none"]
-
+        than = "worse" if found[private[-1]] > found["none"] else "better"
+        last = f"{luo.TITLES[private[-1]]}, {than} than none"
+        lines.append([name, luo.TITLES[first], *behind, last])
     head = ["median / Acc-T's", "next private method", "its", "one source's"]
-    head += ["no recalibration's", "last private method"]
-    return table(head, [line(name, found) for name, found in medians.items()])
+    return table([*head, "no recalibration's", "last private method"], lines)
 
 
 def luo_noise() -> str:
@@ -135,11 +132,7 @@ _SHOWN = {"sources": (10, 50, 100, 150, 200, 250), "epsilon": (0.2, 0.6, 1.0, 2.
 
 def luo_aggregation() -> str:
     """ECE under local noise over that under central noise, of some of the settings."""
-    rows = [
-        r
-        for r in _rows(5)
-        if r["what"] == "aggregation" and r[r["sweep"]] in _SHOWN.get(r["sweep"], ())
-    ]
+    rows = [r for r in _rows(5, "aggregation") if r[r["sweep"]] in _SHOWN.get(r["sweep"], ())]
     head = ["sources x samples, epsilon", *_RATIOS.values()]
     lines = [
         [
@@ -153,104 +146,85 @@ def luo_aggregation() -> str:
         f"{title} {min(r[m] for r in middle):.1f} to {max(r[m] for r in middle):.1f}"
         for m, title in _RATIOS.items()
     )
-    said = (
-        f"With {luo.SMALLEST} to {luo.MOST} sources the ECE becomes so many times smaller: {told}."
+    return (
+        f"{table(head, lines)}\n\nWith {luo.SMALLEST} to {luo.MOST} sources the ECE becomes so "
+        f"many times smaller: {told}."
     )
-    return f"{table(head, lines)}\n\n{said}"
 
 
 def luo_searches(severity: int) -> str:
     """The searches against each other."""
-    found = {(r["method"], r["noise"]): r for r in _rows(severity) if r["what"] == "search"}
-    head = ["search"]
-    for noise in NOISES:
-        head += [f"{noise}, median", "best in"]
-    lines = []
-    for method, title in luo.SEARCHES.items():
-        cells = [title]
-        for noise in NOISES:
-            r = found.get((method, noise))
-            cells += ["", ""] if r is None else [f"{r['median']:.4f}", f"{100 * r['best']:.0f} %"]
-        lines.append(cells)
-    best = ", ".join(
-        f"{luo.SEARCHES[min(mine, key=lambda r: float(r['median']))['method']]} under {noise} noise"
+    found = {(r["method"], r["noise"]): r for r in _rows(severity, "search")}
+    head = ["search", *(words for noise in NOISES for words in (f"{noise}, median", "best in"))]
+    lines = [
+        [title, *(text for noise in NOISES for text in _searched(found.get((method, noise))))]
+        for method, title in luo.SEARCHES.items()
+    ]
+    first = {
+        noise: min(_rows(severity, "search", noise=noise), key=lambda r: float(r["median"]))
         for noise in NOISES
-        if (mine := [r for (_, n), r in found.items() if n == noise])
-    )
+    }
+    best = ", ".join(f"{r['title']} under {noise} noise" for noise, r in first.items())
     return f"{table(head, lines)}\n\nThe lowest median of severity {severity}: {best}."
+
+
+def _searched(row: Record | None) -> list[str]:
+    return ["", ""] if row is None else [f"{row['median']:.4f}", f"{100 * row['best']:.0f} %"]
 
 
 def luo_short() -> str:
     """What README says of it."""
-    local, central = _methods(5, Local.name), _methods(5, Central.name)
-    next_best = min(
-        (m for m in luo.PAPER_PRIVATE if m != "acc-t"), key=lambda m: float(local[m]["median"])
-    )
-    calm = _methods(1, Local.name)
+    (local, central), calm = (_methods(5, n) for n in NOISES), _methods(1, Local.name)
+    private = [m for m in luo.PAPER_PRIVATE if m != "acc-t"]
+    second = min(private, key=lambda m: float(local[m]["median"]))
     worse = [m for m in luo.PAPER_PRIVATE if calm[m]["median"] > calm["none"]["median"]]
-
-    def percent(row: Row) -> str:
-        return f"{100 * row['median']:.1f} %"
-
+    ece = {m: f"{100 * row['median']:.1f} %" for m, row in local.items()}
     return (
         "`fedcal reproduce luo-table1`, `luo-table7` and `luo-figures` run Luo et al.'s study of "
         "recalibration under domain shift (500 random divisions of each setting) on shifted MNIST. "
-        f"Median ECE at severity 5: Acc-T {percent(local['acc-t'])}, the next private method "
-        f"({luo.TITLES[next_best]}) {percent(local[next_best])}, no recalibration "
-        f"{percent(local['none'])}. At severity 1, where this network needs no recalibration, "
+        f"Median ECE at severity 5: Acc-T {ece['acc-t']}, the next private method "
+        f"({luo.TITLES[second]}) {ece[second]}, no recalibration "
+        f"{ece['none']}. At severity 1, where this network needs no recalibration, "
         f"{len(worse)} of {len(luo.PAPER_PRIVATE)} private methods under local noise do harm. One "
         "noise on the secure sum instead of each source's own brings Acc-T to "
-        f"{percent(central['acc-t'])}, [and more, with what does not hold](luo.md)."
+        f"{100 * central['acc-t']['median']:.1f} %, [and more, with what does not hold](luo.md)."
     )
 
 
 # -- trust models --------------------------------------------------------------------------------
 
 TRUST = "trust-models"
-_COLUMNS = tuple(product((User.name, Example.name), NOISY))
-
-
-def trust_models() -> str:
-    """What trust models and units cost, and which combinations are worth little."""
-    found = read(TRUST)
-    by_key: dict[str, dict[tuple[str, str], Row]] = {}
-    for line in found["results"]:
-        by_key.setdefault(line["method"], {})[line["unit"], line["trust"]] = line["after"]["ece"]
-    (before,), (pooled,) = (by_key.pop(m).values() for m in ("none", "pooled-temperature"))
-    head = ["ECE, %", *(f"{unit}, {trust}" for unit, trust in _COLUMNS)]
-    lines = [[f"`{m}`", *(_spread(cells[c]) for c in _COLUMNS)] for m, cells in by_key.items()]
-    weak = {
-        column: [
-            m for m, c in by_key.items() if c[column]["mean"] + c[column]["std"] >= before["mean"]
-        ]
-        for column in _COLUMNS
-    }
-    told = [
-        f"  * unit `{unit}`, `{trust}`: {', '.join(f'`{m}`' for m in names)}"
-        for (unit, trust), names in weak.items()
-        if names
-    ]
-    flat = {m: [c[column]["mean"] for column in _COLUMNS] for m, c in by_key.items()}
-    steady = ", ".join(
-        f"`{m}` {100 * min(v):.1f} to {100 * max(v):.1f}" for m, v in flat.items() if m in _STEADY
-    )
-    return (
-        f"Uncalibrated: {100 * before['mean']:.2f}; all rows in one place, without privacy: "
-        f"{100 * pooled['mean']:.2f}. Commit {found['commit']} made it, by one command:\n\n"
-        f"<!-- not run: 211 runs -->\n```console\n$ {command(TRUST)}\n```\n\n"
-        f"{table(head, lines)}\n\n"
-        "* No better than no calibrator, or by less than a standard deviation:\n"
-        + "\n".join(told)
-        + f"\n* ECE from the best column to the worst: {steady} %."
-    )
-
-
 _STEADY = ("nllt", "ecet")
 """Searches that noise drowns: what they give lies in [0.5, 3] whatever the noise."""
 
 
-def _spread(ece: Row) -> str:
-    return f"{100 * ece['mean']:.2f} ± {100 * ece['std']:.2f}"
+def trust_models() -> str:
+    """What trust models and units cost, and which combinations are worth little."""
+    lines = comparison(TRUST)
+    before, pooled = (mean(one(lines, method=m)) for m in ("none", "pooled-temperature"))
+    columns = list(product((User.name, Example.name), NOISY))
+    by_key: dict[str, list[Record]] = {}
+    for method in dict.fromkeys(line["method"] for line in lines if not line["baseline"]):
+        mine = lines_where(lines, method=method)
+        by_key[method] = [one(mine, unit=unit, trust=trust) for unit, trust in columns]
+    weak = []
+    for k, (unit, trust) in enumerate(columns):
+        ece = {m: found[k]["after"]["ece"] for m, found in by_key.items()}
+        names = [f"`{m}`" for m, e in ece.items() if e["mean"] + e["std"] >= before]
+        weak += [f"  * unit `{unit}`, `{trust}`: {', '.join(names)}"] if names else []
+    means = {m: [100 * mean(line) for line in by_key[m]] for m in _STEADY}
+    steady = ", ".join(f"`{m}` {min(v):.1f} to {max(v):.1f}" for m, v in means.items())
+    head = ["ECE, %", *(f"{unit}, {trust}" for unit, trust in columns)]
+    rows = [[f"`{m}`", *map(percent, found)] for m, found in by_key.items()]
+    return (
+        f"Uncalibrated: {100 * before:.2f}; all rows in one place, without privacy: "
+        f"{100 * pooled:.2f}. Commit {read(TRUST)['commit']} made it, by one command:\n\n"
+        f"<!-- not run: 211 runs -->\n```console\n$ {command(TRUST)}\n```\n\n"
+        f"{table(head, rows)}\n\n"
+        "* No better than no calibrator, or by less than a standard deviation:\n"
+        + "\n".join(weak)
+        + f"\n* ECE from the best column to the worst: {steady} %."
+    )
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from laws import prefer
 from fedcal.bounding import Bound, bounded
 from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
-from fedcal.experiments.benchmarks.audit import CANDIDATES, Cell, attacked, cells, main
+from fedcal.experiments.benchmarks import audit as benchmark
+from fedcal.experiments.benchmarks.__main__ import main
+from fedcal.experiments.benchmarks.audit import CANDIDATES, Attacked, attacked
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
 from fedcal.privacy import Federation, make_plan
@@ -35,10 +38,10 @@ from fedcal.units import UNITS
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST, SLOW = 60_000, 400_000
 
-every_cell = pytest.mark.parametrize("cell", cells(), ids=str)
+every_cell = pytest.mark.parametrize("cell", benchmark.attacks(), ids=str)
 
 
-def trials_of(cell: Cell) -> int:
+def trials_of(cell: Attacked) -> int:
     """So many that the attack means something in a second."""
     if cell.mechanism == "exponential":
         return 2 * FAST  # of which a quarter is run
@@ -53,22 +56,22 @@ def trials_of(cell: Cell) -> int:
 
 
 @every_cell
-def test_no_mechanism_spends_more_than_it_claims(cell: Cell) -> None:
+def test_no_mechanism_spends_more_than_it_claims(cell: Attacked) -> None:
     finding = attacked(cell, trials_of(cell), ERROR)
     assert not finding.refuted
-    assert (finding.claimed, finding.error) == (1.0, ERROR / len(cells()))
+    assert (finding.claimed, finding.error) == (1.0, ERROR / len(benchmark.attacks()))
     if cell.pure and cell.noise_source == "seeded":  # others draw anew each time
         assert finding.lower_bound >= within_reach(cell) * finding.claimed
 
 
-def within_reach(cell: Cell) -> float:
+def within_reach(cell: Attacked) -> float:
     """Part of the claim that so few trials must find. A sampled index says less than a sum."""
     return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", [c for c in cells() if c.unit != "subject"], ids=str)
-def test_no_mechanism_spends_more_in_many_trials(cell: Cell) -> None:
+@pytest.mark.parametrize("cell", [c for c in benchmark.attacks() if c.unit != "subject"], ids=str)
+def test_no_mechanism_spends_more_in_many_trials(cell: Attacked) -> None:
     finding = attacked(cell, SLOW, ERROR, seed=1)
     assert not finding.refuted
     least = 0.15
@@ -78,9 +81,9 @@ def test_no_mechanism_spends_more_in_many_trials(cell: Cell) -> None:
 
 
 def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
-    there = {(c.mechanism, c.trust, c.unit) for c in cells()}
+    there = {(c.mechanism, c.trust, c.unit) for c in benchmark.attacks()}
     for names in product(PRIVATE, NOISY, UNITS):
-        cell = Cell(*names, numbers=4)
+        cell = Attacked(*names, numbers=4)
         try:
             cell.plan()
         except InputError:
@@ -246,7 +249,7 @@ def refuted(finding: Finding) -> bool:
 def test_half_of_the_sensitivity_is_caught(
     mechanism: str, trust: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = Cell(mechanism, trust, "user")
+    cell = Attacked(mechanism, trust, "user")
     # A Gaussian's loss is far in its tails: it takes more trials to show half of the noise.
     trials = trials_of(cell) if "laplace" in mechanism else 6 * FAST
     plan = cell.plan()
@@ -261,7 +264,7 @@ def _half(right: Callable[[Bound], float]) -> property:
 
 def test_noise_before_clipping_is_caught() -> None:
     """The clip then bounds what is sent, and the noise hides an unbounded number."""
-    plan = Cell("laplace", "local", "user").plan()
+    plan = Attacked("laplace", "local", "user").plan()
     assert plan.noise is not None
     assert plan.bound is not None
     wide = replace(plan.noise, lengths=(FAST,))
@@ -279,7 +282,7 @@ def test_noise_before_clipping_is_caught() -> None:
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_a_query_that_the_budget_forgot_is_caught(rounds: int) -> None:
     """Noise for `rounds` - 1 releases, and so many are made."""
-    plan = Cell("laplace", "central", "user", rounds=rounds - 1).plan()
+    plan = Attacked("laplace", "central", "user", rounds=rounds - 1).plan()
     assert refuted(audit(replace(plan, rounds=rounds), 4 * FAST))
 
 
@@ -303,14 +306,14 @@ def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> No
 
 def test_laplace_of_that_std_is_caught() -> None:
     """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
-    plan = Cell("laplace", "central", "user").plan()
+    plan = Attacked("laplace", "central", "user").plan()
     weak = replace(plan, law=Laplace(plan.epsilon_per_release * math.sqrt(2)))
     assert refuted(audit(weak, FAST))
 
 
 def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine numbers of L2 norm C have an L1 norm of up to 3 C."""
-    plan = Cell("laplace", "central", "user", numbers=9).plan()
+    plan = Attacked("laplace", "central", "user", numbers=9).plan()
     assert plan.bound is not None
     everywhere = (np.full(9, 1e3), np.zeros(9))
     assert not refuted(audit(plan, FAST // 2, pair=everywhere))
@@ -325,7 +328,7 @@ def test_unary_encoding_with_a_wrong_flip_is_caught(
 ) -> None:
     right = unary.unary_flip
     monkeypatch.setattr(unary, "unary_flip", lambda epsilon: factor * right(epsilon))
-    assert refuted(audit(Cell("unary", "local", "user", numbers=4).plan(), FAST // 4))
+    assert refuted(audit(Attacked("unary", "local", "user", numbers=4).plan(), FAST // 4))
 
 
 def test_the_exponential_mechanism_without_its_factor_2_is_caught(
@@ -337,7 +340,7 @@ def test_the_exponential_mechanism_without_its_factor_2_is_caught(
         "draw_index",
         lambda scores, epsilon, norm, source: right(scores, 2 * epsilon, norm, source),
     )
-    plan = Cell("exponential", "central", "user", numbers=CANDIDATES).plan()
+    plan = Attacked("exponential", "central", "user", numbers=CANDIDATES).plan()
     assert refuted(audit(plan, FAST // 3))
 
 
@@ -345,9 +348,9 @@ def test_the_exponential_mechanism_without_its_factor_2_is_caught(
 def test_a_clipped_client_under_unit_example_is_caught(mechanism: str) -> None:
     """One row more turns a clipped sum from one end of the client's bound to the other."""
     numbers = CANDIDATES if mechanism == "exponential" else 1
-    plan = Cell(mechanism, "central", "example", numbers=numbers).plan()
+    plan = Attacked(mechanism, "central", "example", numbers=numbers).plan()
     assert plan.diameter == 1
-    wrong = Cell(mechanism, "central", "example", numbers=numbers, row_sums=False).plan()
+    wrong = Attacked(mechanism, "central", "example", numbers=numbers, row_sums=False).plan()
     assert wrong.diameter == 2
     before = attacks.worst_pair(wrong)[0] * 1e3
     pair = (before, before - 2 * before)  # the client's other rows, and with one row of -2 of them
@@ -361,7 +364,7 @@ def test_a_clipped_client_under_unit_example_is_caught(mechanism: str) -> None:
     [("laplace", "central"), ("gaussian", "central"), ("discrete-laplace", "distributed")],
 )
 def test_amplification_without_sampling_is_caught(mechanism: str, trust: str) -> None:
-    plan = Cell(mechanism, trust, "user", sampling_rate=0.3).plan()
+    plan = Attacked(mechanism, trust, "user", sampling_rate=0.3).plan()
     trials = 2 * FAST if mechanism == "gaussian" else FAST // 3
     assert refuted(audit(replace(plan, sampling_rate=1.0), trials))
 
@@ -369,16 +372,18 @@ def test_amplification_without_sampling_is_caught(mechanism: str, trust: str) ->
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_the_command_prints_a_row_for_each_cell(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_prints_a_row_for_each_attack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = [Cell("laplace", "central", "user"), Cell("unary", "local", "user", numbers=4)]
-    monkeypatch.setattr("fedcal.experiments.benchmarks.audit.cells", lambda: few)
-    assert main(["--trials", "8000"]) == 0
+    few = [Attacked("laplace", "central", "user"), Attacked("unary", "local", "user", numbers=4)]
+    monkeypatch.setattr("fedcal.experiments.benchmarks.audit.attacks", lambda: few)
+    assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 0
     _, head, _, *rows = capsys.readouterr().out.splitlines()
-    assert head.strip("┃").split("┃")[2].strip() == "unit"
-    assert [row.split("│")[9].strip() for row in rows[:2]] == ["8000", "2000"]
+    headings = [h.strip() for h in head.split("┃")]
+    assert headings[1:4] == ["mechanism", "trust", "unit"]
+    trials = headings.index("trials")
+    assert [row.split("│")[trials].strip() for row in rows[:2]] == ["8000", "2000"]
     right = Laplace.scale
     monkeypatch.setattr(Laplace, "scale", lambda law, b, d: right(law, b, d) / 2)
-    assert main(["--trials", "8000"]) == 1
-    assert "REFUTED: Cell(mechanism='laplace'" in capsys.readouterr().out
+    assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 1
+    assert "REFUTED: laplace, central, user" in capsys.readouterr().out

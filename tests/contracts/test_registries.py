@@ -30,7 +30,7 @@ NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 OTHERS = {
     ("strategies/golden_section.py", "exponential"): "a search of that name",
     ("experiments/engines/ray.py", "local"): "an address of Ray",
-    ("experiments/comparison/pools.py", "local"): "an address of Ray",
+    ("experiments/runs/pools.py", "local"): "an address of Ray",
     ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
     ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
     ("fedcal/datasets/_huggingface.py", "subject"): "a column of data",

@@ -437,7 +437,8 @@ def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_console_script_works_in_an_empty_folder(tmp_path: Path) -> None:
     done = command(tmp_path, "simulate", "--epsilon", "1", "--out", "o", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    progress = [line for line in done.stderr.splitlines() if line.startswith("fedcal: fednewton")]
+    assert (done.returncode, done.stderr.splitlines()) == (0, progress)  # on a busy machine
     said = strict(done.stdout)
     assert said["privacy"]["epsilon"] == 1.0
     assert said == strict((tmp_path / "o" / "result.json").read_text("utf-8"))

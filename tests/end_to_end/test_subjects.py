@@ -16,10 +16,10 @@ from fedcal.clients.client_app import app as site_app
 from fedcal.errors import InputError
 from fedcal.experiments import compare
 from fedcal.experiments.cli import _run
-from fedcal.experiments.comparison.row import digest_of
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.planner.words import approximations
+from fedcal.experiments.runs import digest_of
 from fedcal.strategies.job import Outcome
 
 CLIENTS, CLASSES, ROWS = 8, 3, 160

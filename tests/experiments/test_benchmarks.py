@@ -18,8 +18,9 @@ import pytest
 
 from fedcal.errors import FedcalError
 from fedcal.experiments.benchmarks import apart, federated, peer_worker, timing
-from fedcal.experiments.benchmarks.__main__ import main, time_one
+from fedcal.experiments.benchmarks.__main__ import main
 from fedcal.experiments.benchmarks.apart import Apart
+from fedcal.experiments.benchmarks.beside import CASES, lines, time_one
 from fedcal.experiments.benchmarks.timing import (
     Contestant,
     Inside,
@@ -28,7 +29,6 @@ from fedcal.experiments.benchmarks.timing import (
     Timing,
     compare,
 )
-from fedcal.experiments.benchmarks.work import WORKS
 from fedcal.experiments.engines import run_in_process
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job, Outcome, Progress
@@ -52,7 +52,7 @@ ABSENT = ("netcal", "probmetrics", "Flower's loop, Ray")  # in the fixture
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     out = tmp_path_factory.mktemp("bench")
-    only = [f"--only={name}" for name in WORKS if name not in COMMANDS]
+    only = [f"--only={name}" for name in CASES if name not in COMMANDS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(apart.VARIABLE, str(out / "no-python"))
         patch.setattr(federated, "find_spec", lambda name: None)
@@ -68,9 +68,9 @@ def contestant(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
 
 
 def test_every_work_has_a_row_with_our_time(bench: tuple[dict[str, Any], str]) -> None:
-    told, page = bench
-    assert [row["name"] for row in told["rows"]] == [n for n in WORKS if n not in COMMANDS]
-    for row in told["rows"]:
+    found, page = bench
+    assert [row["name"] for row in found["rows"]] == [n for n in CASES if n not in COMMANDS]
+    for row in found["rows"]:
         assert row["target"] is None  # small sizes prove nothing about targets
         assert row["met"] is None
         assert 0 < row["ours"]["min"] <= row["ours"]["median"]
@@ -117,20 +117,19 @@ def test_only_runs_what_is_named(tmp_path: Path) -> None:
     main(["--quick", "--only", "round", "--out", str(tmp_path / "new")])
     rows = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
     assert [row["name"] for row in rows] == ["round"]
-    with pytest.raises(SystemExit) as refused:
-        main(["--only", "nothing"])
-    assert refused.value.code == 2
+    for wrong in (["--only", "nothing"], ["nothing"], ["audit", "--plain", "3"]):
+        with pytest.raises(SystemExit) as refused:
+            main([*wrong, "--out", str(tmp_path)])
+        assert refused.value.code == 2
 
 
 def test_a_peer_that_is_not_installed_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
     monkeypatch.setenv(apart.VARIABLE, "nowhere")
     row = time_one("classwise-ece", quick=True)
-    peer = row.peers[0]
-    assert isinstance(peer, Skipped)
-    assert peer.reason == "torch is not installed"
-    assert "skipped" in row.lines()[0]
-    assert row.to_json()["peers"][0] == {"name": peer.name, "skipped": peer.reason}
+    peer = row["peers"][0]
+    assert peer["skipped"] == "torch is not installed"
+    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
 
 
 # -- the stopwatch ------------------------------------------------------------------------------
@@ -331,15 +330,14 @@ def test_pins_of_the_peers_do_not_contradict_ours() -> None:
 @pytest.mark.parametrize("name", ["temperature", "classwise-ece", "top-label-ece", "bbq"])
 def test_real_peers_apart_agree(name: str) -> None:
     row = time_one(name, quick=True)
-    told = [p for p in row.peers if p.name.startswith(("netcal", "probmetrics"))]
-    assert told
-    for peer in told:
-        assert isinstance(peer, Timing), peer
-        for key, value in peer.values.items():
+    found = [p for p in row["peers"] if p["name"].startswith(("netcal", "probmetrics"))]
+    assert found
+    for peer in found:
+        for key, value in peer["values"].items():
             # single precision, finite differences, an early stop; netcal's BBQ is another one
             loose = {"T": 1e-3, "NLL": 1e-7, "held-out NLL": 0.05, "held-out ECE": 1.0}
             tolerance = loose.get(key, TOLERANCES[key])
-            assert value == pytest.approx(row.ours.values[key], rel=tolerance), peer.name
+            assert value == pytest.approx(row["ours"]["values"][key], rel=tolerance), peer
 
 
 # -- engines ------------------------------------------------------------------------------------
@@ -356,7 +354,7 @@ def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: P
 def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
-    work = WORKS["engine-round-100"](True)
+    work = CASES["engine-round-100"](True)
     ours, _, ray = (c.prepare()() for c in (work.ours, *work.peers))
     assert work.ours.values(ours.result)["releases"] == 3
     assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
@@ -368,11 +366,11 @@ def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
-        WORKS["engine-round-100"](True).peers[1].prepare()()
+        CASES["engine-round-100"](True).peers[1].prepare()()
 
 
 def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = WORKS["engine-run-500"](True)
+    work = CASES["engine-run-500"](True)
     released = work.ours.values(work.ours.prepare()())
     assert released["releases"] == 1
     monkeypatch.setattr(federated, "find_spec", lambda name: None)
@@ -383,7 +381,7 @@ def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_real_ray_agrees() -> None:
     pytest.importorskip("ray")
-    work = WORKS["engine-round-100"](True)
+    work = CASES["engine-round-100"](True)
     ours, ray = work.ours.prepare()(), work.peers[1].prepare()()
     assert ray.seconds > 0
     assert work.peers[1].values(ray.result) == work.ours.values(ours.result)

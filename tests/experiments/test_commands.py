@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,23 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, termin
 def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
 ) -> None:
-    now = itertools.count()
-    monkeypatch.setattr("fedcal.experiments.terminal.time.monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("fedcal.experiments.terminal._SECONDS_BETWEEN", 0.1)
+    said: list[str] = []
+
+    def wait_for(line: str) -> None:
+        deadline = time.monotonic() + (0.5 if quiet else 30.0)
+        while line not in said and time.monotonic() < deadline:
+            time.sleep(0.01)
+            said.extend(capsys.readouterr().err.splitlines())
+
     with progress("calibrating", quiet=quiet) as steps:
-        for done in range(8):
+        wait_for("fedcal: calibrating")  # before the first step ends, and while one takes long
+        for done in (1, 3):
             steps(done, 8)
-    said = capsys.readouterr().err.splitlines()
-    assert said == ([] if quiet else [f"fedcal: calibrating: {k} of 8" for k in (2, 7)])
+            wait_for(f"fedcal: calibrating: {done} of 8")
+    lines = ["fedcal: calibrating", *(f"fedcal: calibrating: {k} of 8" for k in (1, 3))]
+    assert list(dict.fromkeys(said)) == ([] if quiet else lines)
 
 
 def options(**given: Any) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import fedcal.experiments.report
 from fedcal import datasets
 from fedcal.errors import FedcalError, InputError, Interrupted, TooLittle
 from fedcal.experiments import Comparison, compare, simulate
-from fedcal.experiments.comparison import pools, run
-from fedcal.experiments.comparison.row import Row, key_of
+from fedcal.experiments.comparison import run
+from fedcal.experiments.runs import Row, key_of, pools
+from fedcal.experiments.runs import run as runs_module
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -83,8 +84,8 @@ def test_a_run_s_request_is_resolved() -> None:
 
 def test_cells_are_means_over_seeds() -> None:
     found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=3)
-    (cell,) = found.cells
-    values = [row["after"]["ece"] for row in found.rows]
+    _, cell = found.cells
+    values = [row["after"]["ece"] for row in found.rows[1:]]
     assert len(set(values)) == 3
     ece = cell["after"]["ece"]
     assert ece["values"] == values
@@ -93,18 +94,27 @@ def test_cells_are_means_over_seeds() -> None:
     assert cell["seeds"] == [0, 1, 2]
     assert (cell["epsilon"], cell["delta"], cell["unit"]) == (1.0, 1e-5, "user")
     assert (cell["trust"], cell["clients"], cell["rounds"]) == ("central", 4, 1)
-    assert cell["noise_std"] == found.rows[0]["privacy"]["noise_std"]
-    assert cell["bytes_up"] == found.rows[0]["communication"]["bytes_up_per_client"]
+    assert cell["noise_std"] == found.rows[1]["privacy"]["noise_std"]
+    assert cell["bytes_up"] == found.rows[1]["communication"]["bytes_up_per_client"]
     assert cell["failures"] == []
 
 
 def test_a_baseline_s_cell_has_no_budget_and_no_partition() -> None:
     found = compare(arrays(), jobs=1, method="pooled-bbq", epsilon="1,2", partition="iid,natural")
-    (cell,) = found.cells
+    _, cell = found.cells
     assert cell["baseline"] is True
     assert [cell[k] for k in ("epsilon", "delta", "partition", "clients", "trust")] == [None] * 5
-    assert len(found.rows) == 1
+    assert len(found.rows) == 2
     assert cell["after"]["ece"]["std"] == 0
+
+
+def test_the_uncalibrated_model_is_always_there() -> None:
+    found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=2)
+    assert [(c["label"], c["seeds"]) for c in found.cells] == [
+        ("uncalibrated", [0]),
+        ("FedBin", [0, 1]),
+    ]
+    assert found.to_json()["config"]["method"] == ["fedbin"]
 
 
 def test_baselines_vary_where_the_test_part_follows_from_the_seed() -> None:
@@ -133,11 +143,12 @@ def test_variants_stand_beside_each_other() -> None:
         seeds=1,
     )
     assert [c["label"] for c in found.cells] == [
+        "uncalibrated",
         "FedBBQ (weighting=none)",
         "FedBBQ (weighting=all)",
     ]
-    assert found.cells[0]["settings"] == {"weighting": "none"}
-    assert found.cells[0]["after"]["nll"]["mean"] != found.cells[1]["after"]["nll"]["mean"]
+    assert found.cells[1]["settings"] == {"weighting": "none"}
+    assert found.cells[1]["after"]["nll"]["mean"] != found.cells[2]["after"]["nll"]["mean"]
 
 
 def test_compare_json_is_strict_and_complete() -> None:
@@ -146,7 +157,9 @@ def test_compare_json_is_strict_and_complete() -> None:
     assert json.loads(text) == found
     assert (found["schema"], found["kind"]) == (1, "comparison")
     assert found["config"]["epsilon"] == ["inf", 1.0]
-    assert set(found) == {"schema", "kind", "config", "statement", "cells", "versions"}
+    assert set(found) == {
+        *("schema", "kind", "config", "headline", "statement", "cells", "versions")
+    }
     assert {frozenset(cell) for cell in found["cells"]} == {
         frozenset(
             (
@@ -184,7 +197,7 @@ def test_the_whole_grid_is_checked_first(
     def never(*_: Any) -> Row:
         pytest.fail("something ran")
 
-    monkeypatch.setattr(pools, "run_row", never)
+    monkeypatch.setattr(run, "run_row", never)
     out = {} if "resume" in options else {"out": tmp_path / "o"}
     with pytest.raises(InputError) as caught:
         compare(**{"data": arrays(), "jobs": 1, "clients": 4, **out, **options})
@@ -213,7 +226,7 @@ def test_a_large_delta_is_told_once() -> None:
 def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "dropout": 0.6}
     found = compare(arrays(), jobs=1, seeds=6, out=tmp_path, **options)
-    (cell,) = found.cells
+    _, cell = found.cells
     failed = [f["seed"] for f in cell["failures"]]
     assert 0 < len(failed) < 6
     assert sorted(failed + cell["seeds"]) == list(range(6))
@@ -225,16 +238,16 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
     again = compare(
         arrays(), jobs=1, out=tmp_path, resume=True, progress=lambda done, _: ran.append(done)
     )
-    assert ran == list(range(6 - len(failed), 7))  # what failed is run again
+    assert ran == list(range(7 - len(failed), 8))  # what failed is run again
     assert bare(again.rows) == bare(found.rows)
 
 
 def test_a_cell_where_everything_failed_is_in_the_table() -> None:
     found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=2, dropout=1, seeds=2)
-    (cell,) = found.cells
+    _, cell = found.cells
     assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
     assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
-    assert found.to_csv().count("\n") == 2
+    assert found.to_csv().count("\n") == 3
 
 
 # --- whatever the order, the processes, the interruptions ----------------------------------------
@@ -289,7 +302,7 @@ def test_a_finished_comparison_is_resumed_without_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    monkeypatch.setattr(pools, "run_row", lambda *_: pytest.fail("something ran"))
+    monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
     again = compare(arrays(), jobs=1, out=tmp_path, resume=True)
     assert (again.rows, again.cells) == (first.rows, first.cells)
 
@@ -328,8 +341,8 @@ def test_rows_of_other_versions_are_not_mixed_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    now = run.versions()
-    monkeypatch.setattr(run, "versions", lambda: now | {"fedcal": "9.9"})
+    now = runs_module.versions()
+    monkeypatch.setattr(runs_module, "versions", lambda: now | {"fedcal": "9.9"})
     with pytest.raises(InputError, match=r"other versions \(fedcal .* -> 9\.9\)"):
         compare(arrays(), jobs=1, out=tmp_path, resume=True)
 
@@ -379,11 +392,11 @@ def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) 
     deltas = {"method": "fedoneshot,fedbin", "delta": "1e-5,1e-6", "epsilon": 1.0}
     small = {"clients": 4, "seeds": 1, "jobs": 1}
     found = compare(arrays(client=np.arange(240) % 4), partition="natural", **deltas, **small)
-    lines = [(c["method"], c["delta"]) for c in found.cells]
+    lines = [(c["method"], c["delta"]) for c in found.cells if not c["baseline"]]
     assert lines == [("fedoneshot", 0.0), ("fedbin", 1e-5), ("fedbin", 1e-6)]
     assert "spend epsilon = 3, delta = 1.1e-05 for each user" in " ".join(found.statement)
     twice = {"method": "fedbbq,fedbbq[weighting=none]", "set": {"weighting": "none"}}
-    assert len(compare(arrays(), epsilon=1.0, **twice, **small).rows) == 1
+    assert len(compare(arrays(), epsilon=1.0, **twice, **small).rows) == 1 + 1
     # whatever the order of the values, they are part of a grid that grows
     compare(arrays(), out=tmp_path, **{**deltas, "delta": "1e-5"}, **small)
     first = in_folder(tmp_path)
@@ -423,12 +436,12 @@ def test_without_a_folder_an_interrupt_is_an_interrupt() -> None:
 def test_a_pool_that_fails_says_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(runs: list[Any], sources: Any, **_: Any) -> Iterator[Row]:
-        yield from list(pools_here(runs[:2], sources, jobs=1))
+    def broken(runs: list[Any], *given: Any, **_: Any) -> Iterator[Row]:
+        yield from list(pools_here(runs[:2], *given, jobs=1))
         raise FedcalError("a worker process died")
 
     pools_here = pools.here
-    monkeypatch.setattr(run, "here", broken)
+    monkeypatch.setattr(pools, "here", broken)
     with pytest.raises(FedcalError, match="a worker process died; 2 of 9 runs are kept in"):
         compare(arrays(), jobs=1, out=tmp_path, **SMALL)
 
@@ -443,7 +456,7 @@ def test_the_config_runs_again(tmp_path: Path) -> None:
     again = compare(config=tmp_path / "a" / "config.toml", jobs=1)
     assert bare(again.rows) == bare(first.rows)
     other = compare(config=tmp_path / "a" / "config.toml", jobs=1, seeds=1, epsilon="inf")
-    assert len(other.rows) == 2
+    assert len(other.rows) == 1 + 2
 
 
 def test_saved_files_are_what_is_shown(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rows(made: Path) -> list[dict[str, str]]:
     """The lines of `table.md`."""
-    lines = (made / "table.md").read_text("utf-8").split("\n\n")[0].splitlines()
+    lines = (made / "table.md").read_text("utf-8").split("\n\n")[1].splitlines()
     header, rule, *body = ([c.strip() for c in line.strip("|").split("|")] for line in lines)
     assert {text.strip("-:") for text in rule} == {""}
     return [dict(zip(header, cells, strict=True)) for cells in body]

@@ -23,6 +23,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import simulate
 from fedcal.experiments.benchmarks import luo as benchmark
+from fedcal.experiments.benchmarks.__main__ import main
 from fedcal.experiments.luo import cell
 from fedcal.experiments.luo.cell import run_point
 from fedcal.experiments.luo.methods import (
@@ -36,7 +37,7 @@ from fedcal.experiments.luo.methods import (
     competitor,
 )
 from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
-from fedcal.experiments.luo.suite import KIND, Suite, check_cell, run_suite
+from fedcal.experiments.luo.suite import DONE, Suite, check_cell, run_suite
 from fedcal.experiments.luo.tables import (
     BINS,
     EVALUATIONS,
@@ -270,12 +271,12 @@ def test_the_plain_loop_of_the_benchmark_does_the_same(
 ) -> None:
     loose = (SweepPoint("epsilon", 50, 30, 1e6),)
     monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
-    data = benchmark.rows()
+    data = benchmark.test_rows()
     small = dataclasses.replace(data, scores=data.scores[:4000], labels=data.labels[:4000])
-    monkeypatch.setattr(benchmark, "rows", lambda: small)
-    out = tmp_path / "out.json"
-    benchmark.main(["--every", "1", "--trials", "60", "--plain", "5", "--out", str(out)])
-    found = json.loads(out.read_text())
+    monkeypatch.setattr(benchmark, "test_rows", lambda: small)
+    given = ["--every", "1", "--trials", "60", "--plain", "5", "--out", str(tmp_path)]
+    assert main(["luo", *given]) == 0
+    (found,) = json.loads((tmp_path / "luo.json").read_text())["rows"]
     for method, (ours, plain) in found["ece"].items():
         near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
         assert ours == pytest.approx(plain, abs=near)
@@ -326,7 +327,7 @@ def test_rows_do_not_depend_on_processes_or_an_interruption(
     )
     assert bare(again) == alone
     assert told == list(range(3, len(alone) + 1))
-    assert (out / KIND.done).exists()
+    assert (out / DONE).exists()
     assert len((out / "rows.jsonl").read_text().splitlines()) == len(alone)
 
 

@@ -8,47 +8,45 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.experiments.reproduce import registry, spec
+from fedcal.experiments.reproduce import registry
 
 SMALL = """
+[small]
 title = "Small"
 about = "Two parts on a small network."
 networks = ["imdb-binary"]
 seeds = 2
 reference = "pooled temperature"
-claims = ["weighted-keeps", "newton-reaches-pooled", "fedcal-worst", "newton-ratio"]
 notes = ["A note."]
+plots = [
+  { title = "by rounds", part = "paper", x = "rounds", y = "classwise_ece" },
+  { title = "accuracy", part = "paper", x = "partition", y = "accuracy" },
+]
 
-[[parts]]
+[small.claims]
+weighted-keeps = ""
+newton-reaches-pooled = ""
+fedcal-worst = ""
+newton-ratio = ""
+
+[[small.parts]]
 name = "paper"
 block = "The paper's"
 rounds = 2
 sampling-rate = 0.5
-methods = [
-  { method = "none", title = "Base" },
-  { method = "fedbbq[weighting=none]", title = "FedBBQ" },
-  { method = "fedbbq[weighting=all]", title = "FedBBQ all weight" },
-]
 
-[[parts]]
+[small.parts.methods]
+"Base" = "none"
+"FedBBQ" = "fedbbq[weighting=none]"
+"FedBBQ all weight" = "fedbbq[weighting=all]"
+
+[[small.parts]]
 name = "ours"
 block = "Ours"
-methods = [
-  { method = "fednewton", title = "FedNewton" },
-  { method = "pooled-temperature", title = "pooled temperature" },
-]
 
-[[plots]]
-title = "by rounds"
-part = "paper"
-x = "rounds"
-y = "classwise_ece"
-
-[[plots]]
-title = "accuracy"
-part = "paper"
-x = "partition"
-y = "accuracy"
+[small.parts.methods]
+"FedNewton" = "fednewton"
+"pooled temperature" = "pooled-temperature"
 """
 
 
@@ -79,9 +77,9 @@ def network(data_file: Callable[..., str]) -> str:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of the small experiment, which is in the table."""
-    configs = tmp_path / "configs"
-    configs.mkdir()
-    (configs / "small.toml").write_text(SMALL)
-    monkeypatch.setattr(spec, "CONFIGS", configs)
-    monkeypatch.setattr(registry, "EXPERIMENTS", ("small",))
+    studies = tmp_path / "studies"
+    studies.mkdir()
+    (studies / "small.toml").write_text(SMALL)
+    monkeypatch.setattr(registry, "FOLDER", studies)
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"small": "small"})
     return "small"

@@ -19,6 +19,7 @@ from fedcal.accounting.zcdp import (
 )
 from fedcal.errors import InputError
 from fedcal.experiments.reproduce import amplification
+from fedcal.experiments.reproduce.expected import shipped
 
 
 def lemma_b3_log_delta(rho: float, epsilon: float) -> float:
@@ -90,18 +91,27 @@ def test_sampling_never_lowers_the_noise_of_the_mean() -> None:
     assert stds == sorted(stds, reverse=True)
 
 
-def test_rows_are_plain_and_complete() -> None:
-    seen: list[tuple[int, int]] = []
-    table = amplification.rows(quick=True, progress=lambda done, of: seen.append((done, of)))
+def test_rows_are_plain_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amplification, "EPSILONS", (1.0,))
+    monkeypatch.setattr(amplification, "ROUNDS", (4,))
+    few = {"clients": 100, "rounds": 2, "sampling_rate": [0.5, 1.0]}
+    table = amplification.rows(jobs=1, **few)
     json.dumps(table, allow_nan=False)
-    assert seen[-1] == (len(table), len(table))
     multipliers = [r for r in table if r["what"] == "multiplier"]
+    assert [r["sampling_rate"] for r in multipliers] == list(amplification.RATES)
     for r in multipliers:
         assert r["tight"] < r["rdp"] <= r["zcdp"] * 1.002 < r["zcdp_standard"]
     runs = [r for r in table if r["what"] == "run"]
-    assert {r["method"] for r in runs} == {"none", "pooled-temperature", *amplification.METHODS}
+    assert {r["method"] for r in runs} == set(amplification.RUNS["method"])
     assert len({frozenset(r) for r in runs}) == 1
+    kept = {
+        (r["method"], r["rounds"], r["sampling_rate"]): r["cwece"]
+        for r in shipped("amplification").rows
+        if r["what"] == "run" and r["clients"] in (None, 100)
+    }
     for r in runs:
+        was = kept[r["method"], r["rounds"], r["sampling_rate"]]
+        assert r["cwece"] == pytest.approx(was, rel=1e-3)
         assert 0 < r["cwece"] < r["ece"] < 1
         if r["rounds"]:
             assert r["mean_std"] == pytest.approx(

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.reproduce.cells import Cell, printed_cells, spread
-from fedcal.experiments.reproduce.claims import judge, mean_ratio
-from fedcal.experiments.reproduce.spec import printed
+from fedcal.experiments.reproduce import claims
+from fedcal.experiments.reproduce.cells import Score, printed_scores, spread
+from fedcal.experiments.reproduce.claims import Verdict
+from fedcal.experiments.reproduce.maddock import CLAIMS, mean_ratio
+from fedcal.experiments.reproduce.registry import experiment
 
-CELL = Cell(
+CELL = Score(
     network="net",
     part="paper",
     block="b",
@@ -31,7 +33,17 @@ CELL = Cell(
 )
 
 
-def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Cell:
+def judge(key: str, scores: list[Score], beside: list[Score] | None = None) -> Verdict:
+    return claims.judge(key, CLAIMS[key], scores, beside or [])
+
+
+def printed(table: str) -> list[Score]:
+    paper = experiment(f"maddock-{table}").paper
+    assert paper is not None
+    return printed_scores(paper)
+
+
+def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Score:
     return replace(CELL, title=title, classwise_ece=(ece,), accuracy=(accuracy,), **more)
 
 
@@ -53,7 +65,7 @@ def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Cell:
 def test_where_the_paper_s_own_numbers_bear_it_out(
     table: str, claim: str, where: tuple[int, str]
 ) -> None:
-    found = judge(claim, [], printed_cells(printed(table)))
+    found = judge(claim, [], printed(table))
     assert found.printed == f"on {where[0]} of 7; not on {where[1]}"
     assert found.holds is None
     assert found.word == "not told here"
@@ -61,13 +73,13 @@ def test_where_the_paper_s_own_numbers_bear_it_out(
 
 @pytest.mark.parametrize("claim", ["unweighted-loses", "weighted-keeps", "order-preserving-keep"])
 def test_what_the_paper_marks_but_does_not_print_is_not_told(claim: str) -> None:
-    assert judge(claim, [], printed_cells(printed("table3"))).printed == ""
+    assert judge(claim, [], printed("table3")).printed == ""
 
 
 def test_what_the_paper_prints_with_privacy_is_told() -> None:
     claim = "fedcal-worse-at-1"  # 1.0 > .94 on CIFAR100 is the narrowest
-    assert judge(claim, [], printed_cells(printed("table3"))).printed == "on 7 of 7"
-    assert judge(claim, [], printed_cells(printed("table2"))).printed == ""  # without privacy
+    assert judge(claim, [], printed("table3")).printed == "on 7 of 7"
+    assert judge(claim, [], printed("table2")).printed == ""  # without privacy
 
 
 # --- ours ---------------------------------------------------------------------------------------
@@ -117,7 +129,7 @@ def test_the_mean_ratio_is_over_networks() -> None:
     assert not judge("newton-ratio", worse).holds
 
 
-def by_rounds(title: str, values: dict[int, float], **more: Any) -> list[Cell]:
+def by_rounds(title: str, values: dict[int, float], **more: Any) -> list[Score]:
     return [cell(title, v, part="rounds", rounds=t, **more) for t, v in values.items()]
 
 
@@ -136,7 +148,7 @@ def test_few_rounds_cost_looks_at_the_fewest() -> None:
 
 
 def test_resilience_is_the_growth_from_the_largest_budget_to_the_smallest() -> None:
-    def budgets(title: str, low: float, high: float) -> list[Cell]:
+    def budgets(title: str, low: float, high: float) -> list[Score]:
         both = ((0.1, low), (30.0, high))
         return [cell(title, v, part="budgets", epsilon=e) for e, v in both]
 

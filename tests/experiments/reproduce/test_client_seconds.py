@@ -14,7 +14,8 @@ from fedcal.clients.scalers import local_log_a
 from fedcal.errors import FedcalError
 from fedcal.experiments.reproduce import client_seconds
 from fedcal.experiments.reproduce.bytes_sent import job_for
-from fedcal.experiments.reproduce.expected import deviations, shipped
+from fedcal.experiments.reproduce.check import deviations
+from fedcal.experiments.reproduce.expected import shipped
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 
@@ -101,7 +102,7 @@ def test_warm_parts_hold_the_same_rows() -> None:
     shards = client_seconds.population(30, 5)
     query = job_for("fednewton", {}, shards, epsilon=1.0).strategy().open_round(1)
     assert query is not None
-    parts = client_seconds._kept(shards, 7)
+    parts = list(client_seconds._blocks(shards, 7))
     assert [p.clients for p in parts] == [7, 7, 7, 7, 2]
     whole = np.concatenate([answer(p, query.request) for p in parts])
     np.testing.assert_array_equal(whole, answer(shards, query.request))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedcal.experiments import cli
-from fedcal.experiments.reproduce import expected, verdicts
-from fedcal.experiments.reproduce.expected import content, write
+from fedcal.experiments.reproduce import expected, registry
+from fedcal.experiments.reproduce.expected import content, read, write
 from fedcal.experiments.reproduce.registry import EXPERIMENTS
 from fedcal.experiments.reproduce.run import reproduce
 
@@ -72,7 +72,6 @@ def test_check_says_what_deviates(
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 2
     assert "no expected results of small" in capsys.readouterr().err
 
-    path = tmp_path / "small.json"
     write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 0
     out = capsys.readouterr().out
@@ -80,9 +79,9 @@ def test_check_says_what_deviates(
     assert "FedBBQ all weight" in out
     assert "not told here" in out
 
-    entries = json.loads(path.read_text())
-    entries["results"][1]["classwise_ece"][0] *= 2
-    path.write_text(json.dumps(entries))
+    results = read(small)["results"]
+    results[1]["classwise_ece"][0] *= 2
+    write(small, results, "abc1234")
     assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check", "--quiet") == 1
     out, err = capsys.readouterr()
     first, last = err.splitlines()
@@ -95,33 +94,32 @@ def test_check_says_which_verdicts_differ(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
-    monkeypatch.setattr(verdicts, "FILE", tmp_path / "verdicts.toml")
     write(small, content(reproduce(small, jobs=1)), "abc1234")
+    study = registry.FOLDER / "small.toml"
+    before, _, rest = study.read_text().partition("[small.claims]")
+    parts = rest[rest.index("[[") :]
 
-    def check(text: str, *words: str) -> list[str]:
-        verdicts.FILE.write_text(f"[small]\n{text}")
-        code = fedcal(small, "--jobs", "1", "--check", *words)
+    def check(words: dict[str, str], *options: str) -> list[str]:
+        claims = "".join(f"{key} = {word}\n" for key, word in words.items())
+        study.write_text(f"{before}[small.claims]\n{claims}{parts}")
+        code = fedcal(small, "--jobs", "1", "--check", *options)
         out, err = capsys.readouterr()
         lines = err.splitlines()
         assert code == bool(lines)
         assert ("all results are as expected" in out) == (not lines)
         return [line.removeprefix("fedcal: deviation: ") for line in lines[:-1]]
 
-    right = (
-        'weighted-keeps = {imdb-binary = "holds"}\nnewton-reaches-pooled = "holds"\n'
-        'newton-ratio = "holds"\n'
-    )
+    holds = {"newton-reaches-pooled": '"holds"', "newton-ratio": '"holds"', "fedcal-worst": '""'}
+    right = {"weighted-keeps": '{imdb-binary = "holds"}', **holds}
     assert check(right) == []
-    (line,) = check(right.replace('"holds"', '"does not hold"', 1))
+    (line,) = check(right | {"weighted-keeps": '"does not hold"'})
     assert line.startswith("imdb-binary: holds, expected: does not hold. FedBBQ with weights")
-    assert check(right.replace('"holds"', '"depends on seeds"', 1)) == []
-    (line,) = check(right + 'fedcal-worst = {imdb-binary = "holds"}')
-    assert line.startswith("imdb-binary: not told, expected: holds. FedCal")
-    (line,) = check(right.partition("\n")[2])
-    assert line == "weighted-keeps: no verdict is expected; verdicts.toml should say one"
-    (line,) = check(right + 'made-up = "holds"')
-    assert line == "made-up: expected, but not claimed"
-    assert check("", "--seeds", "1") == []  # of fewer seeds nothing is expected
+    assert check(right | {"weighted-keeps": '"depends on seeds"'}) == []
+    (line,) = check(right | {"fedcal-worst": '{imdb-binary = "holds"}'})
+    assert line.startswith("imdb-binary: no verdict, expected: holds. FedCal")
+    (line,) = check(right | {"weighted-keeps": '""'})
+    assert line == "weighted-keeps: no verdict is expected; its study file should say one"
+    assert check(dict.fromkeys(right, '""'), "--seeds", "1") == []  # of fewer seeds nothing is
 
 
 def test_json_is_the_file(small: str, capsys: Captured) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedcal.errors import InputError
 from fedcal.experiments.reproduce import documents
-from fedcal.experiments.reproduce.claims import EVERYWHERE, Verdict
+from fedcal.experiments.reproduce.check import unsure
+from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.documents import filled, pages
-from fedcal.experiments.reproduce.verdicts import SEEDS, unsure
+from fedcal.experiments.reproduce.registry import SEEDS
+from fedcal.experiments.reproduce.spec import EVERYWHERE, RowsExperiment
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
@@ -45,9 +48,11 @@ def test_a_block_that_nobody_makes_or_that_does_not_end(
 
 def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
     verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
-    assert unsure(verdict, {"key": {"a": SEEDS, "b": "holds"}}) == ["a"]
-    assert unsure(verdict, {"key": {EVERYWHERE: SEEDS, "b": "holds"}}) == ["a"]
-    assert unsure(verdict, {}) == []
+    some = RowsExperiment(name="n", title="t", about="a", module="none", tables=())
+    for expected in ({"a": SEEDS, "b": "holds"}, {EVERYWHERE: SEEDS, "b": "holds"}):
+        assert unsure(replace(some, expected={"key": expected}), verdict) == ["a"]
+        assert unsure(replace(some, expected={"k*": expected}), verdict) == ["a"]
+    assert unsure(some, verdict) == []
     assert documents._doubt(["a"], 2) == " (depends on seeds on a)"
     assert documents._doubt(["a", "b"], 2) == " (depends on seeds everywhere)"
     assert documents._doubt([], 2) == ""

@@ -11,13 +11,13 @@ import pytest
 
 from fedcal.errors import InputError
 from fedcal.experiments.reproduce import expected
+from fedcal.experiments.reproduce.check import deviations, tolerance, wrong_verdicts
 from fedcal.experiments.reproduce.comparisons import COMPARISONS
-from fedcal.experiments.reproduce.expected import content, deviations, read, shipped, write
+from fedcal.experiments.reproduce.expected import content, packed, read, shipped, unpacked, write
 from fedcal.experiments.reproduce.registry import EXPERIMENTS
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.reproduce.spec import Field, RowsExperiment, RowsTable
-from fedcal.experiments.reproduce.verdicts import wrong_verdicts
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Field, RowsExperiment, RowsTable
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_result_is_as_itself_whatever_the_number_of_seeds(
 
 def test_a_number_outside_its_tolerance_is_a_line(result: Reproduction) -> None:
     cell = next(c for c in result.cells if not c.baseline)
-    allowed = expected._tolerance("classwise_ece", cell.classwise_ece)
+    allowed = tolerance("classwise_ece", cell.classwise_ece)
     for by, count in ((0.9, 0), (1.1, 1)):
         moved = tuple(v + by * allowed for v in cell.classwise_ece)
         found = deviations(with_first(result, classwise_ece=moved), result)
@@ -59,7 +59,7 @@ def test_a_number_outside_its_tolerance_is_a_line(result: Reproduction) -> None:
 
 def test_tolerances_are_far_below_the_spread(result: Reproduction) -> None:
     for cell in result.cells:
-        allowed = expected._tolerance("classwise_ece", cell.classwise_ece)
+        allowed = tolerance("classwise_ece", cell.classwise_ece)
         assert 0 < allowed < 0.2 * cell.mean
 
 
@@ -100,10 +100,34 @@ def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
 
 def test_rows_that_nothing_tells_apart_are_refused() -> None:
     fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
-    table = RowsExperiment("sizes", "t", "a", "none", (RowsTable("t", fields),))
+    tables = (RowsTable("t", fields),)
+    table = RowsExperiment(name="sizes", title="t", about="a", module="none", tables=tables)
     row = {"method": "acct", "bytes": 8}
     with pytest.raises(InputError, match="two rows are called acct"):
         content(Reproduction(table, [], [row, row], []))
+
+
+def test_what_is_expected_must_be_claimed() -> None:
+    expected = {"made-up": {EVERYWHERE: "holds"}}
+    some = RowsExperiment(
+        name="n", title="t", about="a", module="noise_audit", tables=(), expected=expected
+    )
+    result = Reproduction(some, [], [], [])
+    assert wrong_verdicts(result) == ["made-up: expected, but not claimed"]
+
+
+def test_rows_are_packed_and_unpacked() -> None:
+    """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
+    rows = [
+        {"a": 1, "b": None, "after": {"ece": {"mean": 0.5}}, "settings": {}},
+        {"a": 1.0, "b": None, "after": {"ece": {"mean": 0.25}}, "settings": {"k": [1]}},
+        {"a": 2, "after": {"ece": {"mean": 0.5}}, "settings": {}},
+    ]
+    first, second = packed(rows)
+    assert first["columns"] == ("a", "b", "after.ece.mean", "settings")
+    assert first["same"] == {"b": None}
+    assert second["rows"] == [[]]
+    assert [repr(row) for row in unpacked([first, second])] == [repr(row) for row in rows]
 
 
 # --- the shipped files --------------------------------------------------------------------------
@@ -120,7 +144,7 @@ def test_the_paper_s_tables_have_files() -> None:
 def test_every_file_is_of_an_experiment_and_says_something(name: str) -> None:
     assert name in EXPERIMENTS
     found = read(name)
-    assert (found["schema"], found["name"]) == (2, name)
+    assert (found["schema"], found["name"]) == (3, name)
     assert re.fullmatch(r"[0-9a-f]{7,}\+?", found["commit"])
     assert shipped(name).blocks
 

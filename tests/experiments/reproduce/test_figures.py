@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from fedcal.experiments.figures.panel import Level, Line
-from fedcal.experiments.reproduce.cells import Cell
+from fedcal.experiments.reproduce.cells import Score as Cell
 from fedcal.experiments.reproduce.figures import save, sheet_of
-from fedcal.experiments.reproduce.spec import Column, GridExperiment, Part, Plot
+from fedcal.experiments.reproduce.spec import GridExperiment, Part, Plot, TitledMethod
 
-COLUMNS = (Column("fedtemp", "FedTemp"), Column("fedbbq", "FedBBQ"), Column("none", "Base"))
+COLUMNS = (
+    TitledMethod("fedtemp", "FedTemp"),
+    TitledMethod("fedbbq", "FedBBQ"),
+    TitledMethod("none", "Base"),
+)
 CELL = Cell(
     network="net",
     part="p",
@@ -36,7 +40,9 @@ CELL = Cell(
 
 def experiment(*plots: Plot) -> GridExperiment:
     part = Part("p", COLUMNS, {})
-    return GridExperiment("f", "F", "", ("net",), 2, (part,), plots=plots)
+    return GridExperiment(
+        name="f", title="F", about="", networks=("net",), seeds=2, parts=(part,), plots=plots
+    )
 
 
 def cells(**varied: list[Any]) -> list[Cell]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedcal.experiments.reproduce.cells import Cell
+from fedcal.experiments.reproduce.cells import Score as Cell
 from fedcal.experiments.reproduce.layout import (
     Block,
     Entry,
@@ -19,18 +19,18 @@ from fedcal.experiments.reproduce.layout import (
     printed_block,
     rows_csv,
 )
+from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.spec import (
-    Column,
     Field,
     GridExperiment,
     Part,
     RowsExperiment,
     RowsTable,
-    printed,
+    TitledMethod,
 )
 
-COLUMNS = (Column("none", "Base"), Column("fedbbq", "A"), Column("fedtemp", "B"))
-POOLED = Column("pooled-temperature", "pooled")
+COLUMNS = (TitledMethod("none", "Base"), TitledMethod("fedbbq", "A"), TitledMethod("fedtemp", "B"))
+POOLED = TitledMethod("pooled-temperature", "pooled")
 GRID = GridExperiment(
     name="g",
     title="G",
@@ -42,7 +42,9 @@ GRID = GridExperiment(
 )
 
 
-def cell(column: Column, ece: tuple[float, ...], accuracy: float = 0.9, part: str = "p") -> Cell:
+def cell(
+    column: TitledMethod, ece: tuple[float, ...], accuracy: float = 0.9, part: str = "p"
+) -> Cell:
     baseline = column.method in ("none", "pooled-temperature")
     return Cell(
         network="net",
@@ -130,7 +132,9 @@ def test_csv_holds_fractions_with_all_digits() -> None:
 
 
 def test_the_paper_s_table_is_printed_as_it_stands() -> None:
-    block = printed_block(printed("table3"), "network")
+    paper = experiment("maddock-table3").paper
+    assert paper is not None
+    block = printed_block(paper, "network")
     said = dict(block.lines)
     assert [e.text for e in said["SVHN (18)"]] == [
         *("2.05", "6.89 (0.64)", "2.047 (0.002)", "9.955 (0.034)", "2.396 (0.528)"),
@@ -141,7 +145,7 @@ def test_the_paper_s_table_is_printed_as_it_stands() -> None:
 def test_rows_are_selected_and_shown() -> None:
     fields = (Field("method", "method"), Field("ece", "ECE, %", digits=2, factor=100))
     table = RowsTable("T", fields, {"what": "run"})
-    found = RowsExperiment("r", "R", "", "nowhere", (table,))
+    found = RowsExperiment(name="r", title="R", about="", module="nowhere", tables=(table,))
     rows = [
         {"what": "run", "method": "m", "ece": 0.01234},
         {"what": "run", "method": "n", "ece": None},

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.benchmarks.audit import Cell, cells
+from fedcal.experiments.benchmarks.audit import Attacked, attacks
 from fedcal.experiments.reproduce import noise_audit
 from fedcal.experiments.reproduce.expected import shipped
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [Cell("laplace", "central", "user"), Cell("gaussian", "local", "example")]
-    monkeypatch.setattr(noise_audit, "cells", lambda: few)
+    few = [Attacked("laplace", "central", "user"), Attacked("gaussian", "local", "example")]
+    monkeypatch.setattr(noise_audit, "attacks", lambda: few)
     done: list[tuple[int, int]] = []
     found = noise_audit.rows(lambda *moved: done.append(moved), trials=4000)
     assert [(r["mechanism"], r["trust"], r["unit"]) for r in found] == [
@@ -30,7 +30,7 @@ def test_what_ships_attacks_all_that_was_there() -> None:
     laws, units = {row[0] for row in kept}, {row[2] for row in kept}
     assert kept == [
         (c.mechanism, c.trust, c.unit, c.note)
-        for c in cells()
+        for c in attacks()
         if c.mechanism in laws and c.unit in units
     ]
 

@@ -9,33 +9,29 @@ import pytest
 from fedcal.datasets import catalogue
 from fedcal.errors import InputError
 from fedcal.experiments.config import METHODS
+from fedcal.experiments.reproduce import registry
 from fedcal.experiments.reproduce.cells import BASE
-from fedcal.experiments.reproduce.claims import CLAIMS
-from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
-from fedcal.experiments.reproduce.spec import (
-    CONFIGS,
-    GridExperiment,
-    RowsExperiment,
-    printed,
-    read_experiment,
-)
+from fedcal.experiments.reproduce.expected import ROOT
+from fedcal.experiments.reproduce.maddock import CLAIMS
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, FOLDER, STUDIES, experiment
+from fedcal.experiments.reproduce.spec import GridExperiment, RowsExperiment
 
-GRIDS = [name for name in EXPERIMENTS if isinstance(read_experiment(name), GridExperiment)]
+GRIDS = [name for name in EXPERIMENTS if isinstance(experiment(name), GridExperiment)]
 FUNCTIONS = [name for name in EXPERIMENTS if name not in GRIDS]
 
 
 def grid(name: str) -> GridExperiment:
-    found = read_experiment(name)
+    found = experiment(name)
     assert isinstance(found, GridExperiment)
     return found
 
 
 def test_the_table_and_the_folder_agree() -> None:
-    assert {p.stem for p in CONFIGS.glob("*.toml")} == set(EXPERIMENTS)
+    assert {p.stem for p in FOLDER.glob("*.toml")} == set(STUDIES)
 
 
 def test_the_guide_names_all_of_them() -> None:
-    page = (CONFIGS.parents[1] / "docs" / "guide" / "reproduce.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guide" / "reproduce.md").read_text("utf-8")
     assert [name for name in EXPERIMENTS if f"`{name}`" not in page] == []
 
 
@@ -47,7 +43,7 @@ def test_an_unknown_name_is_refused_with_the_list() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_each_has_its_line_of_the_list(name: str) -> None:
-    found = read_experiment(name)
+    found = experiment(name)
     assert found.title
     assert "\n" not in found.about
     assert len(found.about) < 140
@@ -57,7 +53,7 @@ def test_each_has_its_line_of_the_list(name: str) -> None:
 def test_a_grid_names_only_what_there_is(name: str) -> None:
     found = grid(name)
     assert set(found.networks) <= {entry.name for entry in catalogue()}
-    assert set(found.claims) <= set(CLAIMS)
+    assert set(found.expected) <= set(CLAIMS)
     parts = {part.name: part for part in found.parts}
     assert len(parts) == len(found.parts)
     for part in found.parts:
@@ -77,33 +73,44 @@ def test_a_grid_names_only_what_there_is(name: str) -> None:
 def test_a_table_has_the_paper_s_columns(name: str) -> None:
     found = grid(name)
     titles = [c.title for part in found.parts for c in part.columns]
-    assert set(printed(found.paper).columns) <= set(titles)
+    assert found.paper is not None
+    assert set(found.paper.columns) <= set(titles)
     paper = found.parts[0].settings
     assert (paper["rounds"], paper["sampling_rate"], found.seeds) == (12, 0.1, 5)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_can_be_called_without_options(name: str) -> None:
-    found = read_experiment(name)
+    found = experiment(name)
     assert isinstance(found, RowsExperiment)
     assert callable(found.rows)
     assert found.tables
 
 
-@pytest.mark.parametrize("table", ["table2", "table3", "table6", "table7"])
-def test_the_paper_s_tables_are_whole(table: str) -> None:
-    found = printed(table)
+@pytest.mark.parametrize("name", [f"maddock-table{n}" for n in (2, 3, 6, 7)])
+def test_the_paper_s_tables_are_whole(name: str) -> None:
+    found = experiment(name).paper
+    assert found is not None
     assert found.rows
     for values in found.rows.values():
         assert len(values) == len(found.columns)
         assert all(len(v) in (1, 2) and v[0] >= 0 for v in values)
 
 
+def refused(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "x.toml").write_text('[x]\ntitle="t"\nabout="a"\nseeds=1\n' + text)
+    monkeypatch.setattr(registry, "FOLDER", folder)
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"x": "x"})
+    experiment("x")
+
+
 def test_a_setting_that_compare_lacks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = 'title="t"\nabout="a"\nseeds=1\n[[parts]]\nname="p"\nround=3\nmethods=[]\n'
-    (tmp_path / "x.toml").write_text(text)
-    monkeypatch.setattr("fedcal.experiments.reproduce.spec.CONFIGS", tmp_path)
     with pytest.raises(InputError, match="'round'"):
-        read_experiment("x")
+        refused('[[x.parts]]\nname="p"\nround=3\nmethods=[]\n', tmp_path, monkeypatch)
+
+
+def test_a_verdict_is_one_of_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="depends on seeds"):
+        refused('parts=[]\n[x.claims]\nnewton-ratio="perhaps"\n', tmp_path, monkeypatch)

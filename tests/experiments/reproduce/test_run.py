@@ -45,7 +45,7 @@ def test_cells_are_what_compare_gives(small: str, network: str) -> None:
         epsilon="inf",
         seeds=2,
         jobs=1,
-    ).cells[0]
+    ).cells[1]
     (cell,) = [c for c in found.cells if c.title == "FedBBQ all weight"]
     assert list(cell.classwise_ece) == beside["after"]["classwise_ece"]["values"]
     assert list(cell.accuracy) == beside["after"]["accuracy"]["values"]
@@ -81,7 +81,7 @@ def test_all_files_are_written_and_say_the_same(small: str, network: str, tmp_pa
     assert (read["schema"], read["kind"], read["name"]) == (1, "reproduction", "small")
     assert [c["title"] for c in read["cells"]] == [c.title for c in found.cells]
     assert read == found.to_json()
-    assert [v["key"] for v in read["claims"]] == list(found.experiment.claims)
+    assert [v["key"] for v in read["claims"]] == list(found.experiment.expected)
     markdown = (out / "small.md").read_text()
     assert all(v.text in markdown and v.said in markdown for v in found.verdicts)
     page = (out / "small.html").read_text()
@@ -165,14 +165,15 @@ def test_the_same_network_twice_is_refused(small: str, network: str) -> None:
 # --- functions that return rows -----------------------------------------------------------------
 
 FUNCTION = """
+[function]
 title = "A function"
 about = "Rows."
 rows = "made_up"
 
-[[tables]]
+[[function.tables]]
 title = "Numbers"
 where = { what = "n" }
-fields = [
+columns = [
   { key = "name", title = "name" },
   { key = "value", title = "value", digits = 1, tolerance = 0.1 },
 ]
@@ -195,8 +196,8 @@ class MadeUp:
 def function(small: str, monkeypatch: pytest.MonkeyPatch) -> str:
     from fedcal.experiments.reproduce import registry, spec
 
-    (spec.CONFIGS / "function.toml").write_text(FUNCTION)
-    monkeypatch.setattr(registry, "EXPERIMENTS", ("function",))
+    (registry.FOLDER / "function.toml").write_text(FUNCTION)
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"function": "function"})
     monkeypatch.setattr(spec.RowsExperiment, "_home", MadeUp)
     return "function"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,19 +13,14 @@ from typing import Any
 import pytest
 
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison import journal as module
 from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.journal import (
-    CONFIG,
-    DONE,
-    FINAL,
-    INPUTS,
-    ROWS,
-    UNFINISHED,
-    Journal,
-    grid_in,
-)
-from fedcal.experiments.comparison.row import Row, key_of
+from fedcal.experiments.comparison.result import DONE, FINAL
+from fedcal.experiments.comparison.row import check_row
+from fedcal.experiments.figures import COMPARISON_NAMES
+from fedcal.experiments.runs import Folder, Row, begun_config, key_of
+from fedcal.experiments.runs import journal as module
+from fedcal.experiments.runs.ask import ask_about_unfinished
+from fedcal.experiments.runs.journal import CONFIG, INPUTS, ROWS, UNFINISHED, Journal
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 INPUTS_OF = {"d": "0123"}
@@ -56,10 +54,22 @@ def damaged(part: str, key: str, value: Any = None) -> str:
     return json.dumps(found)
 
 
+def of(path: Path, grid: Grid = GRID) -> Folder:
+    def what_differs(begun: Mapping[str, Any]) -> list[str]:
+        return grid.what_differs(read_grid(begun))
+
+    files = (*FINAL, *COMPARISON_NAMES)
+    return Folder(path, grid.to_toml(), what_differs, check_row, DONE, files)
+
+
+def grid_in(path: Path) -> Grid:
+    return read_grid(begun_config(path))
+
+
 def journal(
     folder: Path, grid: Grid = GRID, *, resume: bool, inputs: dict[str, str] = INPUTS_OF
 ) -> AbstractContextManager[Journal]:
-    return module.journal(folder, grid, inputs, resume=resume, check=lambda rows: None)
+    return module.journal(of(folder, grid), inputs, resume=resume, check=lambda rows: None)
 
 
 def fill(folder: Path, rows: list[Row], grid: Grid = GRID, **more: Any) -> None:
@@ -168,7 +178,7 @@ def test_an_unfinished_folder_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
     fill(tmp_path, [row(0)])
-    for name in FINAL:
+    for name in (DONE, *FINAL):
         (tmp_path / name).write_text("old")
     (tmp_path / "mine.txt").write_text("kept")
     other = read_grid({"data": "d", "method": "fedtemp"})
@@ -178,11 +188,11 @@ def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
     assert lines(tmp_path / UNFINISHED) == [row(5)]
     with pytest.raises(InputError, match=r"1 runs are kept\): go on with --resume"):
         fill(tmp_path, [], other)
-    assert not any((tmp_path / name).read_text() != "old" for name in FINAL)
+    assert not any((tmp_path / name).read_text() != "old" for name in (DONE, *FINAL))
     with journal(tmp_path, other, resume=True, inputs={"d": "45"}) as kept:
         assert list(kept.rows.values()) == [row(5)]
         kept.finish(lambda folder: (folder / ROWS).write_text("new"))
-    assert {p.name for p in tmp_path.iterdir()} == {CONFIG, ROWS, INPUTS, *FINAL, "mine.txt"}
+    assert {p.name for p in tmp_path.iterdir()} == {CONFIG, ROWS, INPUTS, DONE, *FINAL, "mine.txt"}
     assert json.loads((tmp_path / INPUTS).read_text()) == {"data": {"d": "45"}}
     assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
 
@@ -286,7 +296,7 @@ def test_rows_are_checked_before_anything_is_changed(tmp_path: Path) -> None:
 
     bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
     with pytest.raises(InputError, match="not these"):
-        module.journal(tmp_path, bigger, INPUTS_OF, resume=True, check=refuse).__enter__()
+        module.journal(of(tmp_path, bigger), INPUTS_OF, resume=True, check=refuse).__enter__()
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
@@ -316,3 +326,55 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         assert kept.count() == 1
     with journal(tmp_path, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0)]
+
+
+# --- the question -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def give(text: str) -> None:
+        stdin = io.StringIO(text)
+        monkeypatch.setattr(stdin, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [("y\n", ("o", True)), ("Yes\n", ("o", True)), ("o\nnew\n", ("new", False))],
+)
+def test_people_are_asked_about_an_unfinished_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    chosen: tuple[str, bool],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(Path("o"), [row(0), row(1)])
+    answers(text)
+    assert ask_about_unfinished(Path("o"), DONE) == (Path(chosen[0]), chosen[1])
+    assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
+    assert lines(Path("o")) == [row(0), row(1)]
+
+
+@pytest.mark.parametrize("text", ["n\n", "\n", ""])
+def test_neither_is_no_answer(tmp_path: Path, answers: Callable[[str], None], text: str) -> None:
+    fill(tmp_path, [row(0)])
+    answers(text)
+    with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
+        ask_about_unfinished(tmp_path, DONE)
+
+
+def test_nobody_is_asked_without_need(tmp_path: Path, answers: Callable[[str], None]) -> None:
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)  # without a terminal
+    fill(tmp_path, [row(0)])
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
+    answers("")
+    (tmp_path / DONE).touch()
+    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
+    assert ask_about_unfinished(tmp_path / "new", DONE) == (tmp_path / "new", False)

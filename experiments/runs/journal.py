@@ -1,7 +1,7 @@
-"""The folder of a comparison while it grows: `config.toml`, and `rows.jsonl` row by row.
+"""The folder of many runs while it grows: `config.toml`, and `rows.jsonl` row by row.
 
-A folder that holds a finished comparison stays as it is until the next one, or the same one grown,
-is saved: until then that one lies in the hidden folder `.unfinished` in it.
+A folder that holds finished runs stays as it is until the next ones, or the same ones grown,
+are saved: until then those lie in the hidden folder `.unfinished` in it.
 
 `.inputs.json` says what data the rows were made of, so that others do not get among them. It is
 for `--resume` alone, only its owner may read it, and it is not to be published: who knows all rows
@@ -15,164 +15,142 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.comparison.row import Row, check_row, key_of
 from fedcal.experiments.config import read_toml
-from fedcal.experiments.figures import COMPARISON_NAMES
+from fedcal.experiments.runs.pools import Row, key_of
 
-CONFIG, ROWS, DONE = "config.toml", "rows.jsonl", "compare.json"
-"""The grid; a line for each finished run; the summary, which is there when all are finished."""
+CONFIG, ROWS = "config.toml", "rows.jsonl"
+"""What is run; a line for each finished run."""
 
 INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
-
-FINAL = (DONE, "table.csv", "table.md", "report.html")
-"""What a finished comparison leaves beside its grid and rows."""
 
 Digests = Mapping[str, str]
 """Name of a data set -> its `digest_of`."""
 
 
-class Plan(Protocol):
-    """What is to be run: a `Grid`, or the like."""
-
-    @property
-    def data(self) -> tuple[str, ...]:
-        """Names of its data sets."""
-
-    def to_toml(self) -> str:
-        """The file from which `Kind.read` makes it again."""
-
-    def what_differs(self, then: Any) -> list[str]:
-        """Why what was begun with `then` is not a part of this one; [] if it is."""
-
-
 @dataclass(frozen=True)
-class Kind:
-    """What a folder holds.
+class Folder:
+    """A folder of runs, and what it is to hold.
 
     Attributes
     ----------
-    read : content of `config.toml` -> plan
-    check : a row that was read, or ValueError
+    path : made if there is none
+    config : text of `config.toml`
+    what_differs : content of the `config.toml` of what was begun -> why its runs are no part of
+        these; empty = they are
+    check : returns a row that was read, or raises ValueError
     done : the file that is there when all runs are finished
+    files : names, or patterns, of what else lies there when they are
     """
 
-    read: Callable[[Mapping[str, Any]], Any]
+    path: Path
+    config: str
+    what_differs: Callable[[Mapping[str, Any]], Sequence[str]]
     check: Callable[[Any], Row]
     done: str
+    files: Sequence[str] = ()
 
 
-COMPARISON = Kind(read_grid, check_row, DONE)
-
-
-def grid_in(folder: Path, kind: Kind = COMPARISON) -> Any:
-    """The grid of the comparison that was last begun in a folder.
+def begun_config(path: Path) -> dict[str, Any]:
+    """The `config.toml` of what was last begun in a folder.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is nothing.
     """
-    begun = _begun(folder)
-    if not (begun / CONFIG).is_file() or not (begun / ROWS).is_file():
-        raise InputError(f"nothing to resume in {folder}; start without --resume")
-    return kind.read(read_toml(begun / CONFIG))
+    place = _begun(path)
+    if not (place / CONFIG).is_file() or not (place / ROWS).is_file():
+        raise InputError(f"nothing to resume in {path}; start without --resume")
+    return read_toml(place / CONFIG)
 
 
-def _begun(folder: Path) -> Path:
-    """Where the files of the comparison are that was last begun in a folder."""
-    hidden = folder / UNFINISHED
-    return hidden if (hidden / ROWS).exists() else folder
+def kept_runs(path: Path, done: str) -> int:
+    """How many finished runs of something unfinished a folder holds."""
+    place = _begun(path)
+    finished = place == path and (path / done).exists()
+    return 0 if finished or not (place / ROWS).exists() else len(_lines(place / ROWS))
 
 
-def _check_names(folder: Path) -> None:
+def _begun(path: Path) -> Path:
+    """Where the files lie of what was last begun in a folder."""
+    hidden = path / UNFINISHED
+    return hidden if (hidden / ROWS).exists() else path
+
+
+def _check_names(folder: Folder) -> None:
     """Refuse, before any run, a folder where files cannot be written in the end."""
-    for pattern in (CONFIG, ROWS, INPUTS, *FINAL, *COMPARISON_NAMES):
-        for path in folder.glob(pattern):
+    for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
+        for path in folder.path.glob(pattern):
             if path.is_dir():
-                raise InputError(f"cannot write results to {folder}: {path.name} in it is a folder")
-
-
-def _check_new(folder: Path, done: str) -> None:
-    """Refuse a folder whose rows a new comparison must not replace."""
-    begun = _begun(folder)
-    if begun == folder and ((folder / done).exists() or not (folder / ROWS).exists()):
-        return
-    if kept := len(_lines(begun / ROWS)):
-        raise InputError(
-            f"{folder} holds an unfinished comparison ({kept} runs are kept): go on with "
-            "--resume, or choose another --out"
-        )
+                raise InputError(
+                    f"cannot write results to {folder.path}: {path.name} in it is a folder"
+                )
 
 
 @contextlib.contextmanager
 def journal(
-    folder: Path,
-    grid: Plan,
+    folder: Folder,
     inputs: Digests,
     *,
     resume: bool,
     check: Callable[[Mapping[str, Row]], None],
-    kind: Kind = COMPARISON,
 ) -> Iterator[Journal]:
-    """The open journal of a folder that no other comparison writes to meanwhile.
+    """The open journal of a folder that no other process writes to meanwhile.
 
     Parameters
     ----------
-    folder : made if there is none. What a finished comparison left there stays until
-        `Journal.finish`
-    grid : written to `config.toml`
+    folder : what finished runs left there stays until `Journal.finish`
     inputs : digests of all data, written to `.inputs.json`
     resume : whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
     check : gets them before anything is changed, and refuses those that do not belong here
-    kind : what the folder holds
 
     Raises
     ------
     InputError
-        The folder is in use; or it holds rows that a new comparison must not replace; or, to
-        resume, a grid that is not part of this one, other data, a line that is no row, a run that
-        is there twice.
+        The folder is in use; or it holds rows that must not be replaced; or, to resume, a config
+        that is not part of this one, other data, a line that is no row, a run that is there twice.
     FedcalError
         The files cannot be written.
     """
+    path = folder.path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise FedcalError(f"cannot write to {folder}: {e.strerror}") from None
-    with _locked(folder):
+        raise FedcalError(f"cannot write to {path}: {e.strerror}") from None
+    with _locked(path):
         _check_names(folder)
         rows: dict[str, Row] = {}
-        begun = _begun(folder)
-        if not resume:
-            _check_new(folder, kind.done)
-        elif differs := grid.what_differs(then := grid_in(folder, kind)):
-            raise InputError(f"{folder} was begun with another grid: {'; '.join(differs)}")
-        else:
-            rows = _read(begun / ROWS, kind)
-            _check_inputs(begun / INPUTS, {name: inputs[name] for name in then.data})
+        place = _begun(path)
+        if resume:
+            if differs := folder.what_differs(begun_config(path)):
+                raise InputError(f"{path} was begun with another grid: {'; '.join(differs)}")
+            rows = _read(place / ROWS, folder.check)
             check(rows)
+            read = {row["run"]["data"] for row in rows.values()}
+            _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
+        elif kept := kept_runs(path, folder.done):
+            raise InputError(
+                f"{path} holds an unfinished comparison ({kept} runs are kept): go on with "
+                "--resume, or choose another --out"
+            )
+        if place == path and (path / folder.done).exists():
+            place = path / UNFINISHED
         rows = {key: row for key, row in rows.items() if "error" not in row}
-        kept = Journal(folder, begun if begun != folder else _place(folder, kind), rows, inputs)
-        kept.begin(grid)
+        kept_rows = Journal(path, place, rows, inputs)
+        kept_rows.begin(folder.config)
         try:
-            yield kept
+            yield kept_rows
         finally:
-            kept.close()
-
-
-def _place(folder: Path, kind: Kind) -> Path:
-    """Where the files of the next comparison lie until it is saved."""
-    return folder / UNFINISHED if (folder / kind.done).exists() else folder
+            kept_rows.close()
 
 
 class Journal:
@@ -180,7 +158,7 @@ class Journal:
 
     Attributes
     ----------
-    folder : of the comparison
+    folder : of the runs
     rows : finished runs by `key_of`
     """
 
@@ -188,7 +166,7 @@ class Journal:
         self.folder, self.rows, self._inputs = folder, rows, inputs
         self._place, self._path = place, place / ROWS
 
-    def begin(self, grid: Plan) -> None:
+    def begin(self, config: str) -> None:
         """Write all that is known before the first run; `rows.jsonl`, by which it is found, last.
 
         Raises
@@ -200,7 +178,7 @@ class Journal:
             self._place.mkdir(exist_ok=True)
             self._write_inputs(self._place)
             with whole_file(self._place / CONFIG) as f:
-                f.write(grid.to_toml().encode())
+                f.write(config.encode())
             with whole_file(self._path) as f:
                 f.writelines(_line(row) for row in self.rows.values())
             self._file = self._path.open("ab", buffering=0)
@@ -223,7 +201,7 @@ class Journal:
         return len(_lines(self._path)) if self._path.exists() else len(self.rows)
 
     def finish(self, save: Callable[[Path], None]) -> None:
-        """Let `save` write the finished comparison to the folder, and leave nothing else there."""
+        """Let `save` write the finished runs to the folder, and leave nothing else there."""
         self.close()  # its file is replaced by one in the order of the table
         save(self.folder)
         if self._place == self.folder:
@@ -262,12 +240,12 @@ def _lines(path: Path) -> list[bytes]:
     return listed[:-1]
 
 
-def _read(path: Path, kind: Kind) -> dict[str, Row]:
+def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
     """The rows of a file by `key_of`."""
     rows: dict[str, Row] = {}
     for number, line in enumerate(_lines(path), 1):
         try:
-            row = kind.check(json.loads(line, parse_constant=_refuse))
+            row = check(json.loads(line, parse_constant=_refuse))
             key = key_of(row["run"])
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None
@@ -299,7 +277,7 @@ def _check_inputs(path: Path, inputs: Digests) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second comparison out of the folder, where the system has locks.
+    """Keep a second writer out of the folder, where the system has locks.
 
     Raises
     ------

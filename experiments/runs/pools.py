@@ -1,6 +1,6 @@
 """Where runs are computed: in this process, in processes of this machine, or as Ray tasks.
 
-Each pool takes requests and gives rows, in any order. Closing the generator, as an exception or
+Each pool takes runs and gives rows, in any order. Closing the generator, as an exception or
 Ctrl-C does, ends every process that it started.
 """
 
@@ -8,66 +8,98 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import Any
 
+from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison.row import Row, Run, run_row
-from fedcal.experiments.comparison.shared_data import write_data
+from fedcal.experiments.engines.processes import LineProcess, usable_cores
+from fedcal.experiments.runs.data import write_data
 from fedcal.optional import need
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+ENGINES = ("inline", "ray")
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Environment variables that say on how many threads a process computes."""
+
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fedcal.experiments.comparison.worker import serve; serve(*sys.argv[2:])"
+    "from fedcal.experiments.runs.worker import serve; serve(*sys.argv[2:])"
 )
 _WAITING = 4
 """Ray tasks that wait for each one that can run: enough to keep a cluster busy."""
 
+Run = dict[str, Any]
+"""What is to be computed, in plain values; `data` names the data set."""
+
+Row = dict[str, Any]
+"""What came of it: `run`, `versions` (of the packages), and the results, or `error`."""
 
 Sources = Mapping[str, Dataset]
-"""By the name that requests use."""
-
-
-Pool = Callable[[Sequence[Run], Sources], Generator[Row]]
-"""Requests to rows."""
+"""Data sets by the name that runs use."""
 
 Work = Callable[[Run, Dataset], Row]
-"""One request and the data that it names to its row; a function of a module."""
+"""Computes a run on the data that it names; a function of a module."""
+
+Pool = Callable[[Sequence[Run], Sources, Work], Generator[Row]]
+"""Runs to rows."""
 
 
-def here(
-    runs: Sequence[Run], sources: Sources, *, jobs: int, work: Work | None = None
-) -> Generator[Row]:
-    """On this machine: in `jobs` processes, or in this one if one is enough.
+def key_of(run: Run) -> str:
+    """Equal for equal runs."""
+    return json.dumps(run, sort_keys=True, allow_nan=False)
 
-    `work` is what is done with a request; None = `run_row`.
+
+def pool_of(
+    jobs: int | None, engine: str | None, ray_address: str | None
+) -> AbstractContextManager[Pool]:
+    """Where runs are computed; nothing is started before it is entered.
+
+    Parameters
+    ----------
+    jobs : processes; None = the cores that may be used. 1 = this process
+    engine : "inline" = processes of this machine (None); "ray" = tasks on Ray
+    ray_address : of a Ray cluster, or "local"; implies "ray"
+
+    Raises
+    ------
+    InputError
+        Options that do not go together.
     """
+    if jobs is not None:
+        whole("jobs", jobs, 1)
+    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
+    if engine == "ray":
+        return on_ray(jobs, ray_address)
+    if ray_address:
+        raise InputError("ray_address needs the engine ray: give --engine ray")
+    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+
+
+def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
+    """On this machine: in `jobs` processes, or in this one if one is enough."""
     jobs = min(jobs, len(runs))
     if jobs > 1:
-        yield from in_processes(runs, sources, jobs, work)
+        yield from in_processes(runs, sources, work, jobs)
     else:
         for run in runs:
-            yield (work or run_row)(run, sources[run["data"]])
+            yield work(run, sources[run["data"]])
 
 
-def in_processes(
-    runs: Sequence[Run], sources: Sources, jobs: int, work: Work | None = None
-) -> Generator[Row]:
+def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
     """In `jobs` interpreters of their own, each on one thread.
 
     They are no children that `multiprocessing` makes: those import the caller's main module
     again, which a script without a `__main__` guard does not survive, and send pickles. Each of
-    ours reads the data once, takes a request and gives a row, a line of JSON each; it ends when
+    ours reads the data once, takes a run and gives a row, a line of JSON each; it ends when
     the line to us is cut, also if we are killed.
 
     Raises
@@ -78,20 +110,26 @@ def in_processes(
     with TemporaryDirectory(prefix="fedcal-") as folder:
         for number, data in enumerate(sources.values()):
             write_data(Path(folder, str(number)), data)
-        workers: list[_Worker] = []
-        idle: SimpleQueue[_Worker] = SimpleQueue()
+        place = f"{work.__module__}:{work.__name__}"
+        start = [sys.executable, "-c", _START, json.dumps(sys.path)]
+        command = [*start, folder, json.dumps(list(sources)), place]
+        workers: list[LineProcess] = []
+        idle: SimpleQueue[LineProcess] = SimpleQueue()
 
         def ask(run: Run) -> Row:
             worker = idle.get()
             try:
-                return worker.ask(run)
+                row: Row = worker.ask(run)
+            except EOFError:
+                raise FedcalError(f"a worker process died ({_why(worker.wait())})") from None
             finally:
                 idle.put(worker)
+            return row
 
         threads = ThreadPoolExecutor(jobs)
         try:
             for _ in range(jobs):
-                workers.append(_Worker(folder, list(sources), work or run_row))
+                workers.append(LineProcess(command, os.environ | dict.fromkeys(THREADS, "1")))
                 idle.put(workers[-1])
             for done in as_completed([threads.submit(ask, run) for run in runs]):
                 yield done.result()
@@ -103,47 +141,6 @@ def in_processes(
                 worker.close()
 
 
-class _Worker:
-    """One interpreter that runs `fedcal.experiments.comparison.worker`."""
-
-    def __init__(self, folder: str, names: list[str], work: Work) -> None:
-        place = f"{work.__module__}:{work.__name__}"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), folder, json.dumps(names), place],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | dict.fromkeys(_THREADS, "1"),
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is for us; we end the workers
-        )
-
-    def ask(self, run: Run) -> Row:
-        """One run there."""
-        try:
-            to = cast(IO[str], self._process.stdin)
-            to.write(json.dumps(run) + "\n")
-            to.flush()
-            line = cast(IO[str], self._process.stdout).readline()
-        except BrokenPipeError:
-            line = ""
-        if not line.endswith("\n"):
-            raise FedcalError(f"a worker process died ({_why(self._process.wait())})")
-        row: Row = json.loads(line)
-        return row
-
-    def kill(self) -> None:
-        """Stop it, whatever it does; who waits for its answer gets none."""
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        """Close the line to it, once nobody uses it."""
-        for end in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):  # a request that it did not take
-                cast(IO[str], end).close()
-
-
 def _why(code: int) -> str:
     if code == -9:
         return "killed, perhaps for want of memory: try fewer --jobs"
@@ -151,7 +148,7 @@ def _why(code: int) -> str:
 
 
 @contextmanager
-def on_ray(jobs: int | None, address: str | None, work: Work | None = None) -> Iterator[Pool]:
+def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """As tasks of one core each, on a Ray cluster or one that is started here.
 
     Parameters
@@ -160,7 +157,6 @@ def on_ray(jobs: int | None, address: str | None, work: Work | None = None) -> I
     address : of a cluster that runs already (each node needs this version of fedcal); None or
         "local" = start one here and end it afterwards. A Ray that this process is connected to
         already is used as it is, and stays
-    work : what is done with a request; None = `run_row`
 
     Raises
     ------
@@ -172,14 +168,14 @@ def on_ray(jobs: int | None, address: str | None, work: Work | None = None) -> I
     if ours:
         _connect(ray, jobs, address or "local")
     try:
-        yield partial(_tasks, ray, ours, work or run_row)
+        yield partial(_tasks, ray, ours)
     finally:
         if ours:
             ray.shutdown()
 
 
 def _tasks(
-    ray: Any, ours: bool, work: Work, runs: Sequence[Run], sources: Sources
+    ray: Any, ours: bool, runs: Sequence[Run], sources: Sources, work: Work
 ) -> Generator[Row]:
     waiting: list[Any] = []
     try:
@@ -204,15 +200,15 @@ def _tasks(
 def _connect(ray: Any, jobs: int | None, address: str) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-    here: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if address == "local":
-        here = {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options = {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     else:
         from fedcal.experiments.engines.ray import check_cluster
 
         check_cluster(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (ConnectionError, RuntimeError, ValueError) as e:
-        said = " ".join(str(e).split())[:300]
-        raise InputError(f"no Ray cluster at {address!r}: {said}") from None
+        why = " ".join(str(e).split())[:300]
+        raise InputError(f"no Ray cluster at {address!r}: {why}") from None

@@ -15,13 +15,14 @@ import pytest
 from fedcal import datasets
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison import pools
 from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.comparison.pools import here, in_processes, on_ray
 from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.comparison.row import Run, arrays_of, digest_of, key_of, runs_of
-from fedcal.experiments.comparison.shared_data import read_data, write_data
+from fedcal.experiments.comparison.row import run_row, runs_of
+from fedcal.experiments.engines import processes
 from fedcal.experiments.engines.processes import usable_cores
+from fedcal.experiments.runs import Run, digest_of, key_of, pools
+from fedcal.experiments.runs.data import arrays_of, read_data, write_data
+from fedcal.experiments.runs.pools import here, in_processes, on_ray
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -77,35 +78,37 @@ def test_the_digest_sees_everything() -> None:
 
 
 def test_one_job_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools.subprocess, "Popen", lambda *_, **__: pytest.fail("a process"))
+    monkeypatch.setattr(processes.subprocess, "Popen", lambda *_, **__: pytest.fail("a process"))
     runs, sources = asked(small())
-    assert len(list(here(runs, sources, jobs=1))) == 8
-    assert len(list(here(runs[:1], sources, jobs=2))) == 1
+    assert len(list(here(runs, sources, run_row, jobs=1))) == 8
+    assert len(list(here(runs[:1], sources, run_row, jobs=2))) == 1
 
 
 def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     started: list[Any] = []
-    popen = pools.subprocess.Popen
+    popen = processes.subprocess.Popen
 
     def start(*arguments: Any, **options: Any) -> Any:
         started.append(popen(*arguments, **options))
         return started[-1]
 
-    monkeypatch.setattr(pools.subprocess, "Popen", start)
+    monkeypatch.setattr(processes.subprocess, "Popen", start)
     return started
 
 
 def test_processes_end_when_the_rows_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     started = workers_of(monkeypatch)
     runs, sources = asked(small())
-    assert bare(in_processes(runs, sources, 2)) == bare(here(runs, sources, jobs=1))
+    assert bare(in_processes(runs, sources, run_row, 2)) == bare(
+        here(runs, sources, run_row, jobs=1)
+    )
     assert [p.poll() is not None for p in started] == [True, True]
 
 
 def test_processes_end_when_nobody_wants_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     started = workers_of(monkeypatch)
     runs, sources = asked(small(), seeds=20)
-    rows = in_processes(runs, sources, 2)
+    rows = in_processes(runs, sources, run_row, 2)
     next(rows)
     assert [p.poll() for p in started] == [None, None]
     rows.close()
@@ -115,7 +118,7 @@ def test_processes_end_when_nobody_wants_more_rows(monkeypatch: pytest.MonkeyPat
 def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     started = workers_of(monkeypatch)
     runs, sources = asked(small(), seeds=50)
-    rows = in_processes(runs, sources, 2)
+    rows = in_processes(runs, sources, run_row, 2)
     next(rows)
     started[0].kill()
     with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for want"):
@@ -129,7 +132,7 @@ def test_a_worker_s_bug_is_a_death_with_a_traceback(
     runs, sources = asked(small())
     broken = [run | {"method": "no such method"} for run in runs]
     with pytest.raises(FedcalError, match="exit code 1, see above"):
-        list(in_processes(broken, sources, 2))
+        list(in_processes(broken, sources, run_row, 2))
     assert "no such method" in capfd.readouterr().err
 
 
@@ -139,7 +142,8 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path: Path)
     data = small()
     write_data(folder / "0", data)
     run = asked(data)[0][0]
-    command = [sys.executable, "-c", pools._START, json.dumps(sys.path), str(folder), '["arrays"]']
+    start = [sys.executable, "-c", pools._START, json.dumps(sys.path)]
+    command = [*start, str(folder), '["arrays"]', f"{run_row.__module__}:run_row"]
     worker = subprocess.run(
         command, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60
     )
@@ -198,8 +202,8 @@ def test_tasks_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, connected: bo
     monkeypatch.setitem(sys.modules, "ray", fake)
     runs, sources = asked(small(), seeds=4)
     with on_ray(3, None) as pool:
-        found = list(pool(runs, sources))
-    assert bare(found) == bare(here(runs, sources, jobs=1))
+        found = list(pool(runs, sources, run_row))
+    assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
     assert len(found) == len(runs) == 16
     assert fake.connected is connected  # somebody else's Ray stays
     if not connected:
@@ -211,7 +215,7 @@ def test_tasks_on_somebody_else_s_ray_are_cancelled(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "ray", fake)
     runs, sources = asked(small(), seeds=4)
     with on_ray(None, None) as pool:
-        rows = pool(runs, sources)
+        rows = pool(runs, sources, run_row)
         next(rows)
         rows.close()
     assert fake.said == ["cancelled"] * 3

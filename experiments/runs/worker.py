@@ -1,4 +1,4 @@
-"""The other end of `pools.in_processes`: a request on a line in, a row on a line out."""
+"""The other end of `pools.in_processes`: a run on a line in, its row on a line out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from functools import cache
 from pathlib import Path
 
 from fedcal.datasets import Dataset
-from fedcal.experiments.comparison.shared_data import read_data
+from fedcal.experiments.runs.data import read_data
 
 
-def serve(folder: str, names: str, work: str = "fedcal.experiments.comparison.row:run_row") -> None:
-    """Answer requests until nobody sends them any more.
+def serve(folder: str, names: str, work: str) -> None:
+    """Answer runs until nobody sends them any more.
 
     Parameters
     ----------
     folder : data set k is in its folder k, as `write_data` wrote it. Removed at the end: who
         sends no more, but has not ended us, was killed
     names : JSON, the list of data sets
-    work : "MODULE:NAME" of the function that makes a row of a request and its data
+    work : "MODULE:NAME" of the function that makes a row of a run and its data
     """
     module, _, function = work.partition(":")
     row_of = getattr(importlib.import_module(module), function)

@@ -1,0 +1,21 @@
+"""Many runs: in this process, in others or on Ray, kept in a folder that can be resumed."""
+
+from __future__ import annotations
+
+from fedcal.experiments.runs.data import digest_of
+from fedcal.experiments.runs.journal import Folder, begun_config
+from fedcal.experiments.runs.pools import Row, Run, Sources, Work, key_of, pool_of
+from fedcal.experiments.runs.run import run_all
+
+__all__ = [
+    "Folder",
+    "Row",
+    "Run",
+    "Sources",
+    "Work",
+    "begun_config",
+    "digest_of",
+    "key_of",
+    "pool_of",
+    "run_all",
+]
