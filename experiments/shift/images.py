@@ -20,8 +20,8 @@ from fedcal.errors import InputError
 from fedcal.experiments.training.images import (
     class_folders,
     image_files,
+    read_bytes,
     read_image,
-    read_pool,
 )
 from fedcal.types import Integers
 
@@ -144,9 +144,7 @@ def read_imagenet_c(
 
 
 def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
-    pool = read_pool(path)
-    if pool.x.dtype != np.uint8:
-        raise InputError(f"{path!r}: images must be uint8 (0..255), got {pool.x.dtype}")
+    pool = read_bytes(path)
     if (corruption, severity) == (CLEAN, 0):
         return ShiftedImages(pool.y, lambda size: _slices(pool.x, size))
     corrupt(pool.x[:1], corruption, severity, 0)  # what is wrong is said now, not in a batch

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from fedcal.atomic import whole_file
 from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.errors import InputError
 from fedcal.experiments.shift.command import leave_with, refuse_out
-from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.images import read_bytes
 from fedcal.optional import need
 
 SHOWN = 4
@@ -56,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(options: Any) -> None:
     refuse_out(options.out, ".png")
-    images = read_pool(options.images).x[:SHOWN]
-    if images.dtype != np.uint8:
-        raise InputError(f"{options.images!r}: images must be uint8 (0..255), got {images.dtype}")
+    images = read_bytes(options.images).x[:SHOWN]
     panels = grid(images, options.table, options.seed)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -22,13 +22,14 @@ class TrainingState:
     Attributes
     ----------
     weights : the model's state dict
-    history : one record for each round
-    seconds : spent so far, in all runs
+    history : one record for each round: `round`, `clients`, `train_loss`, and, where the
+        global model was judged, `test_loss` and `test_accuracy`
+    seconds : of the rounds so far, in all runs
     """
 
     weights: dict[str, Any] = field(repr=False)
-    history: tuple[dict[str, Any], ...] = ()
-    seconds: float = 0.0
+    history: tuple[dict[str, Any], ...] = field(repr=False)
+    seconds: float
 
     @property
     def round(self) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import OneCycleLR
 
 from fedcal.experiments.training.models import as_input, build
 from fedcal.experiments.training.splits import ClientData
@@ -29,7 +30,7 @@ class LocalTrainer:
     def rows(self, part: str, site: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels of one part ("train", "calibration" or "test") of a client."""
         if (part, site) not in self._tensors:
-            rows = self._federation.part(part)[site]
+            rows = self._federation.parts[part][site]
             self._tensors[part, site] = as_input(rows.x), torch.from_numpy(rows.y)
         return self._tensors[part, site]
 
@@ -38,7 +39,7 @@ class LocalTrainer:
         found = [
             logits_of(self.model, self.rows(part, site)[0]).numpy()
             for site in range(self._federation.clients)
-            if len(self._federation.part(part)[site].y)
+            if len(self._federation.parts[part][site].y)
         ]
         return np.concatenate(found)
 
@@ -52,9 +53,16 @@ def descend(
     batch_size: int,
     lr: float,
     rng: np.random.Generator,
+    one_cycle: bool = False,
 ) -> float:
-    """Plain SGD on the cross-entropy, in batches of shuffled rows; its mean over all rows seen."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+    """SGD on the cross-entropy, in batches of shuffled rows; its mean over all rows seen.
+
+    It is plain, at one learning rate. With `one_cycle` there is momentum, and the learning rate
+    rises to `lr` and falls to 0 again.
+    """
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9 if one_cycle else 0.0)
+    steps = epochs * -(-len(y) // batch_size)
+    cycle = OneCycleLR(optimiser, lr, total_steps=steps) if one_cycle else None
     model.train()
     total = 0.0
     for _ in range(epochs):
@@ -64,6 +72,8 @@ def descend(
             loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
+            if cycle is not None:
+                cycle.step()
             total += float(loss.detach()) * len(rows)
     return total / (epochs * len(y))
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
-import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from fedcal.errors import InputError, Interrupted, RoundFailed
@@ -23,14 +19,12 @@ from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
 from fedcal.experiments.training import checkpoint
 from fedcal.experiments.training.checkpoint import TrainingState
-from fedcal.experiments.training.client import training_app
 from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.fedavg import SeededFedAvg, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
-from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes, per_round
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
-from fedcal.strategies.flower import ask_who
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
@@ -39,34 +33,23 @@ if TYPE_CHECKING:
 AfterRound = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, the round's record."""
 
-TIMEOUT = 1e6
-"""Seconds that a client may take; in a simulation nobody goes missing."""
-
 
 @dataclass(frozen=True)
-class Training:
+class Training(TrainingState):
     """A trained model and its logits.
 
     Attributes
     ----------
     config : resolved
-    history : one record for each round: `round`, `clients`, `train_loss`, and, where the
-        global model was judged, `test_loss` and `test_accuracy`
     metrics : of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
     rows : rows of each part
-    parameters : numbers in the model
-    seconds : of the rounds
-    weights : the model's state dict
     calibration_logits, test_logits : (n, classes) float32, client by client
+    federation : the rows of all clients
     """
 
     config: TrainConfig
-    history: tuple[dict[str, Any], ...] = field(repr=False)
     metrics: dict[str, float]
     rows: dict[str, int]
-    parameters: int
-    seconds: float
-    weights: dict[str, Any] = field(repr=False)
     calibration_logits: NDArray[np.float32] = field(repr=False)
     test_logits: NDArray[np.float32] = field(repr=False)
     federation: ClientData = field(repr=False)
@@ -80,7 +63,7 @@ class Training:
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,
-            "parameters": self.parameters,
+            "parameters": sum(w.numel() for w in self.weights.values()),
             "rounds": list(self.history),
             "seconds": self.seconds,
             "versions": {**versions(), "torch": need("torch", "train", "training").__version__},
@@ -167,31 +150,34 @@ def train(
     if known not in ("", fingerprint):
         raise InputError(f"{config.data} holds other rows than when the training began")
     trainer = LocalTrainer(config.model, federation, config.seed)
-    state = begun or TrainingState({k: v.clone() for k, v in trainer.model.state_dict().items()})
+    weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    state, rounds = begun or TrainingState(weights, (), 0.0), int(config.rounds or 0)
 
     def after_round(now: TrainingState) -> None:
-        nonlocal state
-        state = now  # one step: an interrupt sees this round whole, or not at all
-        last = state.round == config.rounds
-        if folder is not None and not last and state.round % config.checkpoint_every == 0:
-            checkpoint.save(folder, state, config.to_dict(), fingerprint)
+        if folder is not None and now.round < rounds and now.round % config.checkpoint_every == 0:
+            checkpoint.save(folder, now, config.to_dict(), fingerprint)
         if progress is not None:
-            progress(state.round, int(config.rounds or 0), state.history[-1])
+            progress(now.round, rounds, now.history[-1])
 
+    strategy = SeededFedAvg(config, federation, state, after_round)
+    grid = InProcessGrid(training_app(trainer), range(federation.clients))
+    logger = logging.getLogger("flwr")
+    before = logger.level
     try:
-        app = training_app(lambda context: trainer)
-        nodes = [uuid.uuid4().int >> 66 for _ in range(federation.clients)]
-        federate(InProcessGrid(app, nodes), config, federation, state, after_round)
-        training = _finished(config, federation, trainer, state)
+        logger.setLevel(logging.ERROR)  # the progress bar says in one line what Flower says in many
+        strategy.start(grid, ArrayRecord(state.weights), num_rounds=rounds - state.round)
+        training = _finished(config, federation, trainer, strategy.state)
         if folder is not None:
             training.save(folder)
     except KeyboardInterrupt:
-        if folder is None or not state.round:
+        if folder is None or not strategy.state.round:
             raise
-        checkpoint.save(folder, state, config.to_dict(), fingerprint)
+        checkpoint.save(folder, strategy.state, config.to_dict(), fingerprint)
         raise Interrupted(
-            f"{state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
+            f"{strategy.state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
         ) from None
+    finally:
+        logger.setLevel(before)
     return training
 
 
@@ -219,60 +205,6 @@ def _continued(kept: dict[str, Any], given: dict[str, Any], done: int) -> TrainC
     return after
 
 
-def federate(
-    grid: Grid,
-    config: TrainConfig,
-    federation: ClientData,
-    state: TrainingState,
-    after_round: Callable[[TrainingState], None],
-) -> None:
-    """Flower's own loop, `Strategy.start`, over the rounds that are left.
-
-    Parameters
-    ----------
-    grid : with one node for each client
-    config : resolved
-    federation : of it only the numbers of rows are used
-    state : after the rounds that are done
-    after_round : called with the new state after each round
-    """
-    with _quiet_flower():
-        asked = ask_who(grid, list(grid.get_node_ids()), TIMEOUT)
-        node_of = {who.site: who.node for who in asked}
-        check_nodes(node_of, federation.clients)
-        sizes = federation.sizes("train"), federation.sizes("test")
-        strategy = SeededFedAvg(config, node_of, *sizes, done=state.round)
-        now, since = state, time.perf_counter()
-
-        def evaluated(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            """Flower's hook at the end of a round (and once before the first)."""
-            nonlocal now, since
-            if server_round:
-                seconds = now.seconds + time.perf_counter() - since
-                weights = dict(arrays.to_torch_state_dict())
-                now = TrainingState(weights, (*now.history, strategy.record), seconds)
-                after_round(now)
-            since = time.perf_counter()
-            return None
-
-        how = ConfigRecord(
-            {
-                "local-epochs": config.local_epochs,
-                "batch-size": int(config.batch_size or 0),
-                "lr": float(config.lr or 0),
-                "seed": config.seed,
-            }
-        )
-        strategy.start(
-            grid,
-            ArrayRecord(state.weights),
-            num_rounds=int(config.rounds or 0) - state.round,
-            timeout=TIMEOUT,
-            train_config=how,
-            evaluate_fn=evaluated,
-        )
-
-
 def _finished(
     config: TrainConfig, federation: ClientData, trainer: LocalTrainer, state: TrainingState
 ) -> Training:
@@ -282,26 +214,11 @@ def _finished(
         raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
     probs: Floats = softmax(test.astype(np.float64))
     return Training(
+        **vars(state),
         config=config,
-        history=state.history,
         metrics=summary(probs, federation.labels("test")),
         rows={name: int(federation.sizes(name).sum()) for name in PARTS},
-        parameters=sum(p.numel() for p in trainer.model.parameters()),
-        seconds=state.seconds,
-        weights=state.weights,
         calibration_logits=calibration,
         test_logits=test,
         federation=federation,
     )
-
-
-@contextlib.contextmanager
-def _quiet_flower() -> Iterator[None]:
-    """Flower tells each round in several lines; the progress bar tells it in one."""
-    logger = logging.getLogger("flwr")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -118,7 +118,7 @@ def test_the_model_file_holds_weights_only(images: Path, tmp_path: Path) -> None
     model = build("cnn", (8, 8), 3, seed=99)
     model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))
     with torch.no_grad():
-        logits = model(as_input(training.federation.test[0].x)).numpy()
+        logits = model(as_input(training.federation.parts["test"][0].x)).numpy()
     np.testing.assert_allclose(logits, training.test_logits[: len(logits)], atol=1e-5)
 
 
