@@ -7,7 +7,6 @@ of the 15 corruptions with severities 1 and 5, rounded as `fedcal.datasets` pack
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from fedcal.corruptions import corrupt
 from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.errors import InputError
-from fedcal.experiments.shift.command import leave_with, refuse_out
+from fedcal.experiments.shift.command import refuse_out, run_module
 from fedcal.experiments.training.images import read_bytes
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary
@@ -93,21 +92,19 @@ def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, Labelle
     )
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "train": {"required": True, "help": ".npz with x and y, or an image folder"},
+    "test": {"required": True, "help": "the same of the test images"},
+    "out": {"type": Path, "required": True, "help": "the .npz file to write"},
+    "rows": {"type": int, "default": 20_000, "help": "training images, the first of them (20000)"},
+    "epochs": {"type": int, "default": 3, "help": "passes over the images (3)"},
+    "seed": {"type": int, "default": 0, "help": "of network and corruptions (0)"},
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, corrupt, keep the logits, and print accuracy and ECE before and after rounding."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.shift.mnist", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--train", required=True, help=".npz with x and y, or an image folder")
-    parser.add_argument("--test", required=True, help="the same of the test images")
-    parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
-    parser.add_argument(
-        "--rows", type=int, default=20_000, help="training images, the first of them (20000)"
-    )
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the images (3)")
-    parser.add_argument("--seed", type=int, default=0, help="of network and corruptions (0)")
-    options = parser.parse_args(arguments)
-    leave_with(lambda: _run(options))
+    run_module("mnist", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:

@@ -15,8 +15,8 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, encode, read_text
+from fedcal.experiments.training.splits import PARTS, ClientData, load
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
