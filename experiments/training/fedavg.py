@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,17 +24,38 @@ from flwr.serverapp.strategy import FedAvgM
 
 from fedcal.clients.client_app import site_of
 from fedcal.errors import RoundFailed
-from fedcal.experiments.training.checkpoint import TrainingState
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import ClientData
 from fedcal.strategies.flower import reason
 from fedcal.streams import Purpose, stream
 
 if TYPE_CHECKING:
-    from fedcal.experiments.training.local import LocalTrainer
+    from fedcal.experiments.training.models import LocalTrainer
 
 WEIGHT = "num-examples"
 """The key that Flower's FedAvg weights replies by."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A training after `round` rounds. Frozen: Ctrl-C between two changes would tear it.
+
+    Attributes
+    ----------
+    weights : the model's state dict
+    history : one record for each round: `round`, `clients`, `train_loss`, and, where the
+        global model was judged, `test_loss` and `test_accuracy`
+    seconds : of the rounds so far, in all runs
+    """
+
+    weights: dict[str, Any] = field(repr=False)
+    history: tuple[dict[str, Any], ...] = field(repr=False)
+    seconds: float
+
+    @property
+    def round(self) -> int:
+        """Rounds that are done."""
+        return len(self.history)
 
 
 def training_app(trainer: LocalTrainer) -> ClientApp:
@@ -42,7 +64,7 @@ def training_app(trainer: LocalTrainer) -> ClientApp:
     It answers `train` (weights after local SGD and the mean loss on the way) and `evaluate` (loss
     and accuracy of the global model on its test rows).
     """
-    from fedcal.experiments.training import local
+    from fedcal.experiments.training import models
 
     app = ClientApp()
 
@@ -55,7 +77,7 @@ def training_app(trainer: LocalTrainer) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         asked: Any = message.content.config_records["config"]
         x, y = rows("train", message, context)
-        loss = local.descend(
+        loss = models.descend(
             trainer.model,
             x,
             y,
@@ -73,7 +95,7 @@ def training_app(trainer: LocalTrainer) -> ClientApp:
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         x, y = rows("test", message, context)
-        loss, accuracy = local.judge(trainer.model, x, y)
+        loss, accuracy = models.judge(trainer.model, x, y)
         metrics = MetricRecord({"loss": loss, "accuracy": accuracy, WEIGHT: len(y)})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
@@ -114,13 +136,6 @@ class SeededFedAvg(FedAvgM):
             np.flatnonzero(federation.sizes(part)).tolist() for part in ("train", "test")
         )
 
-    def sampled(self, round_number: int) -> list[int]:
-        """Sites that train in a round: a fixed number without replacement, sorted."""
-        count = per_round(self.config.sampling_rate, len(self._trainers))
-        rng = stream(self.config.seed, Purpose.SAMPLING, round_number, "training")
-        chosen = rng.permutation(len(self._trainers))[:count]
-        return sorted(self._trainers[k] for k in chosen.tolist())
-
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
@@ -128,8 +143,10 @@ class SeededFedAvg(FedAvgM):
         self._since = time.perf_counter()
         self.current_arrays = arrays
         number = self.state.round + 1
-        sites = self.sampled(number)
-        self._record = {"round": number, "clients": len(sites)}
+        count = per_round(self.config.sampling_rate, len(self._trainers))
+        rng = stream(self.config.seed, Purpose.SAMPLING, number, "training")
+        drawn = sorted(rng.permutation(len(self._trainers))[:count].tolist())
+        self._record = {"round": number, "clients": count}
         how = ConfigRecord(
             {
                 "local-epochs": self.config.local_epochs,
@@ -140,6 +157,7 @@ class SeededFedAvg(FedAvgM):
             }
         )
         content = RecordDict({"arrays": arrays, "config": how})
+        sites = [self._trainers[k] for k in drawn]
         return self._construct_messages(content, sites, MessageType.TRAIN)
 
     def configure_evaluate(

@@ -135,35 +135,26 @@ def read_leaf(folder: Path) -> LabelledRows:
     InputError
         One line that begins with the file.
     """
-    x: list[Any] = []
-    y: list[Any] = []
-    users: list[str] = []
-    training: list[bool] = []
+    rows: list[tuple[Any, Any, str, bool]] = []
     for part in ("train", "test"):
         for file in sorted(folder.expanduser().glob(f"{part}/*.json")):
             try:
                 data = json.loads(file.read_text("utf-8"))["user_data"]
-                for user in data:
-                    inputs, labels = data[user]["x"], data[user]["y"]
-                    if len(inputs) != len(labels):
-                        raise InputError(
-                            f"{str(file)!r}: user {user!r} has {len(inputs)} x and {len(labels)} y"
-                        )
-                    x += inputs
-                    y += labels
-                    users += [user] * len(labels)
-                    training += [part == "train"] * len(labels)
+                users = [(user, list(of["x"]), list(of["y"])) for user, of in data.items()]
             except OSError as error:
                 raise InputError(f"{str(file)!r}: {error.strerror}") from None
-            except InputError:
-                raise
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise InputError(f"{str(file)!r}: is not JSON as LEAF writes it") from None
-    if not x:
+            for user, x, y in users:
+                if len(x) != len(y):
+                    raise InputError(f"{str(file)!r}: user {user!r} has {len(x)} x and {len(y)} y")
+                rows += [(*row, user, part == "train") for row in zip(x, y, strict=True)]
+    if not rows:
         raise InputError(f"{str(folder)!r}: no rows")
-    of_rows = {"client": np.array(users), "training": np.array(training)}
-    read = _windows if isinstance(x[0], str) else _images
-    return read(folder, x, y, of_rows)
+    inputs, labels, owners, training = map(list, zip(*rows, strict=True))
+    of_rows = {"client": np.array(owners), "training": np.array(training)}
+    read = _windows if isinstance(inputs[0], str) else _images
+    return read(folder, inputs, labels, of_rows)
 
 
 def _windows(folder: Path, x: list[Any], y: list[Any], of_rows: dict[str, Any]) -> LabelledRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
 from collections.abc import Callable
@@ -13,14 +14,13 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
+from fedcal.atomic import whole_file
 from fedcal.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
-from fedcal.experiments.training import checkpoint
-from fedcal.experiments.training.checkpoint import TrainingState
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.fedavg import SeededFedAvg, per_round, training_app
+from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
@@ -28,10 +28,13 @@ from fedcal.optional import need
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
-    from fedcal.experiments.training.local import LocalTrainer
+    from fedcal.experiments.training.models import LocalTrainer
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, the round's record."""
+
+CHECKPOINT = "checkpoint.pt"
+"""Where a training stands, kept in its folder so that it can go on; removed when it is finished."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Training(TrainingState):
 
     def save(self, out: str | Path) -> None:
         """Write `logits.npz`, `model.pt`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=[checkpoint.FILE])
+        write_folder(Path(out), self._write, stale=[CHECKPOINT])
 
     def _write(self, folder: Path) -> None:
         torch = need("torch", "train", "training a model")
@@ -122,7 +125,7 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     need("torch", "train", "training a model")
-    from fedcal.experiments.training.local import LocalTrainer
+    from fedcal.experiments.training.models import LocalTrainer
 
     folder = None if out is None else Path(out)
     begun: TrainingState | None = None
@@ -132,7 +135,7 @@ def train(
     if resume:
         if folder is None:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        begun, kept, known = checkpoint.read(folder)
+        begun, kept, known = _kept(folder)
         config = _continued(kept, given, begun.round)
     else:
         config = merged(given)
@@ -155,7 +158,7 @@ def train(
 
     def after_round(now: TrainingState) -> None:
         if folder is not None and now.round < rounds and now.round % config.checkpoint_every == 0:
-            checkpoint.save(folder, now, config.to_dict(), fingerprint)
+            _keep(folder, now, config.to_dict(), fingerprint)
         if progress is not None:
             progress(now.round, rounds, now.history[-1])
 
@@ -172,7 +175,7 @@ def train(
     except KeyboardInterrupt:
         if folder is None or not strategy.state.round:
             raise
-        checkpoint.save(folder, strategy.state, config.to_dict(), fingerprint)
+        _keep(folder, strategy.state, config.to_dict(), fingerprint)
         raise Interrupted(
             f"{strategy.state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
         ) from None
@@ -181,13 +184,50 @@ def train(
     return training
 
 
+def _keep(folder: Path, state: TrainingState, config: dict[str, Any], fingerprint: str) -> None:
+    """Write the checkpoint; the one before is there until this one is whole."""
+    torch = need("torch", "train", "training a model")
+    known = {
+        "config": config,
+        "fingerprint": fingerprint,
+        "history": state.history,
+        "seconds": state.seconds,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / CHECKPOINT) as file:
+        torch.save({"weights": state.weights, "json": json.dumps(known, allow_nan=False)}, file)
+
+
+def _kept(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
+    """The state, the configuration and the fingerprint of the rows that `_keep` wrote.
+
+    Raises
+    ------
+    InputError
+        If there is no checkpoint, or it is damaged.
+    """
+    torch = need("torch", "train", "training a model")
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        done = (folder / "training.json").is_file()
+        why = "the training there is finished" if done else f"there is no {CHECKPOINT}"
+        raise InputError(f"nothing to resume in {folder}: {why}")
+    try:
+        kept = torch.load(path, weights_only=True, map_location="cpu")
+        known = json.loads(kept["json"])
+        state = TrainingState(kept["weights"], tuple(known["history"]), float(known["seconds"]))
+        return state, known["config"], known["fingerprint"]
+    except Exception as error:  # noqa: BLE001  torch raises anything for a damaged file
+        raise InputError(f"{path} is not an intact checkpoint ({type(error).__name__})") from None
+
+
 def _check_folder(folder: Path) -> None:
     check_out(folder, foreign="rows.jsonl")
     check_out(folder, foreign="result.json")
-    if (folder / checkpoint.FILE).exists():
+    if (folder / CHECKPOINT).exists():
         raise InputError(
             f"--out {folder} holds an unfinished training: go on with --resume, or remove its "
-            f"{checkpoint.FILE}"
+            f"{CHECKPOINT}"
         )
 
 

@@ -83,15 +83,11 @@ class ClientData:
         return digest.hexdigest()
 
 
-class _Dealt(NamedTuple):
-    """Names of the clients, rows of each, and the first `kept` rows of client k.
-
-    With them comes how many are for training, or None where the source does not say it.
-    """
-
-    names: list[int | str]
-    sizes: Integers
-    rows: Callable[[int, int], tuple[Examples, int | None]]
+_Dealt: TypeAlias = tuple[
+    list[int | str], Integers, Callable[[int, int], tuple[Examples, int | None]]
+]
+"""Names of the clients, rows of each, and a function: the first `kept` rows of client k, and how
+many of them are for training (None: the source does not say it)."""
 
 
 def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
@@ -109,20 +105,22 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         label, or if too few rows are left.
     """
     if isinstance(pool, LabelledRows):
-        dealt, classes, shape = _dealt_rows(pool, config), pool.classes, pool.x.shape[1:]
+        names, sizes, rows = _dealt_rows(pool, config)
+        classes, shape = pool.classes, pool.x.shape[1:]
     else:
-        dealt, classes, shape = _dealt_text(pool, config), len(CHARACTERS), (CONTEXT,)
-    chosen, cut = _chosen(dealt.sizes, config), []
+        names, sizes, rows = _dealt_text(pool, config)
+        classes, shape = len(CHARACTERS), (CONTEXT,)
+    chosen, cut = _chosen(sizes, config), []
     for k in chosen:
-        kept = min(int(dealt.sizes[k]), config.max_rows or int(dealt.sizes[k]))
-        (x, y), training = dealt.rows(k, kept)
+        kept = min(int(sizes[k]), config.max_rows or int(sizes[k]))
+        (x, y), training = rows(k, kept)
         tenth = (kept + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
         ends = (kept - 2 * tenth, kept - tenth)
         if training is not None:  # half of the test rows are for calibration
             ends = (training, (training + kept) // 2)
         cut.append([Examples(x[a:b], y[a:b]) for a, b in pairwise((0, *ends, kept))])
     parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
-    made = ClientData(tuple(dealt.names[k] for k in chosen), parts, classes, shape)
+    made = ClientData(tuple(names[k] for k in chosen), parts, classes, shape)
     for part in PARTS:
         if not made.sizes(part).sum():
             raise InputError(
@@ -171,7 +169,7 @@ def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
             found = np.concatenate([mine[:first], others[: kept - first]])
         return Examples(pool.x[found[:kept]], pool.y[found[:kept]]), first
 
-    return _Dealt(list(owners if natural else range(shards.clients)), shards.rows, rows)
+    return list(owners if natural else range(shards.clients)), shards.rows, rows
 
 
 def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
@@ -197,7 +195,7 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
         x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:kept]
         return Examples(x, piece[CONTEXT:].astype(np.int64)), None
 
-    return _Dealt(names, np.array([max(0, len(c) - CONTEXT) for c in codes]), windows)
+    return names, np.array([max(0, len(c) - CONTEXT) for c in codes]), windows
 
 
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
