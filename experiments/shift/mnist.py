@@ -32,10 +32,6 @@ TABLE = "digits"
 """Whose constants the corruptions have: the benchmarks' hardly touch digits."""
 
 
-RATE = 0.05
-"""The largest learning rate."""
-
-
 def variants_of(
     train: LabelledRows, test: LabelledRows, *, epochs: int, seed: int
 ) -> Iterator[tuple[Variant, NDArray[np.float32]]]:
@@ -60,7 +56,7 @@ def variants_of(
         torch.manual_seed(int(rng.integers(2**62)))
         model = models.small_cnn(height, width, channels, train.classes, normalised=True)
     x, y = models.as_input(train.x), torch.from_numpy(train.y)
-    models.descend(model, x, y, epochs=epochs, batch_size=64, lr=RATE, rng=rng, one_cycle=True)
+    models.descend(model, x, y, epochs=epochs, batch_size=64, lr=0.05, rng=rng, one_cycle=True)
     for name, severity in shifted("mnist-shift"):
         images = test.x
         if name != "none":
