@@ -107,20 +107,19 @@ def _npz(path: Path) -> list[LabelledRows]:
         if key not in _KEYS:
             raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}")
     tested = "test_x" in arrays or "test_y" in arrays
-    for key in ("x", "y", *(("test_x", "test_y") if tested else ())):
-        if key not in arrays:
-            raise InputError(f"the array {key!r} is missing")
-    if not tested:
-        return [_checked(arrays, "")]
-    rows, test = _checked(arrays, ""), _checked(arrays, "test_")
+    parts = [_checked(arrays, prefix) for prefix in ("", "test_")[: 1 + tested]]
+    rows, test = parts[0], parts[-1]
     if _kind(rows) != _kind(test):
         raise InputError(f"test_x: {_kind(test)}, but x has {_kind(rows)}")
     if (rows.client is None) != (test.client is None):
         raise InputError("client and test_client: give both or none of them")
-    return [rows, test]
+    return parts
 
 
 def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
+    for key in (f"{prefix}x", f"{prefix}y"):
+        if key not in arrays:
+            raise InputError(f"the array {key!r} is missing")
     x, y = arrays[f"{prefix}x"], arrays[f"{prefix}y"]
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise InputError(
