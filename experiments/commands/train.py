@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fedcal.experiments.commands.parameters import FILES, ConfigFile, Json, Quiet, other, takes
 from fedcal.experiments.options import RUNNING
-from fedcal.experiments.training.command import run_train
 from fedcal.experiments.training.config import TrainConfig
 
 EXAMPLES = (
@@ -27,4 +26,6 @@ def command(
     **options: Any,
 ) -> None:
     """Train and show it."""
+    from fedcal.experiments.training.run import run_train
+
     run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,7 +14,7 @@ from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import POOLED, Config, merge
-from fedcal.experiments.estimator.scores import columns_of, likeliest
+from fedcal.experiments.estimator.model import Classifier, columns_of
 from fedcal.experiments.fitting import fit
 from fedcal.experiments.options import options_of
 from fedcal.partition import deal
@@ -24,28 +23,23 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import must_calibrate
 from fedcal.types import Floats
 
-_HERE = {"partition": None, "set": None, "input": "logits", "classes": None}
-"""Defaults of parameters that are none of `Config`, or are another there."""
-_ELSEWHERE = ("data", "engine", "ray_address")
-"""Options of a run that `fit` has no use for."""
+_PARAMETERS = {
+    name: getattr(Config, name)
+    for name in options_of(Config)
+    if name not in ("method", "data", "engine", "ray_address")  # `fit` has no use for a run's own
+} | {"partition": None, "set": None, "input": "logits", "classes": None}
+"""What is given by name, and the defaults."""
 
-
-def _signature() -> Signature:
-    """The constructor's: the method, and the other options of a run by name."""
-    names = [name for name in options_of(Config) if name not in (*_ELSEWHERE, "method")]
-    defaults = {name: getattr(Config, name) for name in names} | _HERE
-    named = [Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items()]
-    first = [
-        Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, default=d)
-        for n, d in (("self", Parameter.empty), ("method", Config.method))
+_SIGNATURE = Signature(
+    [
+        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=Config.method),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in _PARAMETERS.items()),
     ]
-    return Signature([*first, *named])
+)
 
 
-_SIGNATURE = _signature()
-
-
-class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FederatedCalibrator(Classifier):
     """A calibrator learnt over simulated clients, from a classifier's scores.
 
     Its rows are *scores*, one column for each class, not features. All rows given to `fit` are
@@ -143,11 +137,6 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, without_gradient(X), dtype=np.float64, reset=False)
         return self.calibrator_.predict_proba(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row, (n,)."""
-        probs = self.predict_proba(X)
-        return likeliest(self.classes_, probs)
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
