@@ -6,6 +6,8 @@ import math
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ MAX_BYTES = 2**32
 MAX_MEMBERS = 64
 _BOMB_BYTES = 2**28  # scores that unpack to more than this ...
 _BOMB_RATIO = 100  # ... and this many times their packed size are no scores
-_NOT_READABLE = (
+_NOT_READABLE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,  # not a zip, truncated, bad checksum
     zlib.error,
     EOFError,
@@ -35,6 +37,29 @@ _NOT_READABLE = (
 )
 
 
+@contextmanager
+def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one InputError.
+
+    Parameters
+    ----------
+    damage : what errors of these types mean; an error of the system says what it is itself
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError("does not fit into memory") from None
+    except Exception as error:
+        problem = next((text for kinds, text in damage.items() if isinstance(error, kinds)), None)
+        if isinstance(error, OSError) and (error.strerror or problem is None):
+            problem = f"cannot be read: {error.strerror or 'damaged'}"
+        if problem is None:
+            raise
+        raise InputError(problem) from None
+
+
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an `.npz` file, numbers and strings only.
 
@@ -45,18 +70,10 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
         than 4 GiB of numbers.
     """
-    try:
-        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
-            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
-            return _members(archive)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or 'damaged'}") from None
-    except MemoryError:
-        raise InputError("does not fit into memory") from None
-    except _NOT_READABLE:
-        raise InputError("is not an intact .npz file (truncated, damaged or no zip)") from None
+    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+    with intact(damage), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+        warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
+        return _members(archive)
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:

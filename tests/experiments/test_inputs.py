@@ -66,10 +66,6 @@ def test_tensors_lists_and_tuples_are_arrays() -> None:
     [
         ((LOGITS, LABELS), "data must be a name, a path, .*; got tuple"),
         (LOGITS, "data must be a name, a path, .*; got ndarray"),
-        (
-            {"logits": LOGITS, "labels": ["cat", "dog", "eel"] * 20},
-            "got 'cat' at row 0; give the column",
-        ),
     ],
 )
 def test_what_is_not_taken_says_what_is(data: Any, words: str) -> None:
