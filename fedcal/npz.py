@@ -34,6 +34,7 @@ _NOT_READABLE: tuple[type[Exception], ...] = (
     NotImplementedError,  # an unknown compression
     RecursionError,
     OverflowError,
+    OSError,
 )
 
 
@@ -92,7 +93,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
         try:
             with archive.open(info) as member:
                 arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
-        except (*_NOT_READABLE, OSError):
+        except _NOT_READABLE:
             raise InputError(_damaged(key)) from None
     return arrays
 
@@ -111,7 +112,7 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
             header = member.tell()
     except InputError:
         raise
-    except (*_NOT_READABLE, OSError):
+    except _NOT_READABLE:
         raise InputError(_damaged(key)) from None
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,8 @@ def from_huggingface(
         for part in parts.values():
             _check_object(part)
         with intact(damage(pa, "an intact dataset")):
-            arrays = _joined(
-                list(parts), lambda key: _from_object(pa, parts[key], called, labels_required)
-            )
+            read = partial(_from_object, pa, called, labels_required)
+            arrays = _joined(list(parts), lambda key: read(parts[key]))
         return from_arrays(name=name, labels_required=labels_required, **arrays)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
