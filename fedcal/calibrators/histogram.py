@@ -116,6 +116,7 @@ def _count(cells: Integers, size: int, owner: Integers, clients: int) -> Integer
 class _Binning(Calibrator):
     """A table over 2**M bins, made from two histograms per class."""
 
+    parameters = ("table",)
     default_bins: ClassVar[int] = 2**7
 
     def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
@@ -172,15 +173,6 @@ class _Binning(Calibrator):
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
         return normalised(self.scores(probs), probs)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`table` (tables, bins) and `classes` ()."""
-        return {"table": self.table, "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(arrays["table"], int(arrays["classes"]))
 
 
 class HistogramBinning(_Binning):
