@@ -39,6 +39,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from fedcal.checks import one_of
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 from fedcal.types import Floats, Integers, Words
@@ -77,12 +78,10 @@ class Bound:
     def __post_init__(self) -> None:
         if not self.lengths or any(n < 1 for n in self.lengths):
             raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
-        if self.rule not in get_args(Rule):
-            raise InputError(f"unknown rule {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
+        one_of("rule", self.rule, get_args(Rule))
         if self.order not in (1, 2):
             raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")
-        if self.per not in get_args(Per):
-            raise InputError(f"unknown per {self.per!r}; allowed: {', '.join(get_args(Per))}")
+        one_of("per", self.per, get_args(Per))
         if self.norms and len(self.norms) != len(self.lengths):
             raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
         if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):

@@ -55,7 +55,7 @@ def _check_asked(t: Floats, asked: Floats | None) -> None:
 class _Bracket:
     """Intervals that hold the answers, (searches,) ends, and how many evaluations are left."""
 
-    def __init__(self, low: float, high: float, evaluations: int, searches: int) -> None:
+    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
         low, high = interval(low, high)
         many = whole("searches", searches, 1)
         self.low, self.high = np.full(many, low), np.full(many, high)
@@ -121,9 +121,6 @@ class Bisection(_Bracket):
     evaluations : how often the objective is evaluated
     searches : independent searches
     """
-
-    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
-        super().__init__(low, high, evaluations, searches)
 
     def next(self) -> Floats | None:
         """The middle of the interval."""
@@ -192,8 +189,7 @@ class PosteriorBisection:
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Multiply each posterior with the likelihood of its `value`."""
         _check_asked(t, self.next())
-        self.left -= 1
-        self._asked = None
+        self.left, self._asked = self.left - 1, None
         values = np.broadcast_to(value, len(self._log))
         for k in range(0, len(values), _AT_ONCE):
             some = slice(k, k + _AT_ONCE)

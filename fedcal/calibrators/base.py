@@ -176,7 +176,7 @@ class Calibrator(Artifact):
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions."""
         return {
             "before": summary(test.probs, test.labels),
-            "after": summary(self._on(test), test.labels),
+            "after": summary(self.test_probs(test), test.labels),
         }
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -197,22 +197,18 @@ class Calibrator(Artifact):
         return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
 
     def test_probs(self, test: Holdout) -> Floats:
-        """Calibrated probabilities of the test rows, (n, c)."""
-        return np.ascontiguousarray(self._on(test))
+        """Calibrated probabilities of the test rows, (n, c); computed once."""
+        if self not in test.kept:
+            test.kept[self] = np.ascontiguousarray(self._calibrate(test))
+        after: Floats = test.kept[self]
+        return after
 
     def reliability(self, test: Holdout) -> dict[str, Reliability]:
         """What reliability diagrams of the test rows show, `before` and `after`."""
         return {
             "before": Reliability.of(test.probs, test.labels),
-            "after": Reliability.of(self._on(test), test.labels),
+            "after": Reliability.of(self.test_probs(test), test.labels),
         }
-
-    def _on(self, test: Holdout) -> Floats:
-        """Calibrated probabilities of the test rows; computed once."""
-        if self not in test.kept:
-            test.kept[self] = self._calibrate(test)
-        after: Floats = test.kept[self]
-        return after
 
     def _calibrate(self, test: Holdout) -> Floats:
         return self.calibrated(test.logits)

@@ -10,6 +10,7 @@ Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -148,6 +149,7 @@ class _Binning(Calibrator):
         return cls(table, classes)
 
     @staticmethod
+    @abstractmethod
     def table_of(
         positive: Floats,
         negative: Floats,
@@ -155,7 +157,6 @@ class _Binning(Calibrator):
         estimate: Estimate = "posterior",
     ) -> Floats:
         """Histograms -> table, (tables, bins) each."""
-        raise InputError("choose HistogramBinning or BBQ")
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""

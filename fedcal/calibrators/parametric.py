@@ -35,11 +35,9 @@ class ParametricScaling(Calibrator):
     parameters = ("w",)
 
     def __init__(self, w: ArrayLike | None = None, classes: int = 0) -> None:
-        self.classes = whole("classes", classes, 0)
-        self.w: Floats = np.zeros(0)
+        super().__init__(classes)
         if w is None:
-            if classes:
-                self.w = self.identity(classes)
+            self.w = self.identity(classes) if classes else np.zeros(0)
             return
         self.w = np.array(w, np.float64)
         size = self.size(whole("classes", classes, 2))
