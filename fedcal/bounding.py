@@ -159,12 +159,8 @@ class Bound:
 
     def scaled(self, x: Floats, factors: Floats) -> Floats:
         """Each group of numbers times its factor, (clients, length), (clients, groups)."""
-        if self.rule != "per_block":
-            return x * factors
-        if len(set(self.lengths)) != 1:
-            return x * np.repeat(factors, self.lengths, axis=1)
-        blocks = x.reshape(len(x), len(self.lengths), -1)
-        return (blocks * factors[:, :, None]).reshape(x.shape)
+        each = factors if self.rule != "per_block" else np.repeat(factors, self.lengths, axis=1)
+        return x * each
 
 
 def bounded(x: Floats, bound: Bound) -> Floats:

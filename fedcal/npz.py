@@ -20,6 +20,10 @@ MAX_BYTES = 2**32
 """All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
 
 MAX_MEMBERS = 64
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _BOMB_BYTES = 2**28  # scores that unpack to more than this ...
 _BOMB_RATIO = 100  # ... and this many times their packed size are no scores
 _NOT_READABLE: tuple[type[Exception], ...] = (
@@ -103,12 +107,9 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
     try:
         with archive.open(info) as member:
             version = np.lib.format.read_magic(member)
-            if version == (1, 0):
-                shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-            elif version == (2, 0):
-                shape, _, dtype = np.lib.format.read_array_header_2_0(member)
-            else:  # 3.0 only serves records with names beyond Latin-1
+            if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
                 raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
+            shape, _, dtype = _HEADERS[version](member)
             header = member.tell()
     except InputError:
         raise
@@ -128,7 +129,7 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
         raise InputError(_damaged(key))
     if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
         raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")
-    return max(entries * 8, size)
+    return int(max(entries * 8, size))
 
 
 def _damaged(key: str) -> str:

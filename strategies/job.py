@@ -15,7 +15,7 @@ import numpy as np
 
 from fedcal.checks import one_of
 from fedcal.errors import BudgetExceeded, InputError
-from fedcal.fields import real, text, whole
+from fedcal.fields import read
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
@@ -106,24 +106,24 @@ class Job:
         InputError
             If a key is missing or its value is not allowed.
         """
-        ledger = text(fields, "ledger")
+        ledger = read(fields, "ledger", str)
         if ledger and not os.path.isabs(ledger):
             raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
-        method = one_of("method", text(fields, "method"), STRATEGIES)
-        settings = _settings(text(fields, "settings"))
+        method = one_of("method", read(fields, "method", str), STRATEGIES)
+        settings = _settings(read(fields, "settings", str))
         check_settings(method, settings)
         return cls(
             method=method,
             federation=replace(
-                Federation.from_fields(fields, nodes, classes), seed=whole(fields, "seed")
+                Federation.from_fields(fields, nodes, classes), seed=read(fields, "seed", int)
             ),
             settings=settings,
-            secure_aggregation=text(fields, "secure-aggregation"),
-            dropout=real(fields, "dropout"),
+            secure_aggregation=read(fields, "secure-aggregation", str),
+            dropout=read(fields, "dropout", float),
             ledger=ledger or None,
-            cap=real(fields, "cap") or None,
-            cap_delta=real(fields, "cap-delta") or None,
-            input=one_of("input", text(fields, "input") or input, KINDS),
+            cap=read(fields, "cap", float) or None,
+            cap_delta=read(fields, "cap-delta", float) or None,
+            input=one_of("input", read(fields, "input", str) or input, KINDS),
         )
 
     @cached_property

@@ -66,6 +66,10 @@ def test_tensors_lists_and_tuples_are_arrays() -> None:
     [
         ((LOGITS, LABELS), "data must be a name, a path, .*; got tuple"),
         (LOGITS, "data must be a name, a path, .*; got ndarray"),
+        (
+            {"logits": LOGITS, "labels": ["cat", "dog"] * 30},
+            r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores",
+        ),
     ],
 )
 def test_what_is_not_taken_says_what_is(data: Any, words: str) -> None:
