@@ -138,10 +138,9 @@ class Bound:
 
     def norms_of(self, x: Floats) -> Floats:
         """What the rule limits to 1, shape (clients, length) -> (clients, groups)."""
-        norms = np.array(self.norms)
         if self.rule == "per_value":
             return np.asarray(np.abs(x) / self.scale)
-        sizes = self._blocks_sum(x) / norms**self.order
+        sizes = self._blocks_sum(x) / np.array(self.norms) ** self.order
         if self.rule == "joint":
             sizes = sizes.sum(axis=1, keepdims=True)
         return np.asarray(sizes if self.order == 1 else np.sqrt(sizes))

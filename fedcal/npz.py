@@ -94,27 +94,19 @@ def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
         if key in arrays:
             raise InputError(f"member {key!r} is there twice")
         total += _size(archive, info, key, MAX_BYTES - total)
-        try:
-            with archive.open(info) as member:
-                arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
-        except _NOT_READABLE:
-            raise InputError(_damaged(key)) from None
+        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays
 
 
 def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) -> int:
     """Bytes that the member's numbers take as float64, at most `room`, from its header alone."""
-    try:
-        with archive.open(info) as member:
-            version = np.lib.format.read_magic(member)
-            if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
-                raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
-            shape, _, dtype = _HEADERS[version](member)
-            header = member.tell()
-    except InputError:
-        raise
-    except _NOT_READABLE:
-        raise InputError(_damaged(key)) from None
+    with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
+            raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
+        shape, _, dtype = _HEADERS[version](member)
+        header = member.tell()
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
         hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""

@@ -82,8 +82,7 @@ def logits_from_probs(probs: Floats) -> Floats:
 
 def label_entries(x: Floats, labels: Integers) -> Floats:
     """x[i, labels[i]], shape (n, c), (n,) -> (n,)."""
-    out: Floats = x[np.arange(len(labels)), labels]
-    return out
+    return np.asarray(x[np.arange(len(labels)), labels])
 
 
 def log_grid(low: float, high: float, points: int) -> Floats:

@@ -143,9 +143,8 @@ class Job:
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""
-        if not self.dropout:
-            return np.zeros(0, np.int64)
-        return dropouts(self.federation.seed, self.federation.clients, self.dropout, round_number)
+        draws = stream(self.federation.seed, Purpose.DROPOUT, round_number)
+        return np.flatnonzero(draws.random(self.federation.clients) < self.dropout)
 
     def run(
         self, drive: Callable[[CalibrationStrategy], object], progress: Progress | None = None
@@ -187,11 +186,6 @@ class Job:
             seconds=None if plan.secret_sample else seconds,
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
         )
-
-
-def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
-    """The clients that miss a round, each with probability `rate`, independently."""
-    return np.flatnonzero(stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate)
 
 
 def _settings(given: str) -> dict[str, Setting]:

@@ -105,7 +105,7 @@ class Calibrator(Artifact):
             If the calibrator is not fitted, the class count differs, or the scores are not what
             `input` says (`fedcal.scores.check_scores`).
         """
-        self._need_fitted()
+        self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
         return self._of_logits(
             logits_of(self.input, check_scores(name, self.input, scores, least=0))
@@ -122,7 +122,7 @@ class Calibrator(Artifact):
         InputError
             If the calibrator is not fitted, the class count differs, or a logit is not finite.
         """
-        self._need_fitted()
+        self.need_fitted()
         return self._of_logits(moderate("logits", finite("logits", logits)))
 
     def _of_logits(self, z: Floats) -> Floats:
@@ -135,13 +135,14 @@ class Calibrator(Artifact):
     def __repr__(self) -> str:
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
 
-    def _need_fitted(self) -> None:
+    def need_fitted(self) -> None:
+        """InputError if it is not fitted."""
         if not self.classes:
             raise InputError(f"this {self.kind} calibrator is not fitted")
 
     def save(self, path: str | Path) -> None:
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
-        self._need_fitted()
+        self.need_fitted()
         header = {"kind": self.kind, "classes": self.classes, "input": self.input}
         write_arrays(Path(path), {"format": FORMAT, **header}, self.arrays())
 
