@@ -221,16 +221,16 @@ def _told(out: Path | None) -> Iterator[None]:
         raise
 
 
-def _said(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _show(job: Job, outcome: Outcome) -> None:
     """Log what came out; no sum, which would be exact without privacy."""
     plan = job.plan
     log.info("fedcal: %s, clients %d, rounds %d", job.method, plan.clients, plan.rounds)
     for record in outcome.records:
-        known = "".join(f", {k} {_said(record[k])}" for k in record if k not in RELEASED)
+        known = "".join(
+            f", {key} {value:.6g}" if isinstance(value, float) else f", {key} {value}"
+            for key, value in record.items()
+            if key not in RELEASED
+        )
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
     took = "" if outcome.seconds is None else f" in {outcome.seconds:.3f} s"
     log.info("fedcal: %r%s", outcome.artifact, took)
