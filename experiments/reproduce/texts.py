@@ -15,6 +15,7 @@ from typing import Any
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.reproduce.binning_pays import crossover
+from fedcal.experiments.reproduce.cells import MEAN
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.comparisons import command
 from fedcal.experiments.reproduce.expected import read, shipped
@@ -135,8 +136,11 @@ _TITLES = ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)")
 
 def _ratio(title: str, row: str = "") -> float:
     """Mean classwise ECE over that of the pooled temperature, in the lines of that row."""
-    scores = results("private-temperature").cells
-    mine = [s for s in scores if s.row.startswith(row) or s.title == "pooled temperature"]
+    mine = [
+        r
+        for r in results("private-temperature").rows
+        if r["row"].startswith(row) or r["title"] == "pooled temperature"
+    ]
     return mean_ratio(mine, title, "pooled temperature") or math.nan
 
 
@@ -323,8 +327,8 @@ def binning_pays() -> str:
 def pooled_binning() -> str:
     """Whether binning beats a temperature where nothing is noisy."""
     found: dict[str, dict[str, float]] = {}
-    for cell in results("maddock-table2").cells:
-        found.setdefault(cell.network, {})[cell.title] = cell.mean
+    for row in results("maddock-table2").rows:
+        found.setdefault(row["network"], {})[row["title"]] = row[MEAN]
     wins = [n for n, of in found.items() if of["pooled BBQ"] < of["pooled temperature"]]
     return (
         "Without privacy [table 2](reproduce.md) is the better comparison: with all rows in one "

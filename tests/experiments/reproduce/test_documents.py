@@ -13,7 +13,7 @@ from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.documents import filled, pages
 from fedcal.experiments.reproduce.registry import SEEDS
-from fedcal.experiments.reproduce.spec import EVERYWHERE, RowsExperiment
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Experiment
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
@@ -48,7 +48,7 @@ def test_a_block_that_nobody_makes_or_that_does_not_end(
 
 def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
     verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
-    some = RowsExperiment(name="n", title="t", about="a", module="none", tables=())
+    some = Experiment(name="n", title="t", about="a", module="none", tables=())
     for expected in ({"a": SEEDS, "b": "holds"}, {EVERYWHERE: SEEDS, "b": "holds"}):
         assert unsure(replace(some, expected={"key": expected}), verdict) == ["a"]
         assert unsure(replace(some, expected={"k*": expected}), verdict) == ["a"]
