@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
-from fedcal.experiments.reproduce import texts, texts_of_costs, texts_of_shift
+from fedcal.experiments.reproduce import texts
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.expected import FOLDER, ROOT, read
@@ -72,8 +72,8 @@ def made_by(*names: str) -> str:
 
 
 _SHOWN = {
-    "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
-    "demo": ("demo", *texts.PAPER, "private-temperature", "luo-table1", "luo-table7"),
+    "reproduce": (*texts.TABLES, "private-temperature", "fedtemp-bound"),
+    "demo": ("demo", *texts.TABLES, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
     "audit": ("audit",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
@@ -87,8 +87,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{name}-claims": partial(claims, name) for name in NAMES},
     **{f"made-by-{page}": partial(made_by, *names) for page, names in _SHOWN.items()},
     **texts.BLOCKS,
-    **texts_of_costs.BLOCKS,
-    **texts_of_shift.BLOCKS,
 }
 """By the name that a page gives."""
 
