@@ -25,12 +25,12 @@ from fedcal.experiments.reproduce.binning_pays import crossover
 from fedcal.experiments.reproduce.cells import MEAN
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.comparisons import command
-from fedcal.experiments.reproduce.expected import read, shipped
+from fedcal.experiments.reproduce.expected import FOLDER, read, shipped
 from fedcal.experiments.reproduce.maddock import mean_ratio
-from fedcal.experiments.reproduce.registry import experiment
+from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.spec import Record, Rows
-from fedcal.experiments.show.tables import TextTable, markdown
+from fedcal.experiments.show.tables import markdown
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.trust import NOISY, Local
@@ -84,20 +84,6 @@ def percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
 
 
 # -- README, reproduce ---------------------------------------------------------------------------
-
-
-def demo_short() -> str:
-    """Eight rows of the demo's table, and what most want to know of them."""
-    lines = comparison("demo")
-    rows = [one(lines, method=m) for m in ("none", "pooled-temperature")]
-    rows += [one(lines, method="fednewton", epsilon=None)]
-    named = ("fednewton", "fedoneshot", "fedtemp", "fedopvector")
-    rows += [one(lines, method=method, epsilon=1.0) for method in named]
-    rows += [one(lines, method="fedbbq", epsilon=1.0, settings={"weighting": "all"})]
-    cells = Cells(lines)
-    head = ("method", "epsilon", "accuracy %", "ECE %", "cwECE %", "bytes up / down")
-    texts = ([cells.texts(row)[cells.headings.index(h)] for h in head] for row in rows)
-    return markdown(TextTable(head, list(texts))).strip()
 
 
 def ratio(title: str, row: str = "") -> float:
@@ -236,11 +222,14 @@ _KNOWN: dict[str, Any] = {
         "acc-t-bisection": "bisection",
         "acc-t-posterior-3": "posterior, 3",
     },
-    "commit": lambda name: read(name)["commit"],
+    "cells_of": lambda name: Cells(comparison(name)),
+    "experiment": experiment,
+    "unsure": unsure,
     "mean_of": fmean,
     "differences": lambda rows, key: [r[key] - r["numbers_up"] for r in rows],
 }
 _TESTS: Mapping[str, Callable[..., bool]] = {
+    "made_by": lambda name, commit: read(name)["commit"] == commit,
     "close_to_pooled": lambda title: ratio(title) <= 1.05,
     "falls": lambda values: values == sorted(values, reverse=True),
     "within_a_std": lambda line, of: mean(line) + line["after"]["ece"]["std"] >= of,
@@ -259,36 +248,64 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     environment.globals |= _ASKED | _KNOWN
+    environment.filters["commit"] = lambda name: read(name)["commit"]
     environment.tests |= _TESTS
     return environment.get_template("texts.md.j2").module
 
 
-def _filled(macro: str, *of: Any) -> str:
+def filled(macro: str, *of: Any) -> str:
+    """What a macro of the template makes of `of`."""
     return str(getattr(_template(), macro)(*of)).strip()
 
 
+def tables(name: str) -> str:
+    """The tables of an experiment, as `NAME.md` has them."""
+    return "\n".join(map(markdown, results(name).blocks))
+
+
+_NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
+_PAGES = {
+    "reproduce": (*TABLES, "private-temperature", "fedtemp-bound"),
+    "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
+    "trust-models": ("trust-models",),
+    "audit": ("audit",),
+    "luo": ("luo-table1", "luo-table7", "luo-figures"),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
+    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
+}
+"""Page -> what it shows."""
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "demo-short": demo_short,
+    **{name: partial(tables, name) for name in _NAMES},
+    **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
+    **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     "demo-table": lambda: as_markdown(comparison("demo")),
     **{
-        name: partial(_filled, name.replace("-", "_"))
+        name: partial(filled, name.replace("-", "_"))
         for name in (
-            *("demo-headline", "first-ece", "searched", "reproduced", "claims-in-short"),
+            *(
+                "demo-headline",
+                "demo-short",
+                "first-ece",
+                "searched",
+                "reproduced",
+                "claims-in-short",
+            ),
             *("temperature-ratios", "by-search", "by-trust", "when-binning-pays"),
             *("pooled-binning", "multipliers", "sampled-runs", "bytes", "seconds", "mnist-shift"),
             *("luo-noise", "luo-aggregation", "luo-short", "trust-costs"),
         )
     },
     **{
-        f"by-clients-{name}": partial(_filled, "by_clients", name)
+        f"by-clients-{name}": partial(filled, "by_clients", name)
         for name in ("resnet110-cifar10", "imdb-binary")
     },
     **{
-        f"{name}-command": partial(_filled, "console", name)
+        f"{name}-command": partial(filled, "console", name)
         for name in ("choosing-clients", "choosing-searches", "choosing-trust")
     },
     **{
-        f"luo-{macro}-{severity}": partial(_filled, f"luo_{macro}", severity)
+        f"luo-{macro}-{severity}": partial(filled, f"luo_{macro}", severity)
         for macro, severity in product(("order", "read", "searches"), TABLE_OF)
     },
 }

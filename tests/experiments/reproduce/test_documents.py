@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.experiments.reproduce import documents
+from fedcal.experiments.reproduce import documents, texts
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.documents import filled, pages
@@ -53,13 +53,13 @@ def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
         assert unsure(replace(some, expected={"key": expected}), verdict) == ["a"]
         assert unsure(replace(some, expected={"k*": expected}), verdict) == ["a"]
     assert unsure(some, verdict) == []
-    assert documents._doubt(["a"], 2) == " (depends on seeds on a)"
-    assert documents._doubt(["a", "b"], 2) == " (depends on seeds everywhere)"
-    assert documents._doubt([], 2) == ""
+    assert texts.filled("doubt", ["a"], 2) == "(depends on seeds on a)"
+    assert texts.filled("doubt", ["a", "b"], 2) == "(depends on seeds everywhere)"
+    assert texts.filled("doubt", [], 2) == ""
 
 
 def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = {"x": "abc", "y": "abc", "z": "def"}
-    monkeypatch.setattr(documents, "read", lambda name: {"commit": commits[name]})
-    assert documents.made_by("x", "y").endswith("made by commit abc.")
-    assert documents.made_by("x", "y", "z").endswith(": `x`, `y` by abc; `z` by def.")
+    monkeypatch.setattr(texts, "read", lambda name: {"commit": commits[name]})
+    assert texts.filled("made_by", ("x", "y")).endswith("made by commit abc.")
+    assert texts.filled("made_by", ("x", "y", "z")).endswith(": `x`, `y` by abc; `z` by def.")
