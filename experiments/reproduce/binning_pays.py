@@ -226,6 +226,4 @@ def _six(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-@functools.cache
-def _loaded(name: str) -> Dataset:
-    return datasets.load(name)
+_loaded = functools.cache(datasets.load)

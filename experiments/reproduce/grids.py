@@ -109,19 +109,18 @@ def _pieces(
     Networks with clients of their own are apart where a part does not deal all of them.
     """
     own = [name for name, data in sources.items() if data.client is not None]
-    dealt = [name for name in sources if name not in own]
+    natural = {"data": own, "partition": "natural", "clients": None}
     for part in experiment.parts:
         methods = [*part.methods.values()]
-        shared = {"epsilon": math.inf, "seeds": seeds, "method": methods, **part.settings}
-        if "partition" in part.settings:
-            yield part, part.name, {"data": list(sources), "clients": CLIENTS, **shared}
+        given = {"epsilon": math.inf, "seeds": seeds, "method": methods, **part.settings}
+        if "partition" in given:
+            yield part, part.name, {"data": list(sources), "clients": CLIENTS, **given}
             continue
-        if dealt:
+        if dealt := [name for name in sources if name not in own]:
             deal = {"data": dealt, "partition": DEALT, "clients": CLIENTS}
-            yield part, part.name, {**deal, **shared}
+            yield part, part.name, {**deal, **given}
         if own:
-            deal = {"data": own, "partition": "natural", "clients": None}
-            yield part, f"{part.name}-own-clients", {**shared, **deal}
+            yield part, f"{part.name}-own-clients", {**given, **natural}
 
 
 def _count(options: Mapping[str, Any], sources: Mapping[str, Dataset]) -> int:

@@ -121,24 +121,12 @@ def first(metric: str) -> list[str]:
     return [min(mine, key=lambda m: mean(mine[m], metric)) for mine in searches().values()]
 
 
-def behind_oneshot() -> list[str]:
-    """The networks of the `searches` in which FedOneShot has a lower ECE than Acc-T."""
-    found = searches().items()
-    return [data for (data, *_), m in found if mean(m["fedoneshot"]) < mean(m["acct"])]
-
-
 def better_everywhere(unit: str, trust: str) -> list[str]:
     """Methods that are better than the model itself on all data."""
     lines = comparison("choosing-trust")
     base = {line["data"]: mean(line) for line in where(lines, method="none")}
     mine = where(lines, unit=unit, trust=trust)
     return [m for m in TRUSTED if all(mean(li) < base[li["data"]] for li in where(mine, method=m))]
-
-
-def both(names: Sequence[str]) -> str:
-    """`a`, `b` and `c`."""
-    *most, last = [f"`{name}`" for name in names] or ["`none`"]
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 # -- costs, domain shift, Luo et al. -------------------------------------------------------------
@@ -181,20 +169,14 @@ def luo_tables(severity: int) -> dict[str, dict[str, Record]]:
     return {f"ours, severity {severity}": luo_methods(severity, Local.name), **printed}
 
 
-def aggregation() -> Rows:
-    """ECE under local noise over that under central noise, of some of the settings."""
-    rows = luo_rows(5, "aggregation")
-    return [r for r in rows if r[r["sweep"]] in AGGREGATED.get(r["sweep"], ())]
-
-
 # -- the template --------------------------------------------------------------------------------
 
 _ASKED: dict[str, Any] = {
     function.__name__: function
     for function in (
         *(where, one, mean, percent, ratio, papers_claims, searches, first, command),
-        *(behind_oneshot, better_everywhere, both, noise_of_means, shifts, luo_rows, luo_methods),
-        *(luo_tables, aggregation, crossover, markdown),
+        *(better_everywhere, noise_of_means, shifts, luo_rows, luo_methods),
+        *(luo_tables, crossover, markdown),
     )
 }
 _KNOWN: dict[str, Any] = {
@@ -231,7 +213,9 @@ _KNOWN: dict[str, Any] = {
 _TESTS: Mapping[str, Callable[..., bool]] = {
     "made_by": lambda name, commit: read(name)["commit"] == commit,
     "close_to_pooled": lambda title: ratio(title) <= 1.05,
+    "behind_oneshot": lambda of: mean(of[1]["fedoneshot"]) < mean(of[1]["acct"]),
     "falls": lambda values: values == sorted(values, reverse=True),
+    "shown": lambda row: row[row["sweep"]] in AGGREGATED.get(row["sweep"], ()),
     "within_a_std": lambda line, of: mean(line) + line["after"]["ece"]["std"] >= of,
     "below_temperature": lambda row, rows: (
         row[MEAN] < one(rows, title="pooled temperature", network=row["network"])[MEAN]
