@@ -26,7 +26,7 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.metrics import summary
 from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
@@ -94,10 +94,8 @@ def rows(
         if clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
     ]
     found: Rows = []
-    for done, (name, clients) in enumerate(parts, 1):
+    for name, clients in counted(parts, progress):
         found += population_rows(name, clients, budgets, seeds)
-        if progress is not None:
-            progress(done, len(parts))
     return found
 
 

@@ -33,7 +33,7 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -72,9 +72,9 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         has nothing). `over` is record_up / numbers_up.
     """
     networks = (10,) if quick else tuple(NETWORKS)
-    runs = list(product(networks, variants(), ("inf", "1")))
+    runs = counted(product(networks, variants(), ("inf", "1")), progress)
     done: Rows = []
-    for number, (classes, (title, method, settings), epsilon) in enumerate(runs, 1):
+    for classes, (title, method, settings), epsilon in runs:
         shards = _shards(classes, 3 if quick else CLIENTS)
         known = {"method": title, "classes": classes, "clients": shards.clients, "epsilon": epsilon}
         plain, masked = (
@@ -92,8 +92,6 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
                 | {"paper_up": paper[0], "paper_down": paper[1]}
                 | {"over": sizes["record_up"] / sizes["numbers_up"]}
             )
-        if progress is not None:
-            progress(number, len(runs))
     return done
 
 

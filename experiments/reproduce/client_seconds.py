@@ -33,7 +33,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import BLOCK_NUMBERS
 from fedcal.experiments.reproduce.bytes_sent import job_for
 from fedcal.experiments.reproduce.registry import study
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.queries.request import Request
@@ -95,13 +95,8 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         disturbs a clock only ever adds to it); `paper`, `paper_min`, `paper_max`: Table 7 or None.
     """
     populations = [population(*size) for size in (((8, 5),) if quick else POPULATIONS)]
-    todo = list(product(populations, STRATEGIES))
-    done: Rows = []
-    for shards, method in todo:
-        done.append(row(method, shards, 1 if quick else _REPEATS))
-        if progress is not None:
-            progress(len(done), len(todo))
-    return done
+    todo = counted(product(populations, STRATEGIES), progress)
+    return [row(method, shards, 1 if quick else _REPEATS) for shards, method in todo]
 
 
 def population(clients: int, mean_rows: int, seed: int = 0) -> Shards:

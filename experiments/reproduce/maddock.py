@@ -108,9 +108,8 @@ def _overtakes(rows: Rows) -> Found:
     curves = (curve(rows, title, "rounds") for title in ("FedBBQ all weight", "FedTemp"))
     bbq, temp = ({r["rounds"]: r[MEAN] for r in found} for found in curves)
     both = [rounds for rounds in bbq if rounds in temp]
-    if len(both) < 2:
-        return None
-    return bool(bbq[both[0]] > temp[both[0]] and bbq[both[-1]] < temp[both[-1]])
+    crossed = both and bbq[both[0]] > temp[both[0]] and bbq[both[-1]] < temp[both[-1]]
+    return bool(crossed) if len(both) > 1 else None
 
 
 def _few_rounds_cost(rows: Rows) -> Found:
@@ -126,9 +125,8 @@ def _most_resilient(rows: Rows) -> Found:
         means = {r["epsilon"] or math.inf: r[MEAN] for r in mine}
         if len(means) > 1:
             grown[title] = means[min(means)] / means[max(means)]
-    if "FedTemp" not in grown or len(grown) < 2:
-        return None
-    return bool(grown["FedTemp"] == min(grown.values()))
+    told = "FedTemp" in grown and len(grown) > 1
+    return bool(grown["FedTemp"] == min(grown.values())) if told else None
 
 
 def _worse_than_base(rows: Rows) -> dict[float, bool]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from fedcal.experiments.comparison.variant import Variant
+from fedcal.strategies.job import Progress
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
@@ -23,6 +24,17 @@ Record: TypeAlias = dict[str, Any]
 """A row of plain values."""
 
 Rows: TypeAlias = list[Record]
+
+T = TypeVar("T")
+
+
+def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
+    """What there is to do; whoever comes for the next has done the one before, and says so."""
+    todo = list(todo)
+    for done, task in enumerate(todo, 1):
+        yield task
+        if progress is not None:
+            progress(done, len(todo))
 
 
 @dataclass(frozen=True)

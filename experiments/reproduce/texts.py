@@ -51,11 +51,8 @@ results: Callable[[str], Reproduction] = cache(shipped)
 """The shipped results of an experiment, read once."""
 
 
-@cache
-def comparison(name: str) -> list[Line]:
-    """The shipped lines of a comparison."""
-    found: list[Line] = read(name)["results"]
-    return found
+comparison: Callable[[str], list[Line]] = cache(lambda name: list(read(name)["results"]))
+"""The shipped lines of a comparison."""
 
 
 def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
