@@ -153,10 +153,8 @@ def _run_row(line: Line) -> Record:
         **{k: None if line["baseline"] and k != "rounds" else line[k] for k in known},
         "mean_std": rate and gaussian_multiplier(line["epsilon"], DELTA, rounds, rate) / rate,
         "seeds": len(line["seeds"]),
-        **_spread("cwece", line["after"]["classwise_ece"]),
-        **_spread("ece", line["after"]["ece"]),
+        "cwece": line["after"]["classwise_ece"]["mean"],
+        "cwece_std": line["after"]["classwise_ece"]["std"],
+        "ece": line["after"]["ece"]["mean"],
+        "ece_std": line["after"]["ece"]["std"],
     }
-
-
-def _spread(name: str, found: Record) -> Record:
-    return {name: found["mean"], f"{name}_std": found["std"]}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcal.experiments.report import page
-from fedcal.experiments.reproduce.spec import GridExperiment, RowsExperiment
 from fedcal.experiments.result import versions
 
 if TYPE_CHECKING:
@@ -14,11 +13,11 @@ if TYPE_CHECKING:
 
 
 DRAWN = {
-    GridExperiment: "Whiskers are one standard deviation over seeds; lines across are the model as "
+    True: "Whiskers are one standard deviation over seeds; lines across are the model as "
     "it is and calibrators of all rows in one place.",
-    RowsExperiment: "Bands, where there are any, are one standard deviation to either side.",
+    False: "Bands, where there are any, are one standard deviation to either side.",
 }
-"""What stands above a figure."""
+"""Whether it is a grid -> what stands above its figure."""
 
 
 def write_page(result: Reproduction, path: Path) -> None:
@@ -37,7 +36,7 @@ def context(result: Reproduction) -> dict[str, Any]:
         "printed": result.printed,
         "legend": result.legend,
         "sheet": None if sheet is None else page.figure(sheet, "s"),
-        "drawn": DRAWN[type(result.experiment)],
+        "drawn": DRAWN[bool(result.experiment.parts)],
         "verdicts": result.verdicts,
         "notes": result.experiment.notes,
         "statement": result.statement,

@@ -3,52 +3,46 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedcal.experiments.figures.panel import Level, Line
-from fedcal.experiments.reproduce.cells import Score as Cell
 from fedcal.experiments.reproduce.figures import save, sheet_of
-from fedcal.experiments.reproduce.spec import GridExperiment, Part, Plot, TitledMethod
+from fedcal.experiments.reproduce.spec import Experiment, Part, Plot, Record, Rows
 
-COLUMNS = (
-    TitledMethod("fedtemp", "FedTemp"),
-    TitledMethod("fedbbq", "FedBBQ"),
-    TitledMethod("none", "Base"),
-)
-CELL = Cell(
-    network="net",
-    part="p",
-    block="",
-    row="",
-    title="FedTemp",
-    method="fedtemp",
-    baseline=False,
-    epsilon=None,
-    rounds=12,
-    sampling_rate=0.1,
-    clients=100,
-    partition="dirichlet:0.1",
-    classwise_ece=(0.01, 0.03),
-    accuracy=(0.9, 0.9),
-    accuracy_before=0.9,
-)
+CELL: Record = {
+    "network": "net",
+    "part": "p",
+    "block": "",
+    "row": "",
+    "title": "FedTemp",
+    "method": "fedtemp",
+    "baseline": False,
+    "epsilon": None,
+    "rounds": 12,
+    "sampling_rate": 0.1,
+    "clients": 100,
+    "partition": "dirichlet:0.1",
+    "classwise_ece": [0.01, 0.03],
+    "accuracy": [0.9, 0.9],
+    "accuracy_before": 0.9,
+    "failures": [],
+}
 
 
-def experiment(*plots: Plot) -> GridExperiment:
-    part = Part("p", COLUMNS, {})
-    return GridExperiment(
+def experiment(*plots: Plot) -> Experiment:
+    part = Part("p", {"FedTemp": "fedtemp", "FedBBQ": "fedbbq", "Base": "none"}, {})
+    return Experiment(
         name="f", title="F", about="", networks=("net",), seeds=2, parts=(part,), plots=plots
     )
 
 
-def cells(**varied: list[Any]) -> list[Cell]:
+def cells(**varied: list[Any]) -> Rows:
     ((key, values),) = varied.items()
     titles = ("FedTemp", "FedBBQ")
-    return [replace(CELL, title=t, **{key: v}) for t in titles for v in values]
+    return [CELL | {"title": t, key: v} for t in titles for v in values]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +72,7 @@ def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: 
 
 
 def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
-    mine = [replace(c, epsilon=e) for c in cells(rounds=[1, 12]) for e in (1.0, 3.0)]
+    mine = [c | {"epsilon": e} for c in cells(rounds=[1, 12]) for e in (1.0, 3.0)]
     made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), mine)
     assert made is not None
     names = [text for _, text in made.legend]
@@ -88,9 +82,9 @@ def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
 
 
 def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
-    base = replace(CELL, title="Base", baseline=True, rounds=None, partition=None)
+    base = CELL | {"title": "Base", "baseline": True, "rounds": None, "partition": None}
     mine = [*cells(rounds=[1, 12]), base]
-    other = [replace(c, network="other", classwise_ece=(0.5,)) for c in mine]
+    other = [c | {"network": "other", "classwise_ece": [0.5]} for c in mine]
     plots = (Plot("a", "p", "rounds", "classwise_ece"), Plot("b", "p", "rounds", "accuracy"))
     made = sheet_of(experiment(*plots), [*mine, *other])
     assert made is not None
@@ -103,7 +97,7 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
 
 def test_a_table_has_no_figure_and_failed_cells_are_not_drawn() -> None:
     assert sheet_of(experiment(), cells(rounds=[1, 12])) is None
-    failed = [replace(c, failures=("no",)) for c in cells(rounds=[1, 12])]
+    failed = [c | {"failures": ["no"]} for c in cells(rounds=[1, 12])]
     assert sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), failed) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, median
@@ -17,7 +18,6 @@ from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.reproduce import luo, luo_figures, luo_table1, luo_table7
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.reproduce.spec import RowsExperiment
 
 Row = dict[str, Any]
 
@@ -234,8 +234,9 @@ def test_data_that_are_too_small_for_a_sweep_are_drawn_without_it() -> None:
 @pytest.mark.parametrize("name", ["luo-table1", "luo-table7", "luo-figures"])
 def test_what_cannot_be_chosen_is_refused(name: str, tmp_path: Path) -> None:
     found = experiment(name)
-    assert isinstance(found, RowsExperiment)
-    assert {"data", "out", "resume", "jobs", "ray_address", "progress"} <= found.takes
+    assert {"data", "out", "resume", "jobs", "ray_address", "progress"} <= set(
+        inspect.signature(found.home.rows).parameters
+    )
     with pytest.raises(InputError, match="no choice of seeds"):
         reproduce(name, seeds=2)
     with pytest.raises(InputError, match="unknown data set 'mnist-shift:rain:5'"):
