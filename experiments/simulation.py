@@ -13,7 +13,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, merge
 from fedcal.experiments.fitting import Fitted, fit
-from fedcal.experiments.inputs import load_any as load_any  # found here by those who had it here
+from fedcal.experiments.inputs import load_any
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import HELD_OUT, NOT_NATURAL
 from fedcal.partition import deal

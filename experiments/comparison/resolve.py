@@ -16,7 +16,8 @@ from fedcal.experiments.statement import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
-from fedcal.strategies.job import Job, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import settings_of
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""

@@ -19,9 +19,9 @@ from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import check_out
+from fedcal.experiments.inputs import load_any
 from fedcal.experiments.runs import Folder, begun_config, pool_of, run_all
-from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
 

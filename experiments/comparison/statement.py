@@ -11,7 +11,7 @@ from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.comparison.resolve import LeftOut
 from fedcal.experiments.statement import sentences
 from fedcal.privacy.federation import QUORUM
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 

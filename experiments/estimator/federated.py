@@ -69,7 +69,7 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     calibrator_ : the fitted `fedcal` calibrator, with `save` and exports
     privacy_ : the privacy record of the run, as in `SimulationResult.privacy`
-    result_ : `fedcal.strategies.job.Outcome`: releases, payload bytes, seconds
+    result_ : `fedcal.strategies.outcome.Outcome`: releases, payload bytes, seconds
     classes_ : (c,)
     n_features_in_ : c
     """

@@ -15,7 +15,7 @@ from fedcal.experiments.reproduce.grids import begun, run_grids
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.spec import RowsExperiment
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 
 def reproduce(

@@ -13,7 +13,7 @@ from fedcal.experiments.result import versions
 from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, Journal, journal
 from fedcal.experiments.runs.pools import Pool, Row, Run, Sources, Work, key_of
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 
 class Savable(Protocol):

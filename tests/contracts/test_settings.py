@@ -19,7 +19,8 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import settings_of
 
 CLIENTS = 12
 

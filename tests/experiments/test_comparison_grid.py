@@ -12,7 +12,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
 from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import POOLED
-from fedcal.strategies.job import calibrating
+from fedcal.strategies.settings import calibrating
 
 ALL = [*calibrating(), *POOLED]
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}

@@ -19,7 +19,7 @@ from fedcal.experiments.simulation import simulate
 from fedcal.numerics import softmax
 from fedcal.partition import deal
 from fedcal.scores import Kind
-from fedcal.strategies.job import Outcome
+from fedcal.strategies.outcome import Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
