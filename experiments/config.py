@@ -289,19 +289,6 @@ def federation_of(config: Config, shards: Shards) -> Federation:
     return federation
 
 
-UNUSED_ROWS = (
-    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
-)
-
-
-def unused_rows(config: Config, job: Job) -> list[str]:
-    """A sentence if `rows_per_client` was given to a run that does not need it, else nothing."""
-    rows = config.set.get("rows_per_client")
-    if rows is None or STRATEGIES[job.method].needs_rows(job.federation, job.settings):
-        return []
-    return [UNUSED_ROWS.format(rows)]
-
-
 def job_of(config: Config, shards: Shards) -> Job:
     """What a server runs, from what was asked for and how the rows were dealt.
 

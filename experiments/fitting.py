@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.baselines import fit_baseline, rows_of
-from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, unused_rows
+import numpy as np
+
+from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
+from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import Source, run_ray
-from fedcal.experiments.statement import about_subjects, large_delta, of_plan
+from fedcal.experiments.statement import about_subjects, large_delta, of_plan, without_privacy
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
+
+_TOGETHER = ("pooled", "All rows were pooled in one place: no federation and no privacy.")
+_BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
+    "none": (Identity, SecAgg.name, "Nothing was learned from anybody."),
+    "one-source": (
+        TemperatureScaling,
+        "one-source",
+        "One client fitted a temperature to its own rows, for itself: no federation, and nothing "
+        "that was sent to anybody.",
+    ),
+    "pooled-temperature": (TemperatureScaling, *_TOGETHER),
+    "pooled-bbq": (BBQ, *_TOGETHER),
+}
+"""Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
+
+UNUSED_ROWS = (
+    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
 
 
 @dataclass(frozen=True)
@@ -82,8 +105,16 @@ def fit(
 
 def _fit_baseline(config: Config, shards: Shards, tested: bool) -> Fitted:
     federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
-    read = rows_of(config.method, shards, config.seed)
-    outcome, privacy = fit_baseline(config.method, read, config.unit, tested=tested)
+    calibrator_class, trust, words = _BASELINES[config.method]
+    read = shards
+    if config.method == "one-source":  # Luo et al., 5.1: a client with rows, drawn by the seed
+        some = np.flatnonzero(shards.rows)
+        draw = stream(config.seed, Purpose.SAMPLING, 0, "one source").integers(len(some))
+        read = shards.take(some[[int(draw)]])
+    start = time.perf_counter()
+    calibrator = calibrator_class().fit(read.logits, read.labels)
+    seconds = time.perf_counter() - start
+    calibrator.learnt_on(read.input)
     known = replace(
         config,
         clients=shards.clients,
@@ -91,6 +122,8 @@ def _fit_baseline(config: Config, shards: Shards, tested: bool) -> Fitted:
         rounds=None,
         secure_aggregation=config.secure_aggregation or "none",
     )
+    outcome = Outcome(calibrator, [], [], 0, 0, seconds, [])
+    privacy = without_privacy(trust, config.unit, words, tested=tested)
     return Fitted(outcome, known, privacy, too_little(config.method, read), [])
 
 
@@ -122,14 +155,13 @@ def _fit_federated(
         ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
+    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
+    noun = outcome.artifact.noun
     privacy = of_plan(
-        plan,
-        len(outcome.records),
-        job.secure_aggregation,
-        job.settings.get("rows_per_client"),  # type: ignore[arg-type]  # checked by the strategy
-        tested=tested,
-        noun=outcome.artifact.noun,
+        plan, len(outcome.records), job.secure_aggregation, rows, tested=tested, noun=noun
     )
-    privacy["statement"] += unused_rows(config, job)
+    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    if "rows_per_client" in config.set and not needed:
+        privacy["statement"].append(UNUSED_ROWS.format(rows))
     few = too_little(config.method, shards, job)
     return Fitted(outcome, known, privacy, few, about_subjects(plan, config.partition, held_out))

@@ -12,7 +12,7 @@ from fedcal.artifact import Holdout
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, merge
-from fedcal.experiments.fitting import Fitted, fit
+from fedcal.experiments.fitting import fit
 from fedcal.experiments.inputs import load_any
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import HELD_OUT, NOT_NATURAL
@@ -53,11 +53,9 @@ def simulate(
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
-    named, by_name = loaded.name, False
-    if isinstance(data, (str, Path)):
-        by_name = True
-        if not datasets.is_shipped(str(data)):
-            named = str(Path(data).expanduser().resolve())
+    named, by_name = loaded.name, isinstance(data, (str, Path))
+    if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
+        named = str(Path(data).expanduser().resolve())
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
@@ -73,20 +71,12 @@ def simulate(
     if loaded.client_names is not None and config.partition != "natural":
         dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
         statement.append(dealt)
-    result = _judge(fitted, given, loaded)
-    if out is not None:
-        result.save(out)
-    return result
-
-
-def _judge(fitted: Fitted, given: Config, data: Dataset) -> SimulationResult:
-    """The result of a run on the test rows of `data`."""
-    logits, before, labels = data.test_logits, data.test_probs, data.test_labels
+    logits, before, labels = loaded.test_logits, loaded.test_probs, loaded.test_labels
     if logits is None or before is None or labels is None:
-        raise InputError(f"{data.name} has no test rows")
+        raise InputError(f"{loaded.name} has no test rows")
     outcome = fitted.outcome
     test = Holdout(logits, before, labels, fitted.config.seed)
-    return SimulationResult(
+    result = SimulationResult(
         artifact=outcome.artifact,
         judged=outcome.artifact.judge(test),
         privacy=fitted.privacy,
@@ -101,6 +91,9 @@ def _judge(fitted: Fitted, given: Config, data: Dataset) -> SimulationResult:
         versions=versions(),
         rounds=outcome.records,
         test=test,
-        data=data,
+        data=loaded,
         history=outcome.history,
     )
+    if out is not None:
+        result.save(out)
+    return result
