@@ -17,11 +17,11 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.comparison.grid import Grid
-from fedcal.experiments.comparison.result import DONE
+from fedcal.experiments.comparison.run import DONE
 from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.files import to_json
 from fedcal.experiments.options import RUNNING
-from fedcal.experiments.runs.ask import ask_about_unfinished
+from fedcal.experiments.runs.journal import ask_about_unfinished
 from fedcal.experiments.terminal import console, progress
 
 EXAMPLES = (

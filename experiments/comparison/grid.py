@@ -146,22 +146,21 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         """
         seeds = tuple(range(self.seed, self.seed + self.seeds))
         for data in self.data:
-            for variant in self.method:
-                if variant.baseline and not variant.dealt:
-                    config = Config(data=data, method=variant.method, seed=self.seed)
-                    yield Cell(variant, config, seeds if split_by_seed[data] else seeds[:1])
-            for (partition, clients), variant in product(
-                product(self.partition, self.clients), self.method
+            undealt = seeds if split_by_seed[data] else seeds[:1]
+            for dealt, places in (
+                (False, [(Config.partition, Config.clients)]),
+                (True, product(self.partition, self.clients)),
             ):
-                if variant.baseline and variant.dealt:
-                    config = Config(
-                        data=data,
-                        method=variant.method,
-                        partition=partition,
-                        clients=clients,
-                        seed=self.seed,
-                    )
-                    yield Cell(variant, config, seeds)
+                for (partition, clients), variant in product(places, self.method):
+                    if variant.baseline and variant.dealt == dealt:
+                        config = Config(
+                            data=data,
+                            method=variant.method,
+                            partition=partition,
+                            clients=clients,
+                            seed=self.seed,
+                        )
+                        yield Cell(variant, config, seeds if dealt else undealt)
             for values in product(*(getattr(self, name) for name in _NOT_PRIVACY)):
                 known = {"data": data, **dict(zip(_NOT_PRIVACY, values, strict=True))}
                 for epsilon in self.epsilon:
@@ -198,19 +197,13 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
-        plain: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name == "method":
-                plain["method"] = [v.text for v in value]
-            elif f.name == "set":
-                plain["set"] = dict(value)
-            elif f.name in AXES:
-                if value != (None,):
-                    plain[f.name] = list(value)
-            elif value is not None:
-                plain[f.name] = value
-        return plain
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain |= {"method": [v.text for v in self.method], "set": dict(self.set)}
+        return {
+            name: list(value) if name in AXES else value
+            for name, value in plain.items()
+            if value is not None and value != (None,)
+        }
 
     def what_differs(self, earlier: Grid) -> list[str]:
         """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
@@ -262,10 +255,8 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 
 
 def _value(option: Option, value: Any) -> Any:
-    return _axis(option, value) if option.axis else option.typed(value)
-
-
-def _axis(option: Option, value: Any) -> tuple[Any, ...]:
+    if not option.axis:
+        return option.typed(value)
     if isinstance(value, str):
         listed: Sequence[Any] = split_list(option.name, value)
     elif isinstance(value, Sequence):

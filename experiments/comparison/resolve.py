@@ -74,14 +74,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 c, job = _with_effect(cell, shards)
                 plan = job.plan
             except InputError as e:
-                plain = replace(
-                    c,
-                    unit=Config.unit,
-                    trust=None,
-                    mechanism=Config.mechanism,
-                    quorum=Config.quorum,
-                )
-                if not isinstance(e, NoEffect) and not _goes(plain, shards):
+                if not isinstance(e, NoEffect) and not _goes_alone(c, shards):
                     raise InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))
                 continue
@@ -128,10 +121,13 @@ def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
 
 
-def _goes(config: Config, shards: Shards) -> bool:
-    """Whether there is such a run."""
+def _goes_alone(config: Config, shards: Shards) -> bool:
+    """Whether there is such a run with the default unit, trust and mechanism."""
+    plain = replace(
+        config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
+    )
     try:
-        job_of(config, shards).plan  # noqa: B018  what is not allowed is refused here
+        job_of(plain, shards).plan  # noqa: B018  what is not allowed is refused here
     except InputError:
         return False
     return True
@@ -153,12 +149,10 @@ def _known(config: Config, job: Job) -> Config:
 
 def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
     """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
-    for cell, why in left_out:
-        if ("method", cell.variant.text) not in used:
-            raise InputError(f"{cell.name}: {why}")
-    for axis in _TOGETHER:
+    for axis in ("method", *_TOGETHER):
         for cell, why in left_out:
-            if (axis, getattr(cell.config, axis)) not in used:
+            asked = cell.variant.text if axis == "method" else getattr(cell.config, axis)
+            if (axis, asked) not in used:
                 raise InputError(f"{cell.name}: {why}")
 
 
