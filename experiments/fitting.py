@@ -15,7 +15,8 @@ from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import Source, run_ray
-from fedcal.experiments.statement import about_subjects, large_delta, of_plan, without_privacy
+from fedcal.experiments.statement import about_subjects, of_plan, without_privacy
+from fedcal.experiments.statement.sentences import large_delta
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little

@@ -12,7 +12,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError, NoEffect, TooLittle
 from fedcal.experiments.comparison.grid import Cell, Grid
 from fedcal.experiments.config import Config, job_of
-from fedcal.experiments.statement import large_delta
+from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
