@@ -10,7 +10,7 @@ import click
 import typer
 import typer.main
 from rich.markup import escape
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
 from fedcal.checks import one_of
@@ -103,28 +103,13 @@ class Commands(TyperGroup):
         return args[0], load_command(args[0]), args[1:]
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        typer.echo(f"fedcal {__version__}")
-        ctx.exit()
-
-
 app = Commands(
     name="fedcal",
     help="Private, federated calibration of classifiers.",
     commands={name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
-    params=[
-        TyperOption(
-            param_decls=["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_print_version,
-            help="Show the version.",
-        )
-    ],
     no_args_is_help=True,
 )
+click.version_option(__version__, message="fedcal %(version)s", help="Show the version.")(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
