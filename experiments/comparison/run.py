@@ -13,20 +13,19 @@ from typing import Any, TypeAlias
 from fedcal import datasets
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.grid import Grid, read_grid
+from fedcal.experiments.comparison.grid import Grid, Variant, read_grid
 from fedcal.experiments.comparison.resolve import Resolved, resolve
 from fedcal.experiments.comparison.row import check_row, run_row, runs_of
 from fedcal.experiments.comparison.statement import statement
 from fedcal.experiments.comparison.summary import Line, headline, summarise
 from fedcal.experiments.comparison.table import as_csv, as_markdown
-from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import check_out, to_json, write_folder
-from fedcal.experiments.inputs import load_any
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
+from fedcal.experiments.simulation import load_any
 from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]

@@ -16,8 +16,8 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import POOLED, Config, merge
 from fedcal.experiments.estimator.scores import columns_of, likeliest
-from fedcal.experiments.fitting import fit
 from fedcal.experiments.options import options_of
+from fedcal.experiments.simulation import fit
 from fedcal.partition import deal
 from fedcal.scores import KINDS, without_gradient
 from fedcal.strategies import STRATEGIES

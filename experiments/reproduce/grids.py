@@ -12,11 +12,11 @@ from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.inputs import load_any
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.reproduce.cells import Score, score_of
 from fedcal.experiments.reproduce.spec import GridExperiment, Part
 from fedcal.experiments.runs.journal import ROWS
+from fedcal.experiments.simulation import load_any
 from fedcal.strategies.outcome import Progress
 
 DEALT = "dirichlet:0.1"

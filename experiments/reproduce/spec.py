@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.comparison.grid import Variant
 from fedcal.experiments.figures.panel import Sheet
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")

@@ -22,7 +22,7 @@ from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.engines.processes import LineProcess, usable_cores
-from fedcal.experiments.runs.data import write_data
+from fedcal.experiments.runs.worker import write_data
 from fedcal.optional import need
 
 ENGINES = ("inline", "ray")

@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 
 from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.result import versions
-from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, Journal, journal
 from fedcal.experiments.runs.pools import Pool, Row, Run, Sources, Work, key_of
+from fedcal.experiments.runs.worker import digest_of
 from fedcal.strategies.outcome import Progress
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
-from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.comparison.grid import AXES, Cell, Grid, Variant, read_grid, split_list
 from fedcal.experiments.config import POOLED
 from fedcal.strategies.settings import calibrating
 
