@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from fedcal.checks import whole
@@ -33,8 +33,6 @@ _SHARED = {
 
 _NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
 """Axes in the order of the table, between the data and the privacy."""
-
-_OPEN, _CLOSE = "([{", ")]}"
 
 
 def comparable() -> tuple[str, ...]:
@@ -164,6 +162,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         whole("seeds", self.seeds, 1)
         for variant in self.method:
             must_calibrate("compare", variant.method)
+            Config(method=variant.method, set=variant.settings)
         check_seed(self.seed)
         check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:
@@ -184,17 +183,21 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                 quorum=self.quorum,
                 noise_source=self.noise_source,
             )
-        for variant in self.method:
-            Config(method=variant.method, set=variant.settings)
         for key in self.set:
             if not any(key in settings_of(v.method) for v in self.method):
                 raise InputError(f"--set {key}: none of the methods has such a parameter")
-        meant: dict[str, dict[Any, Any]] = {
-            "method": {v.text: v.resolved() for v in self.method},
-            "partition": {p: parse_partition(p) for p in self.partition},
-        }
         for axis in AXES:
-            _refuse_twice(axis, getattr(self, axis), meant.get(axis, {}))
+            seen: dict[Any, str] = {}
+            for value in getattr(self, axis):
+                text, same = str(value), value
+                if axis == "method":
+                    text, same = value.text, value.resolved()
+                elif axis == "partition":
+                    same = parse_partition(value)
+                if same in seen:
+                    also = "" if seen[same] == text else f" ({seen[same]!r} means the same)"
+                    raise InputError(f"{axis} {text!r} is there twice{also}")
+                seen[same] = text
 
     def drafts(self, split_by_seed: Mapping[str, bool]) -> Iterator[Cell]:
         """All cells in the order of the table, not yet resolved.
@@ -270,10 +273,9 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         now, then = self.to_dict(), earlier.to_dict()
         for key in sorted(now | then):
             new, old = now.get(key), then.get(key)
+            grown = key == "seeds" and self.seeds >= earlier.seeds
             if key in AXES and new is not None and old is not None:
                 grown = frozenset(old) <= frozenset(new)
-            else:
-                grown = key == "seeds" and self.seeds >= earlier.seeds
             if new != old and not grown:
                 said.append(f"{key} was {_shown(old)} and is {_shown(new)}")
         return said
@@ -283,18 +285,6 @@ def _shown(value: Any) -> str:
     if value is None:
         return "the default"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _refuse_twice(axis: str, values: Sequence[Any], meant: Mapping[Any, Any]) -> None:
-    seen: dict[Any, str] = {}
-    for value in values:
-        text = value.text if isinstance(value, Variant) else value
-        same = meant.get(text, value)
-        if same in seen:
-            first = seen[same]
-            also = "" if first == str(text) else f" ({first!r} means the same)"
-            raise InputError(f"{axis} {str(text)!r} is there twice{also}")
-        seen[same] = str(text)
 
 
 def read_grid(*layers: Mapping[str, Any]) -> Grid:
@@ -347,18 +337,16 @@ def _entry(option: Option, value: Any) -> Any:
 
 def split_list(name: str, text: str) -> list[str]:
     """Split at commas that are in no brackets; InputError for an empty entry."""
-    entries, depth = [""], 0
-    for letter in text:
-        depth += (letter in _OPEN) - (letter in _CLOSE)
+    cuts, depth = [-1], 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and depth == 0:
-            entries.append("")
-        else:
-            entries[-1] += letter
+            cuts.append(place)
         if depth < 0:
             break
     if depth:
         raise InputError(f"{name}: brackets do not match in {text!r}")
-    listed = [entry.strip() for entry in entries]
+    listed = [text[a + 1 : b].strip() for a, b in pairwise([*cuts, len(text)])]
     if not all(listed):
         raise InputError(f"{name}: an entry of the list {text!r} is empty")
     return listed

@@ -82,7 +82,15 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
             used.add(("method", cell.variant.text))
             little = "".join(too_little(c.method, shards, job))
-            known = _known(c, job)
+            known = replace(  # what the job resolved, but for the method's parameters
+                c,
+                clients=plan.clients,
+                rounds=plan.rounds - plan.counting_rounds,
+                trust=plan.trust,
+                delta=plan.delta,
+                mechanism=plan.mechanism if plan.private else Config.mechanism,
+                secure_aggregation=job.secure_aggregation,
+            )
             cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
@@ -131,20 +139,6 @@ def _goes_alone(config: Config, shards: Shards) -> bool:
     except InputError:
         return False
     return True
-
-
-def _known(config: Config, job: Job) -> Config:
-    """The configuration with what its job resolved, but for the method's parameters."""
-    plan = job.plan
-    return replace(
-        config,
-        clients=plan.clients,
-        rounds=plan.rounds - plan.counting_rounds,
-        trust=plan.trust,
-        delta=plan.delta,
-        mechanism=plan.mechanism if plan.private else Config.mechanism,
-        secure_aggregation=job.secure_aggregation,
-    )
 
 
 def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
