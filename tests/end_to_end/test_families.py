@@ -71,13 +71,13 @@ PROMISES = [
 ]
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=str)
 def test_a_run_with_too_much_noise_hears_of_no_calibrator(data: Path) -> None:
     with pytest.warns(TooLittle, match="too little to help: with 8 clients") as caught:
         simulate(str(data), **options(epsilon=0.1))
     assert "by acct" not in str(caught[0].message)
 
 
+@pytest.mark.parametrize("promise", PROMISES, ids=str)
 def test_simulate_leaves_its_files(data: Path, tmp_path: Path, promise: dict[str, Any]) -> None:
     result = simulate(data, out=tmp_path, **options(**promise))
     assert {p.name for p in tmp_path.iterdir()} == FILES

@@ -67,8 +67,8 @@ def test_tensors_lists_and_tuples_are_arrays() -> None:
         ((LOGITS, LABELS), "data must be a name, a path, .*; got tuple"),
         (LOGITS, "data must be a name, a path, .*; got ndarray"),
         (
-            {"logits": LOGITS, "labels": ["cat", "dog", "eel"] * 20},
-            "got 'cat' at row 0; give the column",
+            {"logits": LOGITS, "labels": ["cat", "dog"] * 30},
+            r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores",
         ),
     ],
 )
