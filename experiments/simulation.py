@@ -24,13 +24,7 @@ from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_o
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import Source, run_ray
 from fedcal.experiments.result import SimulationResult, versions
-from fedcal.experiments.statement import (
-    HELD_OUT,
-    NOT_NATURAL,
-    about_subjects,
-    of_plan,
-    without_privacy,
-)
+from fedcal.experiments.statement import HELD_OUT, about_subjects, of_plan, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
@@ -103,13 +97,11 @@ def simulate(
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
     fitted = fit(config, shards, held_out=held_out, by_name=by_name, progress=progress)
-    statement = fitted.privacy["statement"]
-    if held_out:
-        statement.append(HELD_OUT.format(fitted.outcome.artifact.noun))
-    statement += fitted.about_subjects
     if loaded.client_names is not None and config.partition != "natural":
-        dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
-        statement.append(dealt)
+        fitted.privacy["statement"].append(
+            f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "
+            f"its rows out by {config.partition} instead (partition 'natural' uses them)."
+        )
     logits, before, labels = loaded.test_logits, loaded.test_probs, loaded.test_labels
     if logits is None or before is None or labels is None:
         raise InputError(f"{loaded.name} has no test rows")
@@ -219,6 +211,9 @@ def fit(
     fitted.privacy["statement"] += chosen
     if not chosen:  # the planner has looked at more than this does
         tell(fitted.too_little, fitted.privacy, stacklevel=3)
+    if held_out:
+        fitted.privacy["statement"].append(HELD_OUT.format(fitted.outcome.artifact.noun))
+    fitted.privacy["statement"] += fitted.about_subjects
     return fitted
 
 

@@ -133,7 +133,6 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shards = deal(data, config.partition, config.clients, config.seed)
         fitted = fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
-        self.privacy_["statement"] += fitted.about_subjects
         self.calibrator_ = self.result_.calibrator
         self.classes_ = names
         return self

@@ -14,10 +14,6 @@ HELD_OUT = (
     "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
     "figures."
 )
-NOT_NATURAL = (
-    "{} names {} clients of its own; this run dealt its rows out by {} instead (partition "
-    "'natural' uses them)."
-)
 
 
 def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
