@@ -22,19 +22,8 @@ from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.outcome import OUTCOME as OUTCOME  # found here by those who had it here
-from fedcal.strategies.outcome import RELEASED as RELEASED
-from fedcal.strategies.outcome import Outcome as Outcome
-from fedcal.strategies.outcome import Progress as Progress
-from fedcal.strategies.outcome import Watch
-from fedcal.strategies.settings import Setting as Setting
-from fedcal.strategies.settings import calibrating as calibrating
-from fedcal.strategies.settings import check_settings as check_settings
-from fedcal.strategies.settings import check_subjects as check_subjects
-from fedcal.strategies.settings import lacks_rows as lacks_rows
-from fedcal.strategies.settings import must_calibrate as must_calibrate
-from fedcal.strategies.settings import needs_subjects as needs_subjects
-from fedcal.strategies.settings import settings_of as settings_of
+from fedcal.strategies.outcome import Outcome, Progress, Watch
+from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 

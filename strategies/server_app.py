@@ -27,15 +27,9 @@ from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.flower import ask_who
-from fedcal.strategies.job import (
-    OUTCOME,
-    RELEASED,
-    Job,
-    Outcome,
-    check_subjects,
-    lacks_rows,
-    needs_subjects,
-)
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""

@@ -27,7 +27,8 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
 
 _DATA = "resnet110-cifar10"
 _ROWS = 50  # of a client

@@ -15,8 +15,8 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import POOLED, Config, merge
 from fedcal.experiments.estimator.model import Classifier, columns_of
-from fedcal.experiments.fitting import fit
 from fedcal.experiments.options import options_of
+from fedcal.experiments.simulation import fit
 from fedcal.partition import deal
 from fedcal.scores import KINDS, without_gradient
 from fedcal.strategies import STRATEGIES
@@ -63,7 +63,7 @@ class FederatedCalibrator(Classifier):
     ----------
     calibrator_ : the fitted `fedcal` calibrator, with `save` and exports
     privacy_ : the privacy record of the run, as in `SimulationResult.privacy`
-    result_ : `fedcal.strategies.job.Outcome`: releases, payload bytes, seconds
+    result_ : `fedcal.strategies.outcome.Outcome`: releases, payload bytes, seconds
     classes_ : (c,)
     n_features_in_ : c
     """
@@ -127,7 +127,6 @@ class FederatedCalibrator(Classifier):
         shards = deal(data, config.partition, config.clients, config.seed)
         fitted = fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
-        self.privacy_["statement"] += fitted.about_subjects
         self.calibrator_ = self.result_.calibrator
         self.classes_ = names
         return self

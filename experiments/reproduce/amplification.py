@@ -20,7 +20,7 @@ from fedcal.accounting.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zc
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.reproduce.spec import Record, Rows
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 ROUNDS = (1, 2, 4, 8, 12, 30, 60)
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)

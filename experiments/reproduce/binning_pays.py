@@ -32,7 +32,7 @@ from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import FedBBQ, FedNewton
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import Purpose, stream
 
 DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100", "mnist-cnn")

@@ -38,7 +38,9 @@ from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, Progress, Setting
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Progress
+from fedcal.strategies.settings import Setting
 
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 """Classes -> shipped data."""

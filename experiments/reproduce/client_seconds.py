@@ -40,7 +40,7 @@ from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 DATA = "resnet110-cifar10"
 POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))

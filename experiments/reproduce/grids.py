@@ -17,7 +17,7 @@ from fedcal.experiments.reproduce.cells import row_of
 from fedcal.experiments.reproduce.spec import Experiment, Part, Rows
 from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 DEALT = "dirichlet:0.1"
 CLIENTS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
 from fedcal.experiments.reproduce.spec import Rows, RowsClaim, counted
 from fedcal.mechanisms import Laplace
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 
 def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:

@@ -16,7 +16,7 @@ from fedcal.experiments.reproduce.grids import run_grids
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.runs.journal import ROWS
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 
 def reproduce(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from fedcal.experiments.comparison.variant import Variant
-from fedcal.strategies.job import Progress
+from fedcal.experiments.comparison.grid import Variant
+from fedcal.strategies.outcome import Progress
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
