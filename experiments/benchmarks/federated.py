@@ -75,11 +75,11 @@ def histograms(
         fresh = Shards(shards.logits, shards.labels, shards.offsets)  # nothing derived yet
         return partial(engine, FedBin(federation, secure_aggregation=masks), fresh)
 
-    ours, *peers = (
-        Contestant(name, partial(prepare, engine), _table, rounds)
-        for name, engine in engines.items()
+    return Case(
+        f"{what}, {size}",
+        target,
+        [Contestant(name, partial(prepare, run), _table, rounds) for name, run in engines.items()],
     )
-    return Case(f"{what}, {size}", target, ours, tuple(peers))
 
 
 def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Artifact:
@@ -113,7 +113,7 @@ def many_clients(quick: bool) -> Case:
     return Case(
         f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
         5.0,
-        Contestant(INLINE, lambda: run, dict),
+        [Contestant(INLINE, lambda: run, dict)],
     )
 
 
@@ -159,11 +159,14 @@ def engine_round(clients: int, quick: bool) -> Case:
     """
     shards, size = _federation(*_size(clients, quick))
     rounds = 3 if quick else _ROUNDS
-    ours, *peers = (
-        Contestant(name, partial(_later, name, engine, shards, rounds), _released)
-        for name, engine in {**_MESSAGES, RAY: None}.items()
+    return Case(
+        f"a later histogram round, {size}",
+        None,
+        [
+            Contestant(name, partial(_later, name, engine, shards, rounds), _released)
+            for name, engine in {**_MESSAGES, RAY: None}.items()
+        ],
     )
-    return Case(f"a later histogram round, {size}", None, ours, tuple(peers))
 
 
 def _size(clients: int, quick: bool) -> tuple[int, int]:
@@ -231,8 +234,10 @@ def engine_run(clients: int, quick: bool) -> Case:
     return Case(
         f"the command for one histogram round, {clients} clients x {rows} rows",
         None,
-        Contestant("fedcal simulate", lambda: run, _released),
-        (Contestant("fedcal simulate --engine ray", on_ray, _released),),
+        [
+            Contestant("fedcal simulate", lambda: run, _released),
+            Contestant("fedcal simulate --engine ray", on_ray, _released),
+        ],
     )
 
 

@@ -142,14 +142,14 @@ def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
     """
     case = make(quick)
     target = None if quick else case.target
-    ours, *others = compare((case.ours, *case.peers), 2 if quick else REPETITIONS)
+    ours, *others = compare(case.contestants, 2 if quick else REPETITIONS)
     if "skipped" in ours:
         raise RuntimeError(f"{name}: {ours['skipped']}")
     for peer in others:
         if "median" in peer:
             peer["ratio"] = peer["median"] / ours["median"]
     met = None if target is None else ours["median"] <= target
-    head = {"name": name, "work": case.title, "target": target, "met": met}
+    head = {"name": name, "work": case.title or name, "target": target, "met": met}
     return {**head, "ours": ours, "peers": others}
 
 

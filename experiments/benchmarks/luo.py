@@ -80,8 +80,10 @@ def suite(quick: bool, every: int = 9, trials: int = TRIALS, plain: int = 4) -> 
         f"Luo's suite: {PERTURBATIONS} perturbations x {len(SUITES['cifar'])} settings x {TRIALS} "
         f"trials x {len(METHODS)} methods on {CORES} cores, from {len(settings)} settings of one",
         TARGET,
-        Contestant("fedcal", lambda: ours, dict),
-        (Contestant("a plain loop", lambda: loop, dict),),
+        [
+            Contestant("fedcal", lambda: ours, dict),
+            Contestant("a plain loop", lambda: loop, dict),
+        ],
     )
 
 

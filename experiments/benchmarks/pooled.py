@@ -86,17 +86,19 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
     return Case(
         f"temperature fit, {_size(logits)}",
         target,
-        Contestant(
-            "fedcal", lambda: lambda: TemperatureScaling().fit(logits, labels).temperature, values
-        ),
-        (
+        [
+            Contestant(
+                "fedcal",
+                lambda: lambda: TemperatureScaling().fit(logits, labels).temperature,
+                values,
+            ),
             *(peer(n, values, function, arrays, **how) for n, (function, how) in here.items()),
             peer("netcal TemperatureScaling", values, "netcal_temperature", probs),
             *(
                 peer(f"probmetrics {n}", values, "probmetrics_temperature", arrays, **how)
                 for n, how in ways.items()
             ),
-        ),
+        ],
     )
 
 
@@ -126,8 +128,10 @@ def error(
     return Case(
         f"{what}, {_size(probs)}",
         target,
-        Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), values),
-        tuple(peer(n, values, function, arrays, bins=_BINS) for n, function in peers.items()),
+        [
+            Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), values),
+            *(peer(n, values, function, arrays, bins=_BINS) for n, function in peers.items()),
+        ],
     )
 
 
@@ -156,13 +160,13 @@ def bbq(quick: bool) -> Case:
     return Case(
         f"BBQ from the histograms of {_size(logits)}",
         2e-3,
-        Contestant(
-            "fedcal", lambda: lambda: BBQ.from_histograms(positive, negative, classes), ours
-        ),
-        (
+        [
+            Contestant(
+                "fedcal", lambda: lambda: BBQ.from_histograms(positive, negative, classes), ours
+            ),
             Contestant(f"fedcal {counting}", lambda: lambda: BBQ().fit(logits, labels), ours),
             peer(f"netcal BBQ {counting}", worth, "netcal_bbq", arrays),
-        ),
+        ],
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.experiments.benchmarks.peers import prepared
-from fedcal.experiments.benchmarks.timing import Case, Contestant
+from fedcal.experiments.benchmarks.timing import Case, Contestant, Prepare
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
@@ -49,7 +49,6 @@ Numpy = Callable[[np.random.Generator, int], Any]
 
 
 def law(
-    name: str,
     quick: bool,
     *,
     ours: Sampler,
@@ -68,41 +67,39 @@ def law(
     start = time.perf_counter()
     ours(1, system_words)
     first = 1e6 * (time.perf_counter() - start)
-
-    def nothing(drawn: Any) -> dict[str, float]:
-        return {}
-
     seeded = seeded_words(np.random.Generator(np.random.Philox(1)))
-    peers = [
-        Contestant("one draw alone", lambda: partial(ours, 1, system_words), nothing),
-        Contestant("seeded words", lambda: partial(ours, n, seeded), nothing, n),
-    ]
-    if numpy is not None:
-        rng = np.random.Generator(np.random.PCG64(1))
-        peers.append(Contestant("numpy", lambda: partial(numpy, rng, n), nothing, n))
-    if opendp is not None:
-        fewer = max(1, n // FEWER)
-        exact = partial(prepared, "opendp_noise", **opendp, draws=fewer)
-        peers.append(Contestant("OpenDP", exact, nothing, fewer))
-    return Case(
-        name,
-        None,
+
+    def drawn(name: str, prepare: Prepare, n: int = n) -> Contestant:
+        return Contestant(name, prepare, lambda result: {}, n)
+
+    contestants = [
         Contestant(
             "OS words",
             lambda: partial(ours, n, system_words),
-            lambda drawn: {"first draw, us": first},
+            lambda result: {"first draw, us": first},
             n,
         ),
-        tuple(peers),
-    )
+        drawn("one draw alone", lambda: partial(ours, 1, system_words), 1),
+        drawn("seeded words", lambda: partial(ours, n, seeded)),
+    ]
+    if numpy is not None:
+        rng = np.random.Generator(np.random.PCG64(1))
+        contestants.append(drawn("numpy", lambda: partial(numpy, rng, n)))
+    if opendp is not None:
+        fewer = max(1, n // FEWER)
+        exact = partial(prepared, "opendp_noise", draws=fewer, **opendp)
+        contestants.append(drawn("OpenDP", exact, fewer))
+    return Case("", None, contestants)
 
 
-def _numpy_laplace(scale: float, rng: np.random.Generator, n: int) -> Integers:
-    return np.rint(rng.laplace(0.0, scale, n)).astype(np.int64)
+# -- laws ---------------------------------------------------------------------------------------
 
+Parameter = Callable[[float, np.random.Generator, int], Any]
 
-def _numpy_normal(std: float, rng: np.random.Generator, n: int) -> Integers:
-    return np.rint(rng.normal(0.0, std, n)).astype(np.int64)
+_NUMPY: Mapping[str, Parameter] = {
+    "Laplace": lambda scale, rng, n: np.rint(rng.laplace(0.0, scale, n)).astype(np.int64),
+    "Gaussian": lambda std, rng, n: np.rint(rng.normal(0.0, std, n)).astype(np.int64),
+}
 
 
 def _numpy_polya(scale: float, shares: float, rng: np.random.Generator, n: int) -> Integers:
@@ -110,52 +107,56 @@ def _numpy_polya(scale: float, shares: float, rng: np.random.Generator, n: int) 
     return np.asarray(a - b)
 
 
-def _laws() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for s in SCALES:
-        scale = f"2^{np.log2(s):.0f}"
-        laplace, normal = partial(_numpy_laplace, s), partial(_numpy_normal, s)
-        pure = {"maker": "make_laplace", "metric": "l1_distance", "scale": s}
-        squared = {"maker": "make_gaussian", "metric": "l2_distance", "scale": s}
-        found |= {
-            f"discrete Laplace, scale {scale}": {
-                "ours": partial(discrete_laplace, s),
-                "numpy": laplace,
-                "opendp": pure,
-            },
-            f"rounded Laplace, scale {scale}": {
-                "ours": partial(rounded_laplace, s),
-                "numpy": laplace,
-            },
-            f"discrete Gaussian, std {scale}": {
-                "ours": partial(discrete_gaussian, s),
-                "numpy": normal,
-                "opendp": squared,
-            },
-            f"rounded Gaussian, std {scale}": {
-                "ours": partial(rounded_gaussian, s),
-                "numpy": normal,
-            },
-        }
-    for s, shares in POLYA:
-        found[f"Polya share, scale 2^{np.log2(s):.0f}, {shares} shares"] = {
-            "ours": partial(polya_share, s, shares),
-            "numpy": partial(_numpy_polya, s, shares),
-        }
-    found["Bernoulli, 0.3"] = {
-        "ours": partial(bernoulli, 0.3),
-        "numpy": lambda rng, n: rng.random(n) < 0.3,
-    }
-    for candidates in CANDIDATES:
-        found[f"categorical, {candidates} candidates"] = {
-            "ours": partial(_index, np.linspace(-80.0, 0.0, candidates)),
-            "draws": 1,
-        }
-    return found
-
-
 def _index(log_weights: Floats, n: int, words: Words) -> int:
     return categorical(log_weights, words)
 
 
-CASES = {name: partial(law, name, **given) for name, given in _laws().items()}
+_SCALED = {
+    "discrete Laplace, scale": (
+        discrete_laplace,
+        "Laplace",
+        ("make_laplace", "l1_distance"),
+    ),
+    "rounded Laplace, scale": (rounded_laplace, "Laplace", None),
+    "discrete Gaussian, std": (
+        discrete_gaussian,
+        "Gaussian",
+        ("make_gaussian", "l2_distance"),
+    ),
+    "rounded Gaussian, std": (rounded_gaussian, "Gaussian", None),
+}
+"""Law -> ours, numpy's and OpenDP's sampler, which take its scale."""
+
+CASES: dict[str, Callable[[bool], Case]] = {
+    **{
+        f"{name} 2^{np.log2(s):.0f}": partial(
+            law,
+            ours=partial(ours, s),
+            numpy=partial(_NUMPY[theirs], s),
+            opendp=opendp and {"maker": opendp[0], "metric": opendp[1], "scale": s},
+        )
+        for s in SCALES
+        for name, (ours, theirs, opendp) in _SCALED.items()
+    },
+    **{
+        f"Polya share, scale 2^{np.log2(s):.0f}, {shares} shares": partial(
+            law,
+            ours=partial(polya_share, s, shares),
+            numpy=partial(_numpy_polya, s, shares),
+        )
+        for s, shares in POLYA
+    },
+    "Bernoulli, 0.3": partial(
+        law,
+        ours=partial(bernoulli, 0.3),
+        numpy=lambda rng, n: rng.random(n) < 0.3,
+    ),
+    **{
+        f"categorical, {candidates} candidates": partial(
+            law,
+            ours=partial(_index, np.linspace(-80.0, 0.0, candidates)),
+            draws=1,
+        )
+        for candidates in CANDIDATES
+    },
+}

@@ -74,18 +74,18 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of work; the first contestant is ours.
+    """One piece of work.
 
     Attributes
     ----------
-    title : as shown
+    title : as shown; "" = the row's name
     target : seconds that our median should stay below; None = just shown
+    contestants : the first is ours
     """
 
     title: str
     target: float | None
-    ours: Contestant
-    peers: tuple[Contestant, ...] = ()
+    contestants: Sequence[Contestant]
 
 
 @dataclass(frozen=True)

@@ -136,9 +136,11 @@ def run_in_process(
     ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
 
     def gone(site: int, message: Message) -> bool:
-        if unavailable is None or message.metadata.message_type != ANSWER:
-            return False
-        return site in unavailable(int(message.metadata.group_id))
+        return (
+            unavailable is not None
+            and message.metadata.message_type == ANSWER
+            and site in unavailable(int(message.metadata.group_id))
+        )
 
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     app = client_app(lambda context: single[site_of(context)], simulated=True)

@@ -297,7 +297,13 @@ def _environment(
     if own not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         search.insert(0, own)
     local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
-    env |= {
+    own_ray = {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
+        "RAY_TMPDIR": str(folder),
+    }
+    cluster = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # a head that is gone: fail after half a minute
+    return {
+        **env,
         MARK: str(folder),
         "PATH": os.pathsep.join([str(commands.flwr.parent), env.get("PATH", os.defpath)]),
         "PYTHONPATH": os.pathsep.join(search),
@@ -308,21 +314,12 @@ def _environment(
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ADDRESS": ray_address or "local",  # no cluster that happens to run on this machine
+        **(own_ray if ray_address is None else cluster),
     }
-    if ray_address is None:
-        env |= {
-            "RAY_ADDRESS": "local",  # not a cluster that happens to run on this machine
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
-            "RAY_TMPDIR": str(folder),
-        }
-    else:
-        env["RAY_ADDRESS"] = ray_address
-        env["RAY_NUM_REDIS_GET_RETRIES"] = "1"  # a head that is gone: fail after half a minute
-    return env
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        return int(probe.getsockname()[1])

@@ -389,33 +389,33 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
     work = CASES["engine-round-100"](True)
-    ours, _, ray = (run_of(c)() for c in (work.ours, *work.peers))
-    assert work.ours.values(ours.result)["releases"] == 3
-    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
+    ours, _, ray = (run_of(c)() for c in work.contestants)
+    assert work.contestants[0].values(ours.result)["releases"] == 3
+    assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
     ray.result[1]["values"][0] += 1e-9
-    assert work.peers[1].values(ray.result) != work.ours.values(ours.result)
+    assert work.contestants[2].values(ray.result) != work.contestants[0].values(ours.result)
 
 
 def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
-        run_of(CASES["engine-round-100"](True).peers[1])()
+        run_of(CASES["engine-round-100"](True).contestants[2])()
 
 
 def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
     work = CASES["engine-run-500"](True)
-    released = work.ours.values(run_of(work.ours)())
+    released = work.contestants[0].values(run_of(work.contestants[0])())
     assert released["releases"] == 1
     monkeypatch.setattr(federated, "find_spec", lambda name: None)
     with pytest.raises(PeerMissing, match=r"fedcal\[simulation\]"):
-        run_of(work.peers[0])
+        run_of(work.contestants[1])
 
 
 @pytest.mark.slow
 def test_real_ray_agrees() -> None:
     pytest.importorskip("ray")
     work = CASES["engine-round-100"](True)
-    ours, ray = run_of(work.ours)(), run_of(work.peers[1])()
+    ours, ray = run_of(work.contestants[0])(), run_of(work.contestants[2])()
     assert ray.seconds > 0
-    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
+    assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)

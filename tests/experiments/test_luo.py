@@ -272,7 +272,7 @@ def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch: pytest.Monke
     logits, labels = benchmark.real_rows(False)
     monkeypatch.setattr(benchmark, "real_rows", lambda quick: (logits[:4000], labels[:4000]))
     case = benchmark.suite(False, every=1, trials=60, plain=5)
-    ours, plain = (found["values"] for found in compare([case.ours, *case.peers], 1))
+    ours, plain = (found["values"] for found in compare(case.contestants, 1))
     for method in set(PAPER) - {"none"}:
         near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
         assert ours[method] == pytest.approx(plain[method], abs=near)
