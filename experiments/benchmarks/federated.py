@@ -21,9 +21,8 @@ from fedcal.artifact import Artifact
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
 from fedcal.errors import FedcalError
-from fedcal.experiments.benchmarks.peers import PeerMissing
 from fedcal.experiments.benchmarks.pooled import DATA, synthetic
-from fedcal.experiments.benchmarks.timing import Case, Contestant, Inside, checksum
+from fedcal.experiments.benchmarks.timing import Case, Contestant, Inside, PeerMissing, checksum
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation

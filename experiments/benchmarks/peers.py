@@ -1,7 +1,8 @@
 """What others would have us call, and the program that times it in another environment.
 
 Each function prepares outside the clock (imports, the peer's own arrays, fresh objects) and returns
-what is timed. Its result is plain, or a function that makes it so after the clock has stopped.
+what is timed; ImportError if a package is not there. Its result is plain, or a function that makes
+it so after the clock has stopped.
 
 Peers that cannot share our environment are timed by an interpreter that runs this file, which
 imports nothing of ours. Its one argument is JSON: the peer, its options and the folder with its
@@ -37,17 +38,13 @@ Array = NDArray[Any]
 Run = Callable[[], Any]
 
 
-class PeerMissing(Exception):
-    """A peer cannot be timed here; the message says why."""
-
-
 # -- temperature --------------------------------------------------------------------------------
 
 
 def _sklearn_calibration() -> Any:
     release = version("scikit-learn")
     if tuple(int(part) for part in release.split(".")[:2]) < (1, 8):
-        raise PeerMissing(f"scikit-learn {release} has no temperature scaling, 1.8 has")
+        raise ImportError(f"scikit-learn {release} has no temperature scaling, 1.8 has")
     return import_module("sklearn.calibration")
 
 
@@ -238,21 +235,6 @@ def versions(packages: list[str]) -> Run:
 # -- in another environment ---------------------------------------------------------------------
 
 
-def prepared(peer: str, **given: Any) -> Run:
-    """What is timed of the function of this name.
-
-    Raises
-    ------
-    PeerMissing
-        A package is not there.
-    """
-    try:
-        run: Run = globals()[peer](**given)
-    except ImportError as e:
-        raise PeerMissing(f"{e.name or 'a module'} is not installed") from None
-    return run
-
-
 def main() -> None:
     """Answer on the real stdout; what peers print goes nowhere."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -263,15 +245,16 @@ def main() -> None:
             arrays[file.stem] = np.load(file)
         given = {name: array[:_WARM_ROWS] for name, array in arrays.items()}
         for _ in sys.stdin:
-            run = prepared(asked["peer"], **given, **asked["options"])
+            run = globals()[asked["peer"]](**given, **asked["options"])
             start = time.perf_counter()
             result = run()
             seconds = time.perf_counter() - start
             answer = {"seconds": seconds, "result": result() if callable(result) else result}
             print(json.dumps(answer), file=out, flush=True)
             given = arrays
-    except PeerMissing as e:
-        print(json.dumps({"failed": f"{e} in {sys.prefix}"}), file=out, flush=True)
+    except ImportError as e:
+        missing = f"{e.name or 'a module'} is not installed in {sys.prefix}"
+        print(json.dumps({"failed": missing}), file=out, flush=True)
     except Exception as e:  # noqa: BLE001  whatever a peer fails of goes into the table
         print(json.dumps({"failed": f"{type(e).__name__}: {e}"}), file=out, flush=True)
 

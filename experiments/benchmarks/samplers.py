@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.experiments.benchmarks.peers import prepared
+from fedcal.experiments.benchmarks.peers import opendp_noise
 from fedcal.experiments.benchmarks.timing import Case, Contestant, Prepare
 from fedcal.mechanisms.samplers import (
     Words,
@@ -87,7 +87,7 @@ def law(
         contestants.append(drawn("numpy", lambda: partial(numpy, rng, n)))
     if opendp is not None:
         fewer = max(1, n // FEWER)
-        exact = partial(prepared, "opendp_noise", draws=fewer, **opendp)
+        exact = partial(opendp_noise, draws=fewer, **opendp)
         contestants.append(drawn("OpenDP", exact, fewer))
     return Case("", None, contestants)
 

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.experiments.benchmarks import peers
-from fedcal.experiments.benchmarks.peers import PeerMissing
 from fedcal.experiments.engines.processes import LineProcess
 from fedcal.experiments.runs import Row
 from fedcal.experiments.runs.pools import THREADS
@@ -51,7 +50,11 @@ _SLOW_REPETITIONS = 3  # their median does not see a cold start
 _MOST_REPETITIONS = 51
 
 Prepare = Callable[[], Callable[[], Any]]
-"""Makes, outside the clock, what is timed. It may raise `PeerMissing`."""
+"""Makes, outside the clock, what is timed; ImportError if something is not there."""
+
+
+class PeerMissing(ImportError):
+    """A peer cannot be timed here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,8 @@ def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None
             while len(taken) < wanted:
                 yield
                 taken.append(_clock(p, contestant.pieces)[0])
-    except PeerMissing as why:
-        row["skipped"] = str(why)
+    except ImportError as why:
+        row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
         return
     row |= {"median": statistics.median(taken), "min": min(taken)}
     row |= {"repetitions": len(taken), "values": values}
@@ -179,7 +182,7 @@ def peer(
     """
     if function.startswith(APART):
         return Contestant(name, apart(function, arrays, **options), values)
-    return Contestant(name, partial(peers.prepared, function, **arrays, **options), values)
+    return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
 
 
 @contextmanager

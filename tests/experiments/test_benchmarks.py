@@ -22,8 +22,7 @@ from fedcal.experiments.benchmarks import federated, peers, samplers, timing
 from fedcal.experiments.benchmarks.__main__ import BENCH as CASES
 from fedcal.experiments.benchmarks.__main__ import main
 from fedcal.experiments.benchmarks.harness import lines, machine, time_one
-from fedcal.experiments.benchmarks.peers import PeerMissing
-from fedcal.experiments.benchmarks.timing import Contestant, Inside, apart, compare
+from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
 from fedcal.experiments.engines import run_in_process
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job, Outcome, Progress
