@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from rich.table import Table
 
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import Advice, CandidateEstimate
-from fedcal.experiments.planner.words import command, recommended, statement
-from fedcal.experiments.terminal import console, print_table, progress
+from fedcal.experiments.planner.words import command, explanation, recommended
+from fedcal.experiments.show.tables import TextTable, print_table
+from fedcal.experiments.terminal import console, progress
 
 
 def run_plan(
@@ -63,16 +63,8 @@ def show(advice: Advice, out: Path | None) -> None:
     """The table, the recommendation, and what stands behind them."""
     to = console()
     to.print(f"plan for {advice.facts}, {advice.facts.partition}")
-    table = Table()
-    for heading in ("method", "rounds", "mechanism", "clip", "noise std"):
-        table.add_column(heading)
-    for heading in ("ECE %", "over pooled", "cwECE %", "over pooled", "left", "worse", "noise"):
-        table.add_column(heading, justify="right")
-    table.add_column("bytes up", justify="right")
-    table.add_column("pays")
-    for estimate in advice.estimates:
-        table.add_row(*_cells(estimate))
-    print_table(to, table)
+    rows = [_cells(estimate) for estimate in advice.estimates]
+    print_table(to, TextTable(_HEADINGS, rows, left=(0, 1, 2, 3, 4, 13)), edge=True)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)
@@ -81,10 +73,16 @@ def show(advice: Advice, out: Path | None) -> None:
     to.print(recommended(advice))
     if (run := command(advice)) is not None:
         to.print(f"  {run}")
-    for line in statement(advice):
+    for line in explanation(advice):
         to.print(f"- {line}")
     if out is not None:
         to.print(f"written to {out}")
+
+
+_HEADINGS = (
+    *("method", "rounds", "mechanism", "clip", "noise std", "ECE %", "over pooled", "cwECE %"),
+    *("over pooled", "left", "worse", "noise", "bytes up", "pays"),
+)
 
 
 def _cells(estimate: CandidateEstimate) -> list[str]:

@@ -12,7 +12,7 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.words import approximations, command, not_enough, statement
+from fedcal.experiments.planner.words import approximations, command, explanation, not_enough
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.strategies.job import Progress
@@ -125,7 +125,7 @@ def to_json(advice: Advice) -> dict[str, Any]:
         "options": advice.options,
         "command": command(advice),
         "not_enough": missing,
-        "statement": statement(advice),
+        "statement": explanation(advice),
         "approximations": approximations(advice),
         "seconds": advice.seconds,
     }

@@ -74,7 +74,7 @@ def command(advice: Advice) -> str | None:
     return " ".join(words)
 
 
-def statement(advice: Advice) -> list[str]:
+def explanation(advice: Advice) -> list[str]:
     """Everything a reader of the table has to know."""
     names = ", ".join(w["name"] for w in advice.worlds)
     made = "shipped public data" if advice.public else "made-up rows"
