@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import jinja2
-
 from fedcal import datasets
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
@@ -222,6 +220,8 @@ _TESTS: Mapping[str, Callable[..., bool]] = {
 
 @cache
 def _template() -> Any:
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,

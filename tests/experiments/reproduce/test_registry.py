@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fedcal.experiments.comparison.variant import Variant
 
 from fedcal.datasets import catalogue
 from fedcal.errors import InputError
+from fedcal.experiments.comparison.grid import Variant
 from fedcal.experiments.config import METHODS
 from fedcal.experiments.reproduce import registry
 from fedcal.experiments.reproduce.cells import BASE
