@@ -22,7 +22,7 @@ says what stands there). There are two kinds:
 
   and
 
-      def sheet(rows) -> experiments.figures.panel.Sheet | None
+      def sheet(rows) -> experiments.figures.drawing.Sheet | None
 
   (the figure).
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 from fedcal.experiments.figures.curves import (
-    BASELINE_STYLES,
-    METHOD_STYLES,
     NAMES,
-    Means,
     quality_axis,
+    quality_panel,
     scaled,
     spaced_axis,
-    with_spread,
 )
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.figures.panel import (
-    Level,
-    Panel,
-    Sheet,
-)
+from fedcal.experiments.figures.drawing import Panel, Sheet, save_sheets
+from fedcal.experiments.figures.style import BASELINE_STYLES, METHOD_STYLES
 from fedcal.experiments.reproduce.cells import spread, whole
 from fedcal.experiments.reproduce.spec import Experiment, Plot, Record, Rows
 
@@ -64,33 +58,26 @@ def _name(cell: Record, x: str) -> str:
 
 def _panel(plot: Plot, cells: Rows, looks: Mapping[str, str]) -> Panel:
     mine = [c for c in cells if c["part"] == plot.part and not c["baseline"]]
-    levels = {c["title"]: c for c in cells if c["baseline"]}
+    base = {c["title"]: c for c in cells if c["baseline"]}
     end = "iid" if plot.x == "partition" else "∞"
     axis, places = spaced_axis(_LABELS[plot.x], [_value(c, plot.x) for c in mine], end)
-    across = [Level(looks[title], scaled(plot.y, _mean(c, plot.y))) for title, c in levels.items()]
     curves = []
     for name in dict.fromkeys(_name(c, plot.x) for c in mine):
         line = [c for c in mine if _name(c, plot.x) == name]
         line.sort(key=lambda c: places[_value(c, plot.x)])
         x = [places[_value(c, plot.x)] for c in line]
-        y = [scaled(plot.y, _mean(c, plot.y)) for c in line]
         std = [scaled(plot.y, spread(c[plot.y])) for c in line]
-        curves.append(Means(name, looks[name], x, y, std))
-    marks, words = with_spread(curves, axis)
-    means = [scaled(plot.y, _mean(c, plot.y)) for c in (*mine, *levels.values())]
-    return Panel(
-        title=plot.title,
-        note=cells[0]["network"],
-        x=axis,
-        y=quality_axis(plot.y, means),
-        marks=(*across, *marks),
-        said=f"{cells[0]['network']}: {NAMES[plot.y]} against {axis.label}. {words}.",
-        aspect=0.8,
-    )
+        curves.append((name, looks[name], x, [_mean(c, plot.y) for c in line], std))
+    levels = [(looks[title], _mean(c, plot.y)) for title, c in base.items()]
+    means = [_mean(c, plot.y) for c in (*mine, *base.values())]
+    axes = {**axis, **quality_axis(plot.y, means, [0.0] * len(means))}
+    network = str(cells[0]["network"])
+    about = f"{network}: {NAMES[plot.y]}"
+    return quality_panel((plot.title, network, about), axes, curves, levels)
 
 
 def _mean(cell: Record, metric: str) -> float:
-    return float(sum(cell[metric]) / len(cell[metric]))
+    return scaled(metric, fmean(cell[metric]))
 
 
 def _value(cell: Record, x: str) -> float:

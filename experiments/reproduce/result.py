@@ -7,8 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.report.page import figure, write_page
 from fedcal.experiments.reproduce import figures, layout
 from fedcal.experiments.reproduce.cells import printed_rows
 from fedcal.experiments.reproduce.claims import Verdict, judge, judged
@@ -22,6 +23,13 @@ LEGEND = (
     "loses more than 1 % of accuracy. Bold: the lowest of its line in its table without that mark, "
     "pooled baselines aside."
 )
+
+DRAWN = {
+    True: "Whiskers are one standard deviation over seeds; lines across are the model as it is and "
+    "calibrators of all rows in one place.",
+    False: "Bands, where there are any, are one standard deviation to either side.",
+}
+"""Whether it is a grid -> what stands above its figure."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +131,33 @@ class Reproduction:
         stale = [f"{self.experiment.name}{suffix}" for suffix in figures.SUFFIXES]
         write_folder(Path(out), self._write, stale=stale)
 
-    def _write(self, folder: Path) -> None:
-        from fedcal.experiments.reproduce.page import write_page
+    def page(self) -> dict[str, Any]:
+        """What the page shows, which the template lays out."""
+        told = [v.holds for v in self.verdicts if v.holds is not None]
+        holding = f"{sum(told)} of {len(told)} claims hold everywhere here."
+        return {
+            "title": self.experiment.title,
+            "name": self.experiment.name,
+            "verdict": holding if told else self.experiment.title,
+            "blocks": self.blocks,
+            "printed": self.printed,
+            "legend": self.legend,
+            "sheet": None if self.sheet is None else figure(self.sheet, "s"),
+            "drawn": DRAWN[bool(self.experiment.parts)],
+            "verdicts": self.verdicts,
+            "notes": self.experiment.notes,
+            "statement": self.statement,
+            "failures": self.failures,
+            "versions": versions(),
+        }
 
+    def _write(self, folder: Path) -> None:
         name = self.experiment.name
         (folder / f"{name}.md").write_text(self.to_markdown(), "utf-8")
         (folder / f"{name}.csv").write_text(self.to_csv(), "utf-8")
         if self.sheet is not None:
             figures.save(self.sheet, folder, name)
-        write_page(self, folder / f"{name}.html")
+        write_page(folder / f"{name}.html", "reproduction.html.j2", **self.page())
         (folder / f"{name}.json").write_text(to_json(self.to_json()), "utf-8")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.figures.panel import Level, Line
+from fedcal.experiments.figures.drawing import draw
 from fedcal.experiments.reproduce.figures import save, sheet_of
 from fedcal.experiments.reproduce.spec import Experiment, Part, Plot, Record, Rows
 
@@ -61,13 +61,16 @@ def cells(**varied: list[Any]) -> Rows:
 def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: list[str]) -> None:
     made = sheet_of(experiment(Plot("T", "p", x, "classwise_ece")), cells(**{key: values})[::-1])
     assert made is not None
-    (panel,) = made.panels
-    assert [text for _, text in panel.x.ticks] == ticks
-    for line in (m for m in panel.marks if isinstance(m, Line)):
-        assert list(line.x) == sorted(line.x)
-        assert list(line.y) == [2.0] * 3  # per cent
-        for place, (tick, _) in zip(line.x, panel.x.ticks, strict=True):
-            assert abs(place - tick) < 0.05 * (panel.x.high - panel.x.low)
+    (ax,) = draw(made)[0].axes
+    shown = sorted(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
+    assert [text for _, text in shown] == ticks
+    assert len(ax.lines) == 2
+    for line in ax.lines:
+        x, y = line.get_data()
+        assert list(x) == sorted(x)
+        assert list(y) == [2.0] * 3  # per cent
+        for place, (tick, _) in zip(x, shown, strict=True):
+            assert abs(place - tick) < 0.05 * (ax.get_xlim()[1] - ax.get_xlim()[0])
     assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
 
 
@@ -89,10 +92,11 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
     made = sheet_of(experiment(*plots), [*mine, *other])
     assert made is not None
     assert [p.note for p in made.panels] == ["net", "net", "other", "other"]
-    levels = [[m.y for m in p.marks if isinstance(m, Level)] for p in made.panels]
+    axes = draw(made)[0].axes
+    levels = [[m.get_ydata()[0] for m in ax.lines if m.get_label() == "b0"] for ax in axes]
     assert levels == [[2.0], [90.0], [50.0], [90.0]]
     assert made.columns == 2
-    assert all(math.isfinite(v) for p in made.panels for v, _ in p.y.ticks)
+    assert all(math.isfinite(v) for ax in axes for v in ax.get_yticks())
 
 
 def test_a_table_has_no_figure_and_failed_cells_are_not_drawn() -> None:
