@@ -133,21 +133,7 @@ class Curator:
     def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
         """The question; under trust `distributed` and `local` with the noise that clients add."""
         plan = self.plan
-        context = self._context(round_number)
-        request = Request(query, bound, plan.ring, round_number, context=context)
-        if plan.model.noise_by != "client":
-            return request
-        return replace(
-            request,
-            noise=plan.noise,
-            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
-            seed=plan.client_seed if plan.noise_source == "seeded" else None,
-        )
-
-    def _context(self, round_number: int) -> Context:
-        """What a site may know of the run."""
-        plan = self.plan
-        return Context(
+        context = Context(
             run=self._run,
             plan=plan.key,
             round=round_number,
@@ -157,6 +143,15 @@ class Curator:
             mechanism=plan.mechanism,
             epsilon=plan.epsilon,
             delta=plan.delta,
+        )
+        request = Request(query, bound, plan.ring, round_number, context=context)
+        if plan.model.noise_by != "client":
+            return request
+        return replace(
+            request,
+            noise=plan.noise,
+            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
+            seed=plan.client_seed if plan.noise_source == "seeded" else None,
         )
 
     def charge(self, asked: Asked, repliers: int) -> None:

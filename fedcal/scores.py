@@ -122,10 +122,10 @@ def moderate(name: str, logits: Floats) -> Floats:
 def numbers(name: str, value: Any) -> NDArray[Any]:
     """`as_array` of a numeric type, or InputError."""
     array = as_array(name, value)
-    if array.dtype.kind == "O" and all(isinstance(entry, Real) for entry in array.flat):
-        array = array.astype(np.float64)  # as frames give columns that may lack values
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: must hold numbers, got {kind_of(array)}")
+        odd = [x for x in array.flat if not isinstance(x, Real)][:1]
+        example = f", such as {str(odd[0])[:40]!r}" if odd else ""
+        raise InputError(f"{name}: must hold numbers, got type {array.dtype}{example}")
     return array
 
 
@@ -164,17 +164,10 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
 
 
-def kind_of(array: NDArray[Any]) -> str:
-    """What an array holds, for messages: its type, and for objects an example."""
-    example = next((x for x in array.flat if not isinstance(x, Real)), None)
-    return f"type {array.dtype}" + ("" if example is None else f", such as {str(example)[:40]!r}")
-
-
 def _missing(entry: Any) -> bool:
     """None, nan, or what pandas writes for a missing value."""
-    if isinstance(entry, float):
-        return entry != entry
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+    nan = isinstance(entry, float) and entry != entry
+    return nan or entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 
 def without_gradient(value: Any) -> Any:

@@ -21,9 +21,9 @@ from fedcal.queries.search import TemperatureQuery
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import nominal_clip
 from fedcal.strategies.temperature import draws_index
 from fedcal.types import Floats
-from fedcal.units import UNITS
 
 Kind = Literal["golden", "bisection", "posterior", "exponential"]
 Choice = Literal["auto", "golden", "bisection", "posterior", "exponential"]
@@ -105,7 +105,11 @@ class _TemperatureSearch(CalibrationStrategy):
             unused(f"search '{self.search}' asks for one temperature at a time", points=points)
         self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
         rounds = _evaluations(self.search, federation.rounds, iterations)
-        clips = (self._clip(federation, clip, rows_per_client),)
+        clips = (
+            nominal_clip(
+                self.name, federation, self.clip_share, self.least_clip, clip, rows_per_client
+            ),
+        )
         scored = self.search == "exponential"
         query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
         plan = make_plan(
@@ -137,27 +141,6 @@ class _TemperatureSearch(CalibrationStrategy):
             return "posterior"
         drawn = federation.private and draws_index(federation)
         return "exponential" if drawn else "golden"
-
-    def _clip(
-        self, federation: Federation, clip: float | None, rows_per_client: float | None
-    ) -> float:
-        """What one client adds to an evaluation at most."""
-        if not federation.private:
-            unused("without privacy nothing is clipped", clip=clip)
-        if not UNITS[federation.unit].whole_client:
-            unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-            return 1.0  # not used
-        if clip is not None:
-            return positive("clip", clip)
-        if rows_per_client is not None:
-            share = self.clip_share * positive("rows_per_client", rows_per_client)
-            return max(share, self.least_clip)
-        if federation.private:
-            raise InputError(
-                f"{self.name} with unit 'user' needs rows_per_client, a public nominal number of "
-                "rows > 0, or clip"
-            )
-        return 1.0  # not used
 
     def _searcher(
         self, evaluations: int, federation: Federation, rows: float | None, tailed: bool

@@ -78,7 +78,8 @@ def suite(quick: bool, every: int = 9, trials: int = TRIALS, plain: int = 4) -> 
 
     return Case(
         f"Luo's suite: {PERTURBATIONS} perturbations x {len(SUITES['cifar'])} settings x {TRIALS} "
-        f"trials x {len(METHODS)} methods on {CORES} cores, from {len(settings)} of the settings",
+        f"trials x {len(METHODS)} methods on {CORES} cores, extrapolated from {len(settings)} "
+        "settings",
         TARGET,
         [
             Contestant("fedcal", lambda: ours, dict),

@@ -32,7 +32,8 @@ from fedcal.experiments.engines.processes import ProcessTree, usable_cores
 from fedcal.experiments.flower_app import FILE, app_toml
 from fedcal.partition import DEALT
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.server_app import read_error, read_progress
 
 MARK = "FEDCAL_RUN"

@@ -38,7 +38,8 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.search import PosteriorBisection, Search
 from fedcal.strategies.golden_section import STEEP
-from fedcal.strategies.job import Job, Setting, lacks_rows
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local
 from fedcal.types import Floats, Integers
 from fedcal.units import Example

@@ -21,7 +21,7 @@ from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_f
 from fedcal.experiments.runs import Folder, Row, Run, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
 from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import check_seed
 
 TRIALS = 500

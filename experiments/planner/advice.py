@@ -19,7 +19,8 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
-from fedcal.strategies.job import Progress, settings_of
+from fedcal.strategies.outcome import Progress
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 
 PAYS = 0.9

@@ -15,7 +15,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import approximations, command, explanation, not_enough
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import check_seed
 from fedcal.units import User
 

@@ -1,6 +1,6 @@
 """Experiments of the papers, run again: tables and figures beside what the papers print.
 
-`reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. Each is a section of a study
+`run.reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. Each is a section of a study
 file, one for each paper and one for our own (`maddock.toml`, `luo.toml`, `own.toml`; `registry`
 says what stands there). There are two kinds:
 
@@ -22,29 +22,12 @@ says what stands there). There are two kinds:
 
   and
 
-      def sheet(rows) -> experiments.figures.panel.Sheet | None
+      def sheet(rows) -> experiments.figures.drawing.Sheet | None
 
   (the figure).
 
 To add one: write its section, with the claims that should hold and where, and run
 `python -m fedcal.experiments.reproduce.expected NAME`, which writes what `--check` expects; and
-give its tables a place in the docs by a block of `documents`. Nothing else names it; tests run over
+give its tables a place in the docs by a block of `texts`. Nothing else names it; tests run over
 all of them.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fedcal.experiments.reproduce.run import reproduce
-
-__all__ = ["reproduce"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the rows of one experiment need not wait for all that runs others."""
-    if name == "reproduce":
-        return import_module("fedcal.experiments.reproduce.run").reproduce
-    raise AttributeError(f"module 'fedcal.experiments.reproduce' has no attribute {name!r}")

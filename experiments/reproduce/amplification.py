@@ -20,7 +20,7 @@ from fedcal.accounting.zcdp import rdp_multiplier, zcdp_multiplier, zcdp_rho, zc
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.reproduce.spec import Record, Rows
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 ROUNDS = (1, 2, 4, 8, 12, 30, 60)
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -153,10 +153,8 @@ def _run_row(line: Line) -> Record:
         **{k: None if line["baseline"] and k != "rounds" else line[k] for k in known},
         "mean_std": rate and gaussian_multiplier(line["epsilon"], DELTA, rounds, rate) / rate,
         "seeds": len(line["seeds"]),
-        **_spread("cwece", line["after"]["classwise_ece"]),
-        **_spread("ece", line["after"]["ece"]),
+        "cwece": line["after"]["classwise_ece"]["mean"],
+        "cwece_std": line["after"]["classwise_ece"]["std"],
+        "ece": line["after"]["ece"]["mean"],
+        "ece_std": line["after"]["ece"]["std"],
     }
-
-
-def _spread(name: str, found: Record) -> Record:
-    return {name: found["mean"], f"{name}_std": found["std"]}

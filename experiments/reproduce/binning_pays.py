@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product, takewhile
+from operator import itemgetter
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -25,13 +26,13 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.calibrators.noisy_counts import Negatives
 from fedcal.datasets import Dataset
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.metrics import summary
 from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import FedBBQ, FedNewton
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import Purpose, stream
 
 DATA = ("resnet110-cifar10", "imdb-binary", "densenet-cifar100", "mnist-cnn")
@@ -93,18 +94,13 @@ def rows(
         if clients * ROWS_PER_CLIENT * _loaded(name).logits.shape[1] <= MOST_NUMBERS
     ]
     found: Rows = []
-    for done, (name, clients) in enumerate(parts):
-        if progress is not None:
-            progress(done, len(parts))
+    for name, clients in counted(parts, progress):
         found += population_rows(name, clients, budgets, seeds)
-    if progress is not None:
-        progress(len(parts), len(parts))
     return found
 
 
-def population_rows(name: str, clients: int, budgets: Iterable[float], seeds: int = SEEDS) -> Rows:
+def population_rows(name: str, clients: int, budgets: Sequence[float], seeds: int = SEEDS) -> Rows:
     """`rows` of one data set and number of clients."""
-    budgets = list(budgets)
     measured: dict[tuple[float, str, str | None], list[dict[str, float]]] = {}
     for seed in range(seeds):
         whole = _loaded(name).split(seed)
@@ -158,17 +154,14 @@ def crossover(found: Rows) -> Rows:
         within what was measured), the `method` that is best there (None), and `most_clients`, the
         largest number measured.
     """
-    places = dict.fromkeys((row["data"], row["epsilon"]) for row in found)
     out: Rows = []
-    for name, epsilon in places:
+    for name, epsilon in dict.fromkeys((row["data"], row["epsilon"]) for row in found):
         sizes: dict[int, dict[str, Record]] = {}
         for row in found:
             if (row["data"], row["epsilon"], row["negatives"]) == (name, epsilon, None):
                 sizes.setdefault(row["clients"], {})[row["method"]] = row
-        winners = {clients: _winner(sizes[clients]) for clients in sorted(sizes, reverse=True)}
-        paying = [*takewhile(winners.__getitem__, winners)]
-        least = paying[-1] if paying else None
-        best = None if least is None else winners[least]
+        winners = ((clients, _winner(sizes[clients])) for clients in sorted(sizes, reverse=True))
+        least, best = [(None, None), *takewhile(itemgetter(1), winners)][-1]
         known = {"data": name, "epsilon": epsilon, "clients": least, "method": best}
         out.append(known | {"most_clients": max(sizes)})
     return out
@@ -187,16 +180,14 @@ def claims(found: Rows) -> list[RowsClaim]:
     return said
 
 
-def _winner(methods: dict[str, Record]) -> str | None:
+def _winner(methods: Mapping[str, Record]) -> str | None:
     """The binning variant that beats FedNewton by most, if one does."""
-    none, temperature = methods["none"], methods[BASELINE]
-    fit = [
-        row
-        for row in map(methods.__getitem__, BINNING)
-        if row["accuracy"] >= none["accuracy"] - MOST_ACCURACY_LOST and row["ece"] <= none["ece"]
-    ]
-    best = min([temperature, *fit], key=lambda row: float(row["classwise_ece"]))
-    return None if best is temperature else str(best["method"])
+    none, fit = methods["none"], [methods[BASELINE]]
+    for row in map(methods.__getitem__, BINNING):
+        if row["accuracy"] >= none["accuracy"] - MOST_ACCURACY_LOST and row["ece"] <= none["ece"]:
+            fit.append(row)
+    best = min(fit, key=itemgetter("classwise_ece"))
+    return None if best is fit[0] else str(best["method"])
 
 
 def _fits(
@@ -233,6 +224,4 @@ def _six(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-@functools.cache
-def _loaded(name: str) -> Dataset:
-    return datasets.load(name)
+_loaded = functools.cache(datasets.load)

@@ -33,12 +33,14 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, Progress, Setting
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Progress
+from fedcal.strategies.settings import Setting
 
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 """Classes -> shipped data."""
@@ -71,31 +73,27 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         secure aggregation (up they are the same); `paper_up`, `paper_down` (None where Table 6
         has nothing). `over` is record_up / numbers_up.
     """
-    clients = 3 if quick else CLIENTS
     networks = (10,) if quick else tuple(NETWORKS)
-    runs = list(product(networks, variants(), ("inf", "1")))
+    runs = counted(product(networks, variants(), ("inf", "1")), progress)
     done: Rows = []
-    for number, (classes, (title, method, settings), epsilon) in enumerate(runs, 1):
-        shards = _shards(classes, clients)
+    for classes, (title, method, settings), epsilon in runs:
+        shards = _shards(classes, 3 if quick else CLIENTS)
+        known = {"method": title, "classes": classes, "clients": shards.clients, "epsilon": epsilon}
         plain, masked = (
-            sizes_of(
-                job_for(method, settings, shards, epsilon=float(epsilon), masks=m).strategy(),
-                shards,
-            )
+            sizes_of(job_for(method, settings, shards, epsilon=float(epsilon), masks=m), shards)
             for m in (False, True)
         )
-        known = {"method": title, "classes": classes, "clients": clients, "epsilon": epsilon}
         for sizes, with_masks in zip(plain, masked, strict=True):
-            paper = method if _in_table_6(title, classes, sizes["query"]) else ""
+            # its FedBBQ sends a table for each class, and the paper takes class counts to be free
+            there = classes == 10 and title != "fedbbq" and sizes["query"] != "class_counts"
+            paper = [of.get(method) if there else None for of in (PAPER_UP, PAPER_DOWN)]
             done.append(
                 known
                 | sizes
                 | {f"{size}_down_masks": with_masks[f"{size}_down"] for size in _WEIGH}
-                | {"paper_up": PAPER_UP.get(paper), "paper_down": PAPER_DOWN.get(paper)}
+                | {"paper_up": paper[0], "paper_down": paper[1]}
                 | {"over": sizes["record_up"] / sizes["numbers_up"]}
             )
-        if progress is not None:
-            progress(number, len(runs))
     return done
 
 
@@ -136,15 +134,14 @@ def job_for(
     return job
 
 
-def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> Rows:
-    """Run a strategy over Flower's messages and weigh those of each of its questions.
+def sizes_of(job: Job, shards: Shards) -> Rows:
+    """Run a method over Flower's messages and weigh those of each of its questions.
 
     Rounds that ask the same are one row, and messages of rounds and clients count by the largest.
 
     Parameters
     ----------
-    strategy : fresh
-    shards : one shard for each of the plan's clients
+    shards : one shard for each of the job's clients
 
     Raises
     ------
@@ -153,21 +150,20 @@ def sizes_of(strategy: CalibrationStrategy, shards: Shards) -> Rows:
     """
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     grid = _Scales(client_app(lambda context: single[site_of(context)]), shards.clients)
-    strategy.start(grid)
+    job.strategy().start(grid)
     found: dict[str, Record] = {}
     for sent, received in grid.rounds:
         records = sent[0].content.config_records
         request = Request.from_fields(records["query"], records["context"])
         for message in sent:
             del message.content["context"]
-        up, down = _WORD * request.bound.length, request.payload_bytes
-        weighed = {"numbers_up": up, "numbers_down": down}
-        weighed |= {f"{size}_up": max(map(weigh, received)) for size, weigh in _WEIGH.items()}
-        weighed |= {f"{size}_down": max(map(weigh, sent)) for size, weigh in _WEIGH.items()}
+        sizes = {"numbers_up": _WORD * request.bound.length, "numbers_down": request.payload_bytes}
+        for (way, messages), size in product((("up", received), ("down", sent)), _WEIGH):
+            sizes[f"{size}_{way}"] = max(map(_WEIGH[size], messages))
         kind = request.query.kind
-        before = found.get(kind, {})
-        largest = {size: max(bytes_, before.get(size, 0)) for size, bytes_ in weighed.items()}
-        found[kind] = {"query": kind, "rounds": before.get("rounds", 0) + 1} | largest
+        before = found.get(kind, {"rounds": 0})
+        largest = {size: max(count, before.get(size, 0)) for size, count in sizes.items()}
+        found[kind] = {"query": kind, "rounds": before["rounds"] + 1} | largest
     return list(found.values())
 
 
@@ -225,10 +221,6 @@ class _Scales(InProcessGrid):
         return received
 
 
-def _record(message: Message) -> int:
-    return int(recorddict_to_proto(message.content).ByteSize())
-
-
 def _objects(message: Message) -> int:
     parts: dict[str, int] = {}
     waiting: list[Any] = [message]
@@ -239,12 +231,10 @@ def _objects(message: Message) -> int:
     return sum(parts.values())
 
 
-_WEIGH: dict[str, Callable[[Message], int]] = {"record": _record, "objects": _objects}
-
-
-def _in_table_6(title: str, classes: int, query: str) -> bool:
-    """Its FedBBQ sends a table for each class, and the paper takes class counts to be free."""
-    return classes == 10 and title != "fedbbq" and query != "class_counts"
+_WEIGH: Mapping[str, Callable[[Message], int]] = {
+    "record": lambda message: int(recorddict_to_proto(message.content).ByteSize()),
+    "objects": _objects,
+}
 
 
 @lru_cache(maxsize=2)

@@ -7,24 +7,20 @@ by seed: a run with fewer seeds is checked by those that it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from fedcal.errors import InputError
-from fedcal.experiments.reproduce.cells import METRICS, Score, spread, whole
+from fedcal.experiments.reproduce.cells import METRICS, SETTINGS, spread, whole
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.registry import SEEDS, WORDS
 from fedcal.experiments.reproduce.result import Reproduction
-from fedcal.experiments.reproduce.spec import (
-    EVERYWHERE,
-    Experiment,
-    GridExperiment,
-    Rows,
-    RowsExperiment,
-)
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Experiment, Rows
 
 Key: TypeAlias = tuple[str, ...]
+Values: TypeAlias = Mapping[str, tuple[Any, float]]
+"""Key of a row -> its value, or its values over seeds, and the tolerance."""
 
 
 def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
@@ -32,20 +28,15 @@ def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
 
     Networks of the user's are not checked, nor are those that were not run.
     """
-    here: Mapping[Key, Any]
-    known: Mapping[Key, Any]
-    differ: Callable[[Any, Any], Iterator[str]] = _score_differs
-    if isinstance(result.experiment, RowsExperiment):
-        here, known = (checked_rows(result.experiment, r.rows) for r in (result, expected))
-        differ = _row_differs
-    else:
-        ran, shipped = ({c.network for c in r.cells} for r in (result, expected))
-        here = {c.key: c for c in whole(result.cells) if c.network in shipped}
-        known = {c.key: c for c in expected.cells if c.network in ran}
+    here, known = (checked(r.experiment, r.rows) for r in (result, expected))
+    if result.experiment.parts:
+        ran, shipped = ({row["network"] for row in r.rows} for r in (result, expected))
+        here = {key: values for key, values in here.items() if key[0] in shipped}
+        known = {key: values for key, values in known.items() if key[0] in ran}
     lines: list[str] = []
     for key, then in known.items():
-        said = differ(here[key], then) if key in here else ["no result"]
-        lines += (f"{_name(key)}: {line}" for line in said)
+        found = _differs(here[key], then) if key in here else ["no result"]
+        lines += (f"{_name(key)}: {line}" for line in found)
     unknown = here.keys() - known.keys()
     return lines + [f"{_name(key)}: not among the expected results" for key in unknown]
 
@@ -60,40 +51,41 @@ def tolerance(metric: str, values: Sequence[float]) -> float:
     return 0.1 * spread(values) + share * sum(values) / len(values)
 
 
-def _score_differs(now: Score, then: Score) -> Iterator[str]:
-    for metric, words in METRICS.items():
-        was, is_ = getattr(then, metric), getattr(now, metric)
-        seeds = min(len(was), len(is_))
-        before, after = (100 * sum(values[:seeds]) / seeds for values in (was, is_))
-        allowed = 100 * tolerance(metric, was)
-        if not abs(after - before) <= allowed:
-            yield f"{words} {after:.3f} %, expected {before:.3f} % (tolerance {allowed:.3f})"
-
-
-def checked_rows(experiment: RowsExperiment, rows: Rows) -> dict[Key, dict[str, Any]]:
-    """Key -> checked values and their tolerance, of each row of each table.
+def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
+    """What is checked of each row of a grid, or of each row of each table.
 
     Raises
     ------
     InputError
         Nothing tells two rows of a table apart.
     """
-    found: dict[Key, dict[str, Any]] = {}
+    found: dict[Key, Values] = {}
+    for row in whole(rows) if experiment.parts else ():
+        place = ("network", "part", "title", *(() if row["baseline"] else SETTINGS))
+        key = tuple("" if row[k] is None else str(row[k]) for k in place)
+        found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in METRICS}
     for table in experiment.tables:
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
-        checked = [f for f in table.fields if f.tolerance is not None and table.checked]
-        for row in table.select(rows) if checked else ():
+        numbers = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
+        for row in filter(table.has, rows) if numbers and table.checked else ():
             key = (table.title, *(str(row.get(k)) for k in names))
             if key in found:
                 raise InputError(f"{experiment.name}: two rows are called {_name(key[1:])}")
-            found[key] = {f.key: (row.get(f.key), f.tolerance) for f in checked}
+            found[key] = {k: (row.get(k), allowed) for k, allowed in numbers.items()}
     return found
 
 
-def _row_differs(now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
-    for field, (was, allowed) in then.items():
-        if not _near(now[field][0], was, allowed):
-            yield f"{field} {now[field][0]!r}, expected {was!r}"
+def _differs(now: Values, then: Values) -> Iterator[str]:
+    for key, (was, allowed) in then.items():
+        value = now[key][0]
+        if isinstance(was, list):  # over seeds
+            seeds = min(len(was), len(value))
+            before, after = (100 * sum(values[:seeds]) / seeds for values in (was, value))
+            if not abs(after - before) <= 100 * allowed:
+                words = f"{METRICS[key]} {after:.3f} %, expected {before:.3f} %"
+                yield f"{words} (tolerance {100 * allowed:.3f})"
+        elif not _near(value, was, allowed):
+            yield f"{key} {value!r}, expected {was!r}"
 
 
 def _near(now: Any, then: Any, allowed: float) -> bool:
@@ -109,10 +101,8 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
 
     Networks of the user's are not checked, nor those that were not run.
     """
-    found = result.experiment
-    own = found.networks if isinstance(found, GridExperiment) else ()
-    networks = {cell.network for cell in result.cells} & {*own}
-    claimed = [v.key for v in result.verdicts]
+    found, claimed = result.experiment, [v.key for v in result.verdicts]
+    networks = {row.get("network") for row in result.rows} & {*found.networks}
     lines = [
         f"{key}: expected, but not claimed"
         for key in sorted(found.expected)
@@ -120,10 +110,14 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
     ]
     for verdict in result.verdicts:
         words = expected_of(found, verdict.key)
-        if words:
-            lines += _of_claim(verdict, words, networks)
-        elif verdict.places:
+        if verdict.places and not words:
             lines.append(f"{verdict.key}: no verdict is expected; its study file should say one")
+        for place in dict.fromkeys((*verdict.places, *words) if words else ()):
+            holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
+            known = place in verdict.places if place == EVERYWHERE else _network(place) in networks
+            allowed = ("no verdict",) if holds is None else (WORDS[holds], SEEDS)
+            if known and word not in allowed:
+                lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
     return lines
 
 
@@ -139,24 +133,11 @@ def unsure(experiment: Experiment, verdict: Verdict) -> list[str]:
     return [p for p in verdict.places if words.get(p, words.get(EVERYWHERE)) == SEEDS]
 
 
-def _of_claim(verdict: Verdict, words: Mapping[str, str], networks: set[str]) -> Iterator[str]:
-    for place, holds in verdict.places.items():
-        word = words.get(place, words.get(EVERYWHERE))
-        known = place == EVERYWHERE or _network(place) in networks
-        if known and word not in (SEEDS, WORDS[holds]):
-            yield f"{place}: {WORDS[holds]}, expected: {word}. {verdict.text}"
-    for place in words.keys() - verdict.places.keys() - {EVERYWHERE}:
-        if _network(place) in networks:
-            yield f"{place}: no verdict, expected: {words[place]}. {verdict.text}"
-
-
 def _network(place: str) -> str:
     return place.partition(",")[0]
 
 
 def enough_seeds(result: Reproduction) -> bool:
     """Whether means are over as many seeds as the verdicts speak of."""
-    found = result.experiment
-    if not isinstance(found, GridExperiment):
-        return True
-    return max((len(c.classwise_ece) for c in result.cells), default=0) >= found.seeds
+    seeds = (len(row["classwise_ece"]) for row in result.rows if result.experiment.parts)
+    return max(seeds, default=0) >= result.experiment.seeds

@@ -1,21 +1,20 @@
-"""Claims, computed and not asserted: predicates over scores, and what becomes of them.
+"""Claims, computed and not asserted: predicates over rows of a grid, and what becomes of them.
 
 A claim about a table or figure is held against each network by itself, in the paper's own numbers
-and in ours. None = it says nothing about these scores (a method is not among them, or the paper
+and in ours. None = it says nothing about these rows (a method is not among them, or the paper
 prints no accuracy).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from fedcal.experiments.reproduce.cells import Score, whole
-from fedcal.experiments.reproduce.spec import EVERYWHERE
+from fedcal.experiments.reproduce.cells import place_of, whole
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Rows
 
 Found: TypeAlias = bool | None
-Scores: TypeAlias = Sequence[Score]
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class Claim:
     ----------
     text : the sentence
     where : in the paper; or "ours"
-    holds : of the scores of one network; or of all scores, if over = "all"
+    holds : of the rows of one network; or of all rows, if over = "all"
     over : "each": true if it holds on each network; "some": if on any; "all": of all at once
     """
 
     text: str
     where: str
-    holds: Callable[[Scores], Found]
+    holds: Callable[[Rows], Found]
     over: Literal["each", "some", "all"] = "each"
 
 
@@ -74,12 +73,12 @@ def judged(text: str, holds: Found, said: str, printed: str = "") -> Verdict:
     return Verdict(text, text, "", holds, said, printed, places=places)
 
 
-def judge(key: str, claim: Claim, scores: Scores, printed: Scores = ()) -> Verdict:
-    """Hold a claim against scores, and against the paper's own.
+def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
+    """Hold a claim against the rows of a grid, and against the paper's own.
 
-    Scores of which a run failed are left out.
+    Rows of which a run failed are left out.
     """
-    here, own = _found(claim, whole(scores)), _found(claim, printed)
+    here, own = _found(claim, whole(rows)), _found(claim, printed)
     holds, said = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
@@ -89,12 +88,11 @@ def judge(key: str, claim: Claim, scores: Scores, printed: Scores = ()) -> Verdi
     return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
 
 
-def _found(claim: Claim, scores: Scores) -> dict[str, bool]:
+def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
     """Line of the table -> whether the claim holds there, where it can be judged."""
-    by_place: dict[str, list[Score]] = {}
-    for score in scores:
-        place = EVERYWHERE if claim.over == "all" else ", ".join(filter(None, score.place))
-        by_place.setdefault(place, []).append(score)
+    by_place: dict[str, Rows] = {}
+    for row in rows:
+        by_place.setdefault(EVERYWHERE if claim.over == "all" else place_of(row), []).append(row)
     found = {place: claim.holds(mine) for place, mine in by_place.items()}
     return {place: holds for place, holds in found.items() if holds is not None}
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import product
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -33,21 +33,21 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import BLOCK_NUMBERS
 from fedcal.experiments.reproduce.bytes_sent import job_for
 from fedcal.experiments.reproduce.registry import study
-from fedcal.experiments.reproduce.spec import Record, Rows
+from fedcal.experiments.reproduce.spec import Record, Rows, RowsClaim, counted
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 DATA = "resnet110-cifar10"
 POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))
 """(clients, rows of each on average). The paper's clients have some 70 rows."""
 
-PAPER = {
-    title.lower(): tuple(value for (value,) in values)
+PAPER: Mapping[str, list[float | None]] = {
+    title.lower(): [value for (value,) in values]
     for title, values in study("maddock")["printed"]["table7"]["rows"].items()
 }
 """Table 7: mean, least and most seconds of a client in a round, CIFAR-10 (ResNet18)."""
@@ -58,11 +58,20 @@ SAMPLE = 50
 IN_CACHE = 1 << 16
 """Logits in a block that stays in a core's cache with what is computed from them (512 KiB)."""
 
-_ITERATIONS = 50
 _REPEATS = 5
 
 Way = Callable[[], Iterable[Callable[[], object]]]
 """Prepares the work once; its pieces are timed one by one."""
+
+_PAPER = ("paper", "paper_min", "paper_max")
+_RATIOS = {
+    "ratio": ("loop", "vectorised"),
+    "ratio_cold": ("loop_cold", "vectorised_cold"),
+    "ratio_small": ("loop", "vectorised_small"),
+    "ratio_flower": ("flower", "vectorised"),
+    "ratio_scipy": ("scipy", "vectorised"),
+}
+"""Of which seconds to which."""
 
 
 def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
@@ -85,15 +94,9 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         `ratio_scipy` likewise; `ratio_least` of the fastest repetitions instead of medians (what
         disturbs a clock only ever adds to it); `paper`, `paper_min`, `paper_max`: Table 7 or None.
     """
-    populations = ((8, 5),) if quick else POPULATIONS
-    done: Rows = []
-    for clients, mean_rows in populations:
-        shards = population(clients, mean_rows)
-        for method in STRATEGIES:
-            done.append(row(method, shards, 1 if quick else _REPEATS))
-            if progress is not None:
-                progress(len(done), len(populations) * len(STRATEGIES))
-    return done
+    populations = [population(*size) for size in (((8, 5),) if quick else POPULATIONS)]
+    todo = counted(product(populations, STRATEGIES), progress)
+    return [row(method, shards, 1 if quick else _REPEATS) for shards, method in todo]
 
 
 def population(clients: int, mean_rows: int, seed: int = 0) -> Shards:
@@ -114,8 +117,7 @@ def row(method: str, shards: Shards, repeats: int) -> Record:
         If a client alone computes other bits than among others: then there is nothing to
         compare.
     """
-    strategy = job_for(method, {}, shards, epsilon=1.0).strategy()
-    asked = strategy.open_round(1)
+    asked = job_for(method, {}, shards, epsilon=1.0).strategy().open_round(1)
     if asked is None:
         raise FedcalError(f"{method} asks nothing")
     request = asked.request
@@ -126,59 +128,60 @@ def row(method: str, shards: Shards, repeats: int) -> Record:
     if not np.array_equal(alone, answer(shards.take(some), request)):
         raise FedcalError(f"{method}: a client alone computes other bits than among others")
     size = max(1, BLOCK_NUMBERS // request.bound.length)
-    mean_logits = max(1.0, shards.logits.size / shards.clients)
-    small = min(size, max(1, int(IN_CACHE / mean_logits)))
-    warm, warm_small = (list(_blocks(shards, n)) for n in (size, small))
+    cached = int(IN_CACHE / max(1.0, shards.logits.size / shards.clients))
+    warm, small = (list(_blocks(shards, n)) for n in (size, min(size, max(1, cached))))
 
-    def asked_cold() -> list[Callable[[], object]]:
+    def answer_all(parts: Iterable[Shards]) -> None:
+        for part in parts:
+            answer(part, request)
+
+    def answer_one(fresh: Shards, k: int) -> None:
+        answer(fresh.block(k, k + 1), request)
+
+    def cold() -> list[Callable[[], object]]:
         fresh = _fresh(shards)
-        return [lambda k=k: answer(fresh.block(k, k + 1), request) for k in some.tolist()]  # type: ignore[misc]
+        return [partial(answer_one, fresh, k) for k in some.tolist()]
 
     ways: dict[str, Way] = {
-        "vectorised": lambda: [partial(_answer_all, warm, request)],
-        "vectorised_small": lambda: [partial(_answer_all, warm_small, request)],
-        "vectorised_cold": lambda: [partial(_answer_all, _blocks(shards, size), request)],
+        "vectorised": lambda: [partial(answer_all, warm)],
+        "vectorised_small": lambda: [partial(answer_all, small)],
+        "vectorised_cold": lambda: [partial(answer_all, _blocks(shards, size))],
         "loop": lambda: [partial(answer, shard, request) for shard in single],
-        "loop_cold": asked_cold,
+        "loop_cold": cold,
         "flower": _through_messages(single, request),
     }
     if method == "fedtemp":
         ways["scipy"] = lambda: [partial(scipy_log_a, shard) for shard in single]
     taken = _in_turns(ways, repeats)
     answered = {n: shards.clients if n.startswith("vectorised") else len(some) for n in ways}
-    seconds = {n: float(np.median(t.sum(axis=1))) / answered[n] for n, t in taken.items()}
-    least = {n: float(taken[n].sum(axis=1).min()) / answered[n] for n in ("loop", "vectorised")}
+    sums = {name: seconds.sum(axis=1) / answered[name] for name, seconds in taken.items()}
+    medians = {name: float(np.median(seconds)) for name, seconds in sums.items()}
     each = np.median(taken["loop"], axis=0)
-    paper = PAPER.get(method, (None, None, None))
-    base = {
+    return {
         "method": method,
         "clients": shards.clients,
         "rows": len(shards.labels) / shards.clients,
         "numbers": request.bound.length,
+        "scipy": None,
+        **medians,
+        **{"loop_min": float(each.min()), "loop_max": float(each.max())},
+        **{k: medians[a] / medians[b] if a in ways else None for k, (a, b) in _RATIOS.items()},
+        "ratio_least": float(sums["loop"].min() / sums["vectorised"].min()),
+        **dict(zip(_PAPER, PAPER.get(method, [None] * 3), strict=True)),
     }
-    return (
-        base
-        | {"scipy": None}
-        | seconds
-        | {"loop_min": float(each.min()), "loop_max": float(each.max())}
-        | _ratios(seconds)
-        | {"ratio_least": least["loop"] / least["vectorised"]}
-        | dict(zip(("paper", "paper_min", "paper_max"), paper, strict=True))
-    )
 
 
-def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
+def claims(table: Rows) -> list[RowsClaim]:
     """What the paper says of its Table 7 (A.6), of our first population; and, for each population,
     whether many clients at once are 50 times as fast as one at a time, warm.
 
     Seconds depend on the machine, so that only claims that hold or fail by far are made here.
     """
-    sizes = dict.fromkeys((r["clients"], r["rows"]) for r in table)
-    paper = next(iter(sizes))
-    first = {r["method"]: r["loop"] for r in table if (r["clients"], r["rows"]) == paper}
+    sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in table))
+    first = {r["method"]: r["loop"] for r in table if (r["clients"], r["rows"]) == sizes[0]}
     slowest = max(first, key=first.__getitem__)
     scaling = sorted(("fedcal", "fedtemp", "fedopvector"), key=first.__getitem__)
-    found = [
+    found: list[RowsClaim] = [
         (
             "A client needs at most 0.1 seconds for a round",
             first[slowest] <= 0.1,
@@ -190,31 +193,17 @@ def claims(table: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
             ", ".join(f"{m} {1000 * first[m]:.2g} ms" for m in scaling),
         ),
     ]
-    for clients, mean_rows in sizes:
-        part = [r for r in table if (r["clients"], r["rows"]) == (clients, mean_rows)]
-        who = f"{clients:,} clients of {mean_rows:.3g} rows: many at once are 50 times as fast as "
-        for key, what in (
-            ("ratio_flower", "one client at a time through Flower's loop"),
-            ("ratio", "calls of the same function for one client at a time"),
-        ):
-            slow = [f"{r['method']} {r[key]:.3g}" for r in part if r[key] < 50]
-            said = f"not for {', '.join(slow)}" if slow else "for every method"
-            found.append((who + what, not slow, said))
+    whats = {
+        "ratio_flower": "one client at a time through Flower's loop",
+        "ratio": "calls of the same function for one client at a time",
+    }
+    for (clients, mean), (key, what) in product(sizes, whats.items()):
+        part = [r for r in table if (r["clients"], r["rows"]) == (clients, mean)]
+        slow = [f"{r['method']} {r[key]:.3g}" for r in part if r[key] < 50]
+        whose = f"{clients:,} clients of {mean:.3g} rows: many at once are 50 times as fast as"
+        who = f"not for {', '.join(slow)}" if slow else "for every method"
+        found.append((f"{whose} {what}", not slow, who))
     return found
-
-
-def _ratios(seconds: Mapping[str, float]) -> Record:
-    pairs = {
-        "ratio": ("loop", "vectorised"),
-        "ratio_cold": ("loop_cold", "vectorised_cold"),
-        "ratio_small": ("loop", "vectorised_small"),
-        "ratio_flower": ("flower", "vectorised"),
-        "ratio_scipy": ("scipy", "vectorised"),
-    }
-    return {
-        name: seconds[slow] / seconds[fast] if slow in seconds else None
-        for name, (slow, fast) in pairs.items()
-    }
 
 
 def _in_turns(ways: Mapping[str, Way], repeats: int) -> dict[str, NDArray[np.float64]]:
@@ -224,10 +213,9 @@ def _in_turns(ways: Mapping[str, Way], repeats: int) -> dict[str, NDArray[np.flo
     """
     taken = {name: [_clocked(way)] for name, way in ways.items()}
     slow = {name for name, (first,) in taken.items() if sum(first) > SLOW}
-    for number in range(repeats):
-        for name, way in ways.items():
-            if name not in slow or number == 0:
-                taken[name].append(_clocked(way))
+    for number, (name, way) in product(range(repeats), ways.items()):
+        if name not in slow or number == 0:
+            taken[name].append(_clocked(way))
     return {name: np.array(t if name in slow else t[1:]) for name, t in taken.items()}
 
 
@@ -247,29 +235,18 @@ def _fresh(shards: Shards) -> Shards:
 
 def _blocks(shards: Shards, size: int) -> Iterator[Shards]:
     """All clients in blocks, with nothing derived yet."""
-    fresh = _fresh(shards)
-    return (part for _, part in fresh.blocks(np.arange(fresh.clients), size))
-
-
-def _answer_all(parts: Iterable[Shards], request: Request) -> None:
-    for part in parts:
-        answer(part, request)
+    return (part for _, part in _fresh(shards).blocks(np.arange(shards.clients), size))
 
 
 def _through_messages(single: Sequence[Shards], request: Request) -> Way:
-    app = client_app(lambda context: single[site_of(context)])
     nodes = range(1, len(single) + 1)
-    grid = InProcessGrid(app, nodes)
+    grid = InProcessGrid(client_app(lambda context: single[site_of(context)]), nodes)
+    fields = {"query": request.to_fields(), "context": request.context_fields()}
 
     def ask(node: int) -> None:
-        record = RecordDict(
-            {
-                "query": ConfigRecord(request.to_fields()),
-                "context": ConfigRecord(request.context_fields()),
-            }
-        )
-        message = Message(record, dst_node_id=node, message_type=ANSWER, group_id="1")
-        reply = next(iter(grid.send_and_receive([message])))
+        content = RecordDict({name: ConfigRecord(values) for name, values in fields.items()})
+        message = Message(content, dst_node_id=node, message_type=ANSWER, group_id="1")
+        (reply,) = grid.send_and_receive([message])
         reply.content.array_records["answer"]["words"].numpy()
 
     return lambda: [partial(ask, node) for node in nodes]
@@ -289,6 +266,6 @@ def scipy_log_a(shard: Shards) -> float:
         loss,
         bounds=(-LOG_A_LIMIT, LOG_A_LIMIT),
         method="bounded",
-        options={"maxiter": _ITERATIONS},
+        options={"maxiter": 50},  # as the paper has it
     )
     return float(found.x)

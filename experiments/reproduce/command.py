@@ -39,10 +39,15 @@ def run_reproduce(
         A run failed, or results are not what `check` expects.
     """
     if name is None or listed:
-        _refuse_with_list(name, data, seeds, jobs, out, ray_address, resume=resume, check=check)
+        given = (name, data, seeds, jobs, out, ray_address)
+        if resume or check or any(option is not None for option in given):
+            needed = f"reproduce needs a NAME; allowed: {', '.join(EXPERIMENTS)}"
+            raise InputError(needed if name is None else "--list takes no NAME and no other option")
         _list(quiet=quiet, as_json=as_json)
         return
-    files = _files(data)
+    files = [] if data is None else [text.strip() for text in data.split(",")]
+    if not all(files):
+        raise InputError(f"--data: an entry of the list {data!r} is empty")
     experiment(name)
     expected = shipped(name) if check else None
     with progress(name, quiet=quiet) as steps:
@@ -67,21 +72,6 @@ def run_reproduce(
         if told := enough_seeds(result):
             found += wrong_verdicts(result)
         _check(result, found, told=told, quiet=quiet or as_json)
-
-
-def _refuse_with_list(name: str | None, *options: object, resume: bool, check: bool) -> None:
-    if name is not None or resume or check or any(o is not None for o in options):
-        allowed = ", ".join(EXPERIMENTS)
-        if name is None:
-            raise InputError(f"reproduce needs a NAME; allowed: {allowed}")
-        raise InputError("--list takes no NAME and no other option")
-
-
-def _files(data: str | None) -> list[str]:
-    files = [] if data is None else [text.strip() for text in data.split(",")]
-    if not all(files):
-        raise InputError(f"--data: an entry of the list {data!r} is empty")
-    return files
 
 
 def _list(*, quiet: bool, as_json: bool) -> None:

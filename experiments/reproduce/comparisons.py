@@ -51,10 +51,10 @@ def measure(name: str, jobs: int | None = None) -> list[Line]:
 
 def _kept(line: Line) -> Line:
     """Facts, and mean and spread of the metrics and the seconds, to six digits."""
-    after = {m: _digits(line["after"][m]) for m in _METRICS}
-    return {k: line[k] for k in _FACTS} | {"after": after, "seconds": _digits(line["seconds"])}
-
-
-def _digits(spread: Mapping[str, Any]) -> dict[str, float | None]:
-    there = ((k, spread[k]) for k in ("mean", "std"))
-    return {k: None if v is None else float(f"{v:.6g}") for k, v in there}
+    spreads = {m: line["after"][m] for m in _METRICS} | {"seconds": line["seconds"]}
+    after = {
+        name: {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
+        for name, of in spreads.items()
+    }
+    seconds = after.pop("seconds")
+    return {k: line[k] for k in _FACTS} | {"after": after, "seconds": seconds}

@@ -5,92 +5,24 @@ A block of a page is what stands between two lines of its own,
     <!-- generated: NAME -->
     <!-- /generated -->
 
-and is what `BLOCKS[NAME]()` gives. `python -m fedcal.experiments.reproduce.documents` fills all of
-them anew, and a test compares: so no page contradicts the data. A sentence that quotes a result
-belongs into a block, with the number computed there, or has no number. To add one: write its
-function, name it in `BLOCKS`, and put the two lines where it is to stand.
+and is what `texts.BLOCKS[NAME]()` gives. `python -m fedcal.experiments.reproduce.documents` fills
+all of them anew, and a test compares: so no page contradicts the data. A sentence that quotes a
+result belongs into a block, with the number computed there, or has no number. To add one: write its
+macro in `texts.md.j2`, name it in `BLOCKS`, and put the two lines where it is to stand.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
-from fedcal.experiments.reproduce import texts, texts_of_costs, texts_of_shift
-from fedcal.experiments.reproduce.check import unsure
-from fedcal.experiments.reproduce.claims import Verdict
-from fedcal.experiments.reproduce.expected import FOLDER, ROOT, read
-from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
-from fedcal.experiments.reproduce.texts import results
-from fedcal.experiments.show.tables import markdown
-
-NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
+from fedcal.experiments.reproduce.expected import ROOT
+from fedcal.experiments.reproduce.texts import BLOCKS
 
 _BEGIN = re.compile(r"^<!-- generated:", re.M)
 _BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
-
-
-def tables(name: str) -> str:
-    """The tables of an experiment, as `NAME.md` has them."""
-    return "\n".join(map(markdown, results(name).blocks))
-
-
-def claims(name: str) -> str:
-    """Each claim of an experiment, in the paper's own numbers and here."""
-    found = experiment(name)
-    lines = [
-        f"| {_sentence(v)} | {v.printed or 'not printed'} "
-        f"| **{v.word}** {v.said}{_doubt(unsure(found, v), len(v.places))} |"
-        for v in results(name).verdicts
-    ]
-    return "\n".join(["| claim | the paper's own numbers | here |", "|---|---|---|", *lines])
-
-
-def _doubt(places: Sequence[str], of: int) -> str:
-    """Where a verdict is about means that lie within their spread."""
-    where = "everywhere" if len(places) == of else f"on {', '.join(places)}"
-    return f" (depends on seeds {where})" if places else ""
-
-
-def _sentence(verdict: Verdict) -> str:
-    return f"{verdict.text} ({verdict.where})" if verdict.where else verdict.text
-
-
-def made_by(*names: str) -> str:
-    """Which commit made the numbers of these experiments."""
-    by_commit: dict[str, list[str]] = {}
-    for name in names:
-        by_commit.setdefault(str(read(name)["commit"]), []).append(f"`{name}`")
-    if len(by_commit) == 1:
-        return f"The numbers of results on this page were made by commit {min(by_commit)}."
-    said = "; ".join(f"{', '.join(mine)} by {commit}" for commit, mine in by_commit.items())
-    return f"Which commit made the numbers on this page: {said}."
-
-
-_SHOWN = {
-    "reproduce": (*texts.PAPER, "private-temperature", "fedtemp-bound"),
-    "demo": ("demo", *texts.PAPER, "private-temperature", "luo-table1", "luo-table7"),
-    "trust-models": ("trust-models",),
-    "audit": ("audit",),
-    "luo": ("luo-table1", "luo-table7", "luo-figures"),
-    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
-    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-}
-"""Page -> what it shows."""
-
-BLOCKS: Mapping[str, Callable[[], str]] = {
-    **{name: partial(tables, name) for name in NAMES},
-    **{f"{name}-claims": partial(claims, name) for name in NAMES},
-    **{f"made-by-{page}": partial(made_by, *names) for page, names in _SHOWN.items()},
-    **texts.BLOCKS,
-    **texts_of_costs.BLOCKS,
-    **texts_of_shift.BLOCKS,
-}
-"""By the name that a page gives."""
 
 
 def pages() -> list[Path]:

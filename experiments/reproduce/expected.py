@@ -24,23 +24,23 @@ from typing import Any
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.experiments.reproduce.cells import SHIPPED, scores_of
-from fedcal.experiments.reproduce.check import checked_rows
+from fedcal.experiments.reproduce.cells import SHIPPED, rows_of
+from fedcal.experiments.reproduce.check import checked
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, experiment
 from fedcal.experiments.reproduce.result import Reproduction
-from fedcal.experiments.reproduce.spec import GridExperiment, Record, Rows
+from fedcal.experiments.reproduce.spec import Record, Rows
 
 FOLDER = Path(__file__).with_name("expected")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def content(result: Reproduction) -> Rows:
-    """What ships: key and values of each score; or the rows that stand in any table, whole."""
-    if isinstance(result.experiment, GridExperiment):
-        if result.failures:
-            raise InputError(f"runs failed, the first with: {result.failures[0]}")
-        return [{k: getattr(score, k) for k in SHIPPED} for score in result.cells]
-    checked_rows(result.experiment, result.rows)
+    """What ships: key and values of each row of a grid; or whole rows that stand in any table."""
+    if result.failures:
+        raise InputError(f"runs failed, the first with: {result.failures[0]}")
+    checked(result.experiment, result.rows)
+    if result.experiment.parts:
+        return [{k: row[k] for k in SHIPPED} for row in result.rows]
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
         for row in result.rows
@@ -57,9 +57,7 @@ def shipped(name: str) -> Reproduction:
         There are none of that name.
     """
     found, items = experiment(name), read(name)["results"]
-    if isinstance(found, GridExperiment):
-        return Reproduction(found, scores_of(found, items), [], [])
-    return Reproduction(found, [], items, [])
+    return Reproduction(found, rows_of(found, items) if found.parts else items)
 
 
 def read(name: str) -> Record:

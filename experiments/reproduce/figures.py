@@ -3,112 +3,90 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 from fedcal.experiments.figures.curves import (
-    BASELINE_STYLES,
-    METHOD_STYLES,
     NAMES,
-    Means,
     quality_axis,
+    quality_panel,
     scaled,
     spaced_axis,
-    with_spread,
 )
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.figures.panel import (
-    Level,
-    Panel,
-    Sheet,
-)
-from fedcal.experiments.reproduce.cells import Score as Cell
+from fedcal.experiments.figures.drawing import Panel, Sheet, save_sheets
+from fedcal.experiments.figures.style import BASELINE_STYLES, METHOD_STYLES
 from fedcal.experiments.reproduce.cells import spread, whole
-from fedcal.experiments.reproduce.spec import GridExperiment, Plot
+from fedcal.experiments.reproduce.spec import Experiment, Plot, Record, Rows
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
 _LABELS = {"rounds": "rounds T", "epsilon": "epsilon", "partition": "Dirichlet beta (skew falls)"}
 
 
-def sheet_of(experiment: GridExperiment, cells: Sequence[Cell]) -> Sheet | None:
+def sheet_of(experiment: Experiment, cells: Rows) -> Sheet | None:
     """All panels; None for an experiment without a figure, or without cells to draw."""
     cells = whole(cells)
     if not experiment.plots or not cells:
         return None
     looks = _looks(experiment, cells)
     panels = []
-    for network in dict.fromkeys(c.network for c in cells):
-        mine = [c for c in cells if c.network == network]
+    for network in dict.fromkeys(c["network"] for c in cells):
+        mine = [c for c in cells if c["network"] == network]
         panels += [_panel(plot, mine, looks) for plot in experiment.plots]
     legend = tuple((style, name) for name, style in looks.items())
     return Sheet(experiment.title, len(experiment.plots), tuple(panels), legend)
 
 
-def _looks(experiment: GridExperiment, cells: Sequence[Cell]) -> dict[str, str]:
+def _looks(experiment: Experiment, cells: Rows) -> dict[str, str]:
     """Name in the legend -> style, the same in all panels."""
     drawn = {plot.part: plot.x for plot in experiment.plots}
-    names = dict.fromkeys(_name(c, drawn[c.part]) for c in cells if _curved(c) and c.part in drawn)
-    levels = dict.fromkeys(c.title for c in cells if c.baseline)
+    names = dict.fromkeys(
+        _name(c, drawn[c["part"]]) for c in cells if not c["baseline"] and c["part"] in drawn
+    )
+    levels = dict.fromkeys(c["title"] for c in cells if c["baseline"])
     return dict(zip(names, METHOD_STYLES * len(names), strict=False)) | dict(
         zip(levels, BASELINE_STYLES * len(levels), strict=False)
     )
 
 
-def _curved(cell: Cell) -> bool:
-    return not cell.baseline
-
-
-def _name(cell: Cell, x: str) -> str:
+def _name(cell: Record, x: str) -> str:
     """Methods at several budgets are several curves where epsilon is not the axis."""
-    own = x != "epsilon" and cell.epsilon is not None
-    return f"{cell.title}, ε = {cell.epsilon:g}" if own else cell.title
+    own = x != "epsilon" and cell["epsilon"] is not None
+    return f"{cell['title']}, ε = {cell['epsilon']:g}" if own else str(cell["title"])
 
 
-def _panel(plot: Plot, cells: Sequence[Cell], looks: Mapping[str, str]) -> Panel:
-    mine = [c for c in cells if c.part == plot.part and _curved(c)]
-    levels = {c.title: c for c in cells if c.baseline}
+def _panel(plot: Plot, cells: Rows, looks: Mapping[str, str]) -> Panel:
+    mine = [c for c in cells if c["part"] == plot.part and not c["baseline"]]
+    base = {c["title"]: c for c in cells if c["baseline"]}
     end = "iid" if plot.x == "partition" else "∞"
     axis, places = spaced_axis(_LABELS[plot.x], [_value(c, plot.x) for c in mine], end)
-    across = [Level(looks[title], scaled(plot.y, _mean(c, plot.y))) for title, c in levels.items()]
     curves = []
     for name in dict.fromkeys(_name(c, plot.x) for c in mine):
         line = [c for c in mine if _name(c, plot.x) == name]
         line.sort(key=lambda c: places[_value(c, plot.x)])
         x = [places[_value(c, plot.x)] for c in line]
-        y = [scaled(plot.y, _mean(c, plot.y)) for c in line]
-        std = [scaled(plot.y, spread(_values(c, plot.y))) for c in line]
-        curves.append(Means(name, looks[name], x, y, std))
-    marks, words = with_spread(curves, axis)
-    means = [scaled(plot.y, _mean(c, plot.y)) for c in (*mine, *levels.values())]
-    return Panel(
-        title=plot.title,
-        note=cells[0].network,
-        x=axis,
-        y=quality_axis(plot.y, means),
-        marks=(*across, *marks),
-        said=f"{cells[0].network}: {NAMES[plot.y]} against {axis.label}. {words}.",
-        aspect=0.8,
-    )
+        std = [scaled(plot.y, spread(c[plot.y])) for c in line]
+        curves.append((name, looks[name], x, [_mean(c, plot.y) for c in line], std))
+    levels = [(looks[title], _mean(c, plot.y)) for title, c in base.items()]
+    means = [_mean(c, plot.y) for c in (*mine, *base.values())]
+    axes = {**axis, **quality_axis(plot.y, means, [0.0] * len(means))}
+    network = str(cells[0]["network"])
+    about = f"{network}: {NAMES[plot.y]}"
+    return quality_panel((plot.title, network, about), axes, curves, levels)
 
 
-def _values(cell: Cell, metric: str) -> tuple[float, ...]:
-    found: tuple[float, ...] = getattr(cell, metric)
-    return found
+def _mean(cell: Record, metric: str) -> float:
+    return scaled(metric, fmean(cell[metric]))
 
 
-def _mean(cell: Cell, metric: str) -> float:
-    values = _values(cell, metric)
-    return sum(values) / len(values)
-
-
-def _value(cell: Cell, x: str) -> float:
+def _value(cell: Record, x: str) -> float:
     """Where a cell belongs on the axis; infinity at its right end."""
     if x == "rounds":
-        return float(cell.rounds or 0)
+        return float(cell["rounds"] or 0)
     if x == "epsilon":
-        return math.inf if cell.epsilon is None else cell.epsilon
-    kind, _, beta = (cell.partition or "").partition(":")
+        return float(cell["epsilon"] or math.inf)
+    kind, _, beta = (cell["partition"] or "").partition(":")
     return float(beta) if kind == "dirichlet" else math.inf
 
 

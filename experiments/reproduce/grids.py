@@ -13,18 +13,18 @@ from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.report.comparison import names_of
-from fedcal.experiments.reproduce.cells import Score, score_of
-from fedcal.experiments.reproduce.spec import GridExperiment, Part
+from fedcal.experiments.reproduce.cells import row_of
+from fedcal.experiments.reproduce.spec import Experiment, Part, Rows
 from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 DEALT = "dirichlet:0.1"
 CLIENTS = 100
 
 
 def run_grids(
-    experiment: GridExperiment,
+    experiment: Experiment,
     networks: Sequence[str],
     seeds: int,
     *,
@@ -33,7 +33,7 @@ def run_grids(
     jobs: int | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
-) -> tuple[list[Score], list[str]]:
+) -> tuple[Rows, list[str]]:
     """Run all parts.
 
     Parameters
@@ -45,7 +45,7 @@ def run_grids(
 
     Returns
     -------
-    scores in the order of the parts, and what the tables give away, in whole sentences
+    rows in the order of the parts, and what the tables give away, in whole sentences
 
     Raises
     ------
@@ -62,7 +62,7 @@ def run_grids(
     pieces = list(_pieces(experiment, sources, seeds))
     counts = [_count(options, sources) for _, _, options in pieces]
     short = names_of([{"data": name} for name in sources])
-    scores: list[Score] = []
+    rows: Rows = []
     said: dict[str, list[str]] = {}
     for k, (part, name, options) in enumerate(pieces):
         folder = None if out is None else out / name
@@ -86,9 +86,9 @@ def run_grids(
         except KeyboardInterrupt:
             kept = f"finished runs are kept in {out}; go on with --resume"
             raise Interrupted("nothing was written" if out is None else kept) from None
-        scores += [score_of(line, part, short) for line in comparison.cells]
+        rows += [row_of(line, part, short) for line in comparison.cells]
         said[name] = comparison.statement
-    return scores, _joined(said)
+    return rows, _joined(said)
 
 
 def _joined(said: Mapping[str, list[str]]) -> list[str]:
@@ -101,32 +101,26 @@ def _joined(said: Mapping[str, list[str]]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def begun(out: Path) -> bool:
-    """Whether any part was begun in the folder `out` of all parts."""
-    return any(path.is_file() for path in out.glob(f"*/{ROWS}"))
-
-
 def _pieces(
-    experiment: GridExperiment, sources: Mapping[str, Dataset], seeds: int
+    experiment: Experiment, sources: Mapping[str, Dataset], seeds: int
 ) -> Iterator[tuple[Part, str, dict[str, Any]]]:
     """(part, name of its folder, options of `compare`): networks that share a partition.
 
     Networks with clients of their own are apart where a part does not deal all of them.
     """
     own = [name for name, data in sources.items() if data.client is not None]
-    dealt = [name for name in sources if name not in own]
+    natural = {"data": own, "partition": "natural", "clients": None}
     for part in experiment.parts:
-        methods = [method.method for method in part.columns]
-        shared = {"epsilon": math.inf, "seeds": seeds, "method": methods, **part.settings}
-        if "partition" in part.settings:
-            yield part, part.name, {"data": list(sources), "clients": CLIENTS, **shared}
+        methods = [*part.methods.values()]
+        given = {"epsilon": math.inf, "seeds": seeds, "method": methods, **part.settings}
+        if "partition" in given:
+            yield part, part.name, {"data": list(sources), "clients": CLIENTS, **given}
             continue
-        if dealt:
+        if dealt := [name for name in sources if name not in own]:
             deal = {"data": dealt, "partition": DEALT, "clients": CLIENTS}
-            yield part, part.name, {**deal, **shared}
+            yield part, part.name, {**deal, **given}
         if own:
-            deal = {"data": own, "partition": "natural", "clients": None}
-            yield part, f"{part.name}-own-clients", {**shared, **deal}
+            yield part, f"{part.name}-own-clients", {**given, **natural}
 
 
 def _count(options: Mapping[str, Any], sources: Mapping[str, Dataset]) -> int:

@@ -18,7 +18,7 @@ from fedcal.experiments.config import read_toml
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER, PRIVATE, Competitor
 from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
 from fedcal.experiments.reproduce.spec import RowsClaim
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.trust import Local
 
 Row = dict[str, Any]

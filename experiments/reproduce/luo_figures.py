@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
 
-from fedcal.experiments.figures.curves import BASELINE_STYLES, METHOD_STYLES, NAMES
-from fedcal.experiments.figures.panel import (
-    Band,
-    Level,
-    Line,
-    Mark,
-    Panel,
-    Sheet,
-    linear_axis,
-)
+from fedcal.experiments.figures.curves import NAMES
+from fedcal.experiments.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 from fedcal.experiments.luo.methods import BASELINES, PAPER, Competitor
 from fedcal.experiments.luo.settings import SWEEPS
 from fedcal.experiments.reproduce import luo
 from fedcal.experiments.reproduce.luo import Row
 from fedcal.experiments.reproduce.spec import RowsClaim
 from fedcal.trust import Central, Local
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SEVERITY = 5
 SHOWN = ("fog", "jpeg_compression", "motion_blur")
@@ -108,27 +105,29 @@ def _name(c: Competitor) -> str:
 
 def _panel(rows: Sequence[Row], sweep: str, looks: dict[Competitor, str]) -> Panel:
     x = [float(row[sweep]) for row in rows]
-    marks: list[Mark] = []
-    said, means = [], []
-    for c, style in looks.items():
-        y = [100 * float(row[c.key]) for row in rows]
-        means += y
-        said.append(f"{_name(c)}: {', '.join(f'{v:.3g}' for v in y)}")
-        if not c.noise and c.method == "none":
-            marks.append(Level(style, fmean(y)))
-            continue
-        if c.method == BANDED:
-            std = [100 * float(row[f"{c.key} std"]) for row in rows]
-            below = [max(m - s, 0.0) for m, s in zip(y, std, strict=True)]
-            marks.append(Band(style, x, below, [m + s for m, s in zip(y, std, strict=True)]))
-        marks.append(Line(style, x, y))
+    means = {c: [100 * float(row[c.key]) for row in rows] for c in looks}
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel=_LABELS[sweep], ylabel=NAMES["ece"])
+        for c, style in looks.items():
+            if c.method == "none":
+                level(ax, style, fmean(means[c]))
+                continue
+            curve(ax, style, x, means[c])
+            if c.method == BANDED:
+                std = [100 * float(row[f"{c.key} std"]) for row in rows]
+                low, high = (
+                    [m + k * s for m, s in zip(means[c], std, strict=True)] for k in (-1, 1)
+                )
+                ax.fill_between(x, low, high, color=LINES[style]["color"], alpha=0.15, linewidth=0)
+        ax.set_ylim(bottom=0)
+
+    said = "; ".join(f"{_name(c)}: {', '.join(f'{v:.3g}' for v in y)}" for c, y in means.items())
     return Panel(
         title=_constant(rows[0], sweep),
         note=str(rows[0]["data"]),
-        x=linear_axis(_LABELS[sweep], x),
-        y=linear_axis(NAMES["ece"], means, zero=True),
-        marks=tuple(marks),
-        said=f"{rows[0]['data']}: ECE against {_LABELS[sweep]}. {'; '.join(said)}.",
+        plot=plot,
+        said=f"{rows[0]['data']}: ECE against {_LABELS[sweep]}. {said}.",
         aspect=0.8,
     )
 

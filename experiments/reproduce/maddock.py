@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
-from fedcal.experiments.reproduce.cells import BASE, Score
-from fedcal.experiments.reproduce.claims import Claim, Found, Scores
+from fedcal.experiments.reproduce.cells import BASE, LOSS, MEAN
+from fedcal.experiments.reproduce.claims import Claim, Found
+from fedcal.experiments.reproduce.spec import Record, Rows
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
 BINNING = ("FedBBQ", "FedBBQ all weight")
@@ -19,148 +21,131 @@ KEEPING = (
     *("FedNewton", "FedOneShot", "FedNewton entropy", "FedNewton OPVector"),
 )
 
-# -- of tables: one score for each title ---------------------------------------------------------
+# -- of tables: one row for each title -----------------------------------------------------------
 
 
 def against(
-    title: str, others: Iterable[str], holds: Callable[[Score, Sequence[Score]], bool]
-) -> Callable[[Scores], Found]:
+    title: str, others: Iterable[str], holds: Callable[[Record, Rows], bool]
+) -> Callable[[Rows], Found]:
     """Whether something holds of a method and those of the others that are there."""
 
-    def found(scores: Scores) -> Found:
-        by_title = {s.title: s for s in scores}
+    def found(rows: Rows) -> Found:
+        by_title = {row["title"]: row for row in rows}
         beside = [by_title[other] for other in others if other in by_title]
         return holds(by_title[title], beside) if title in by_title and beside else None
 
     return found
 
 
-def _lowest(score: Score, beside: Sequence[Score]) -> bool:
+def _lowest(row: Record, beside: Rows) -> bool:
     """Below each of the others, and not marked; what is marked does not stand in its way."""
-    return not score.marked and all(score.mean < s.mean for s in beside if not s.marked)
+    rivals = [r[MEAN] for r in beside if not r["loses_accuracy"]]
+    return not row["loses_accuracy"] and all(row[MEAN] < rival for rival in rivals)
 
 
-def _highest(score: Score, beside: Sequence[Score]) -> bool:
-    return all(s.mean <= score.mean for s in beside)
+def _at_most(factor: float, row: Record, beside: Rows) -> bool:
+    """Each of the others is at most `factor` times as high."""
+    return all(r[MEAN] <= factor * row[MEAN] for r in beside)
 
 
-def _within_1_percent(score: Score, beside: Sequence[Score]) -> bool:
-    return all(s.mean <= 1.01 * score.mean for s in beside)
-
-
-def below(title: str, others: Iterable[str]) -> Callable[[Scores], Found]:
+def below(title: str, others: Iterable[str]) -> Callable[[Rows], Found]:
     """Whether a method has a lower classwise ECE than each of the others that are there."""
     return against(title, others, _lowest)
 
 
-def _some_binning(scores: Scores) -> Found:
-    found = [below(title, SCALING)(scores) for title in BINNING]
+def _some_binning(rows: Rows) -> Found:
+    found = [below(title, SCALING)(rows) for title in BINNING]
     return None if found == [None, None] else any(found)
 
 
-def _with_accuracy(scores: Scores, titles: Sequence[str]) -> list[Score]:
-    return [s for s in scores if s.title in titles and not math.isnan(s.loss)]
+def losing(titles: Sequence[str], holds: Callable[[list[float]], bool]) -> Callable[[Rows], Found]:
+    """Whether something holds of the accuracy that methods lose; None where it is not printed."""
+
+    def found(rows: Rows) -> Found:
+        all_of_them = (
+            r["accuracy_before"] - r["accuracy_mean"] for r in rows if r["title"] in titles
+        )
+        losses = [loss for loss in all_of_them if not math.isnan(loss)]
+        return holds(losses) if losses else None
+
+    return found
 
 
-def loses(scores: Scores, title: str) -> Found:
-    """Whether any score of the method is marked for its loss of accuracy."""
-    mine = _with_accuracy(scores, (title,))
-    return any(s.marked for s in mine) if mine else None
-
-
-def _weighted_keeps(scores: Scores) -> Found:
-    found = loses(scores, "FedBBQ all weight")
-    return None if found is None else not found
-
-
-def _keeps(scores: Scores) -> Found:
-    """Whether none of the methods that keep the order changes accuracy at all."""
-    mine = _with_accuracy(scores, KEEPING)
-    return all(abs(s.loss) < 1e-12 for s in mine) if mine else None
-
-
-def mean_ratio(scores: Scores, title: str, reference: str) -> float | None:
+def mean_ratio(rows: Rows, title: str, reference: str) -> float | None:
     """Mean over networks and rows of a method's classwise ECE over the reference's."""
-    base = {s.network: s.mean for s in scores if s.title == reference}
-    mine = [s for s in scores if s.title == title and s.network in base]
-    return sum(s.mean / base[s.network] for s in mine) / len(mine) if mine else None
+    base = {r["network"]: r[MEAN] for r in rows if r["title"] == reference}
+    mine = [r for r in rows if r["title"] == title and r["network"] in base]
+    return sum(r[MEAN] / base[r["network"]] for r in mine) / len(mine) if mine else None
 
 
-def ratio_at_most(title: str, factor: float) -> Callable[[Scores], Found]:
+def ratio_at_most(title: str, factor: float) -> Callable[[Rows], Found]:
     """Whether the mean ratio to the pooled temperature is at most `factor`."""
 
-    def holds(scores: Scores) -> Found:
-        ratio = mean_ratio(scores, title, "pooled temperature")
+    def holds(rows: Rows) -> Found:
+        ratio = mean_ratio(rows, title, "pooled temperature")
         return None if ratio is None else ratio <= factor
 
     return holds
 
 
-def _bound_decides(scores: Scores) -> Found:
+def _bound_decides(rows: Rows) -> Found:
     """Whether some columns of one line are below the uncalibrated model, and some are not."""
-    base = [s.mean for s in scores if s.title == BASE]
-    return len({s.mean < base[0] for s in scores if s.title != BASE}) == 2 if base else None
+    base = [r[MEAN] for r in rows if r["title"] == BASE]
+    return len({r[MEAN] < base[0] for r in rows if r["title"] != BASE}) == 2 if base else None
 
 
 # -- of figures: a curve for each title ----------------------------------------------------------
 
 
-def curve(scores: Scores, title: str, part: str, epsilon: float | None = None) -> list[Score]:
+def curve(rows: Rows, title: str, part: str, epsilon: float | None = None) -> Rows:
     """A method in a part, fewest rounds first; None = without privacy."""
-    mine = [s for s in scores if (s.title, s.part, s.epsilon) == (title, part, epsilon)]
-    return sorted((s for s in mine if s.rounds is not None), key=lambda s: s.rounds or 0)
+    mine = [r for r in rows if (r["title"], r["part"], r["epsilon"]) == (title, part, epsilon)]
+    return sorted((r for r in mine if r["rounds"] is not None), key=lambda r: int(r["rounds"]))
 
 
-def _overtakes(scores: Scores) -> Found:
+def _overtakes(rows: Rows) -> Found:
     """Weighted FedBBQ is above FedTemp after the fewest rounds, and below after the most."""
-    curves = (curve(scores, t, "rounds") for t in ("FedBBQ all weight", "FedTemp"))
-    bbq, temp = ({s.rounds: s.mean for s in found} for found in curves)
+    curves = (curve(rows, title, "rounds") for title in ("FedBBQ all weight", "FedTemp"))
+    bbq, temp = ({r["rounds"]: r[MEAN] for r in found} for found in curves)
     both = [rounds for rounds in bbq if rounds in temp]
-    if len(both) < 2:
-        return None
-    first, last = both[0], both[-1]
-    return bbq[first] > temp[first] and bbq[last] < temp[last]
+    crossed = both and bbq[both[0]] > temp[both[0]] and bbq[both[-1]] < temp[both[-1]]
+    return bool(crossed) if len(both) > 1 else None
 
 
-def _few_rounds_cost(scores: Scores) -> Found:
-    found = curve(scores, "FedBBQ", "rounds")
-    return found[0].marked if found else None
+def _few_rounds_cost(rows: Rows) -> Found:
+    found = curve(rows, "FedBBQ", "rounds")
+    return bool(found[0]["loses_accuracy"]) if found else None
 
 
-def _most_resilient(scores: Scores) -> Found:
+def _most_resilient(rows: Rows) -> Found:
     """FedTemp's classwise ECE grows least, as a ratio, from the largest budget to the smallest."""
     grown = {}
     for title in (*SCALING, *BINNING):
-        mine = [s for s in scores if s.title == title and s.part == "budgets"]
-        means = {math.inf if s.epsilon is None else s.epsilon: s.mean for s in mine}
+        mine = [r for r in rows if (r["title"], r["part"]) == (title, "budgets")]
+        means = {r["epsilon"] or math.inf: r[MEAN] for r in mine}
         if len(means) > 1:
             grown[title] = means[min(means)] / means[max(means)]
-    if "FedTemp" not in grown or len(grown) < 2:
-        return None
-    return grown["FedTemp"] == min(grown.values())
+    told = "FedTemp" in grown and len(grown) > 1
+    return bool(grown["FedTemp"] == min(grown.values())) if told else None
 
 
-def _worse_than_base(scores: Scores) -> dict[float, bool]:
+def _worse_than_base(rows: Rows) -> dict[float, bool]:
     """Budget below 10 -> whether FedCal is above the uncalibrated model there."""
-    base = [s.mean for s in scores if s.title == BASE]
-    private = {s.epsilon: s.mean for s in scores if s.title == "FedCal" and s.epsilon is not None}
+    base = [r[MEAN] for r in rows if r["title"] == BASE]
+    private = {r["epsilon"]: r[MEAN] for r in rows if r["title"] == "FedCal" and r["epsilon"]}
     return {e: mean > base[0] for e, mean in private.items() if base and e < 10}
 
 
-def _unsuitable(scores: Scores) -> Found:
+def _unsuitable(rows: Rows) -> Found:
     """At every budget below 10, of which there must be several."""
-    found = _worse_than_base(scores)
+    found = _worse_than_base(rows)
     return all(found.values()) if len(found) > 1 else None
 
 
-def _worse_at_one(scores: Scores) -> Found:
-    return _worse_than_base(scores).get(1.0)
-
-
-def _improves_with_rounds(scores: Scores) -> Found:
+def _improves_with_rounds(rows: Rows) -> Found:
     """Weighted FedBBQ at epsilon = 1 has a lower classwise ECE after the most rounds than one."""
-    found = curve(scores, "FedBBQ all weight", "rounds-and-budgets", 1.0)
-    return found[-1].mean < found[0].mean if len(found) > 1 else None
+    found = curve(rows, "FedBBQ all weight", "rounds-and-budgets", 1.0)
+    return bool(found[-1][MEAN] < found[0][MEAN]) if len(found) > 1 else None
 
 
 EACH = "each of the paper's methods, either mean of FedTemp and FedVector included"
@@ -180,18 +165,18 @@ CLAIMS: Mapping[str, Claim] = {
     "unweighted-loses": Claim(
         "FedBBQ without weights loses more than 1 % of accuracy on some data sets.",
         "section 4.1, RQ2, RQ4",
-        lambda scores: loses(scores, "FedBBQ"),
+        losing(["FedBBQ"], lambda losses: max(losses) > LOSS),
         over="some",
     ),
     "weighted-keeps": Claim(
         "FedBBQ with weights never loses more than 1 % of accuracy.",
         "RQ2",
-        _weighted_keeps,
+        losing(["FedBBQ all weight"], lambda losses: max(losses) <= LOSS),
     ),
     "order-preserving-keep": Claim(
         "Temperatures and order-preserving scaling never change accuracy.",
         "section 4.2, RQ2",
-        _keeps,
+        losing(KEEPING, lambda losses: all(abs(loss) < 1e-12 for loss in losses)),
     ),
     "temp-best-scaling": Claim(
         "Without privacy, FedTemp has the lowest classwise ECE of the scaling methods of the "
@@ -203,7 +188,11 @@ CLAIMS: Mapping[str, Claim] = {
         "FedCal has the highest classwise ECE of the scaling methods of the paper's tables "
         "(FedOPVector, FedTemp); the paper says often.",
         "RQ1",
-        against("FedCal", ("FedOPVector", "FedTemp"), _highest),
+        against(
+            "FedCal",
+            ("FedOPVector", "FedTemp"),
+            partial(_at_most, 1.0),
+        ),
     ),
     "temp-best-private": Claim(
         "With privacy, FedTemp has the lowest classwise ECE of the paper's methods (FedCal, "
@@ -220,7 +209,7 @@ CLAIMS: Mapping[str, Claim] = {
     "fedcal-worse-at-1": Claim(
         "FedCal is worse than no calibrator at epsilon = 1; the paper says below 10.",
         "RQ3",
-        _worse_at_one,
+        lambda rows: _worse_than_base(rows).get(1.0),
     ),
     "binning-overtakes": Claim(
         "FedTemp is better after few rounds, weighted FedBBQ after many.",
@@ -246,7 +235,11 @@ CLAIMS: Mapping[str, Claim] = {
         "Without privacy, FedNewton and FedOneShot are within 1 % of the temperature that all "
         "rows in one place give.",
         "ours",
-        against("pooled temperature", ("FedNewton", "FedOneShot"), _within_1_percent),
+        against(
+            "pooled temperature",
+            ("FedNewton", "FedOneShot"),
+            partial(_at_most, 1.01),
+        ),
     ),
     "newton-beats-paper": Claim(
         f"FedNewton has a lower classwise ECE than {EACH}.",

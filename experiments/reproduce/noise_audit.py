@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fedcal.experiments.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
-from fedcal.experiments.reproduce.spec import Rows, RowsClaim
+from fedcal.experiments.reproduce.spec import Rows, RowsClaim, counted
 from fedcal.mechanisms import Laplace
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 
 def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
@@ -21,13 +21,7 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
     list of dict
         As `row_of`; all bounds hold together but for a probability of `ERROR`
     """
-    found: Rows = []
-    todo = attacks()
-    for attack in todo:
-        found.append(row_of(attack, trials, ERROR))
-        if progress is not None:
-            progress(len(found), len(todo))
-    return found
+    return [row_of(attack, trials, ERROR) for attack in counted(attacks(), progress)]
 
 
 def claims(found: Rows) -> list[RowsClaim]:

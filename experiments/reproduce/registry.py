@@ -8,7 +8,7 @@ file repeat: `methods` (title -> method), `columns` (key -> what `spec.Field` ho
 * `title`, `about`, `notes`, and `claims`: which we expect to hold, one word for every line of the
   table, or a word for each line ("all networks": those without one of their own). A key is that of
   a claim, or the text, where `*` stands for anything; "" = nothing is expected;
-* of a grid, `networks`, `seeds`, `parts` and `plots`, see `spec.GridExperiment`. `methods` of a
+* of a grid, `networks`, `seeds`, `parts` and `plots`, see `spec.Experiment`. `methods` of a
   part are titles, or title -> method; those of the section come before those of the file;
 * of a function, `rows` (its module) and `tables`, see `spec.RowsTable`. Columns are keys, or a key
   with what differs; a table without has those of the section.
@@ -27,13 +27,10 @@ from fedcal.experiments.reproduce.spec import (
     SETTINGS,
     Experiment,
     Field,
-    GridExperiment,
     Part,
     Plot,
     Printed,
-    RowsExperiment,
     RowsTable,
-    TitledMethod,
 )
 
 STUDIES = ("maddock", "own", "luo")
@@ -76,12 +73,11 @@ def experiment(name: str) -> Experiment:
         columns, default = shared.get("columns", {}), section.pop("columns", ())
         tables = (shared["tables"][t] if isinstance(t, str) else t for t in section.pop("tables"))
         found = tuple(_table({"columns": default} | t, columns) for t in tables)
-        return RowsExperiment(module=section.pop("rows"), tables=found, **section)
+        return Experiment(module=section.pop("rows"), tables=found, **section)
     methods = shared.get("methods", {}) | section.pop("methods", {})
-    parts = tuple(_part(p, methods, texts) for p in section.pop("parts"))
-    plots = tuple(Plot(**p) for p in section.pop("plots", ()))
-    networks = tuple(section.pop("networks", ()))
-    return GridExperiment(networks=networks, parts=parts, plots=plots, **section)
+    section["parts"] = tuple(_part(p, methods, texts) for p in section["parts"])
+    section["plots"] = tuple(Plot(**p) for p in section.get("plots", ()))
+    return Experiment(**section)
 
 
 def _expected(words: str | Mapping[str, str]) -> Mapping[str, str]:
@@ -99,11 +95,10 @@ def _table(raw: Mapping[str, Any], columns: Mapping[str, Any]) -> RowsTable:
 
 def _part(raw: dict[str, Any], methods: Mapping[str, str], texts: Mapping[str, str]) -> Part:
     titles = raw.pop("methods")
-    methods = titles if isinstance(titles, Mapping) else methods
+    methods = titles if isinstance(titles, Mapping) else {title: methods[title] for title in titles}
     words = {k: raw.pop(k) for k in ("name", "block", "row") if k in raw}
     words["block"] = texts.get(words.get("block", ""), words.get("block", ""))
     settings = {k.replace("-", "_"): v for k, v in raw.items()}
     for key in settings:
         one_of("setting of a part", key, SETTINGS)
-    columns = tuple(TitledMethod(methods[title], title) for title in titles)
-    return Part(columns=columns, settings=settings, **words)
+    return Part(methods=methods, settings=settings, **words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ from typing import Any
 from fedcal.checks import whole
 from fedcal.errors import InputError, TooLittle
 from fedcal.experiments.files import check_out
-from fedcal.experiments.reproduce.grids import begun, run_grids
+from fedcal.experiments.reproduce.grids import run_grids
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.result import Reproduction
-from fedcal.experiments.reproduce.spec import RowsExperiment
-from fedcal.strategies.job import Progress
+from fedcal.experiments.runs.journal import ROWS
+from fedcal.strategies.outcome import Progress
 
 
 def reproduce(
@@ -63,35 +64,33 @@ def reproduce(
         raise InputError("resume needs the folder of the experiment: give --out DIR")
     if seeds is not None:
         whole("seeds", seeds, 1)
+    runs = None
     if folder is not None:
         check_out(folder)
-    runs = None if folder is None else folder / "runs" / name
-    if isinstance(found, RowsExperiment):
-        given = {"data": [*(networks or ()), *data] or None, "seeds": seeds}
-        options = _taken(found, given | {"ray_address": ray_address})
-        if resume and "resume" not in found.takes:
-            raise InputError(f"{name} is computed in one go and is not resumed; leave out --resume")
-        wished = {"jobs": jobs, "progress": progress, "out": runs, "resume": resume}
-        options |= {k: v for k, v in wished.items() if v is not None and k in found.takes}
-        if "resume" in found.takes:
-            _check_unfinished(name, runs, resume=resume)
-        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
-        result = Reproduction(found, [], found.rows(**options), [])
-    else:
+        runs = folder / "runs" / name
+    wishes: dict[str, Any] = {"jobs": jobs, "progress": progress, "out": runs, "resume": resume}
+    if found.parts:
         _check_unfinished(name, runs, resume=resume)
+        data = [*(found.networks if networks is None else networks), *data]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
-            scores, statement = run_grids(
-                found,
-                [*(found.networks if networks is None else networks), *data],
-                found.seeds if seeds is None else seeds,
-                out=runs,
-                resume=resume,
-                jobs=jobs,
-                ray_address=ray_address,
-                progress=progress,
-            )
-        result = Reproduction(found, scores, [], statement)
+            seeds = found.seeds if seeds is None else seeds
+            rows, statement = run_grids(found, data, seeds, ray_address=ray_address, **wishes)
+        result = Reproduction(found, rows, statement)
+    else:
+        takes = inspect.signature(found.home.rows).parameters
+        given: dict[str, Any] = {"data": [*(networks or ()), *data] or None, "seeds": seeds}
+        given = {k: v for k, v in (given | {"ray_address": ray_address}).items() if v is not None}
+        for key in given.keys() - takes.keys():
+            option = key.replace("_", "-")
+            raise InputError(f"{name} has no choice of {key}; leave out --{option}")
+        if "resume" in takes:
+            _check_unfinished(name, runs, resume=resume)
+        elif resume:
+            raise InputError(f"{name} is computed in one go and is not resumed; leave out --resume")
+        given |= {k: v for k, v in wishes.items() if v is not None and k in takes}
+        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
+        result = Reproduction(found, found.home.rows(**given))
     if folder is not None:
         result.save(folder)
     return result
@@ -101,26 +100,11 @@ def _check_unfinished(name: str, runs: Path | None, *, resume: bool) -> None:
     """Refuse to go on where nothing was begun, and to begin where something is unfinished."""
     if runs is None:
         return
-    there, done = begun(runs), (runs.parents[1] / f"{name}.json").exists()
-    if resume and not there:
+    folder, begun = runs.parents[1], any(path.is_file() for path in runs.glob(f"*/{ROWS}"))
+    if resume and not begun:
+        raise InputError(f"nothing of {name} to resume in {folder}; start without --resume")
+    if begun and not resume and not (folder / f"{name}.json").exists():
         raise InputError(
-            f"nothing of {name} to resume in {runs.parents[1]}; start without --resume"
-        )
-    if there and not done and not resume:
-        raise InputError(
-            f"{runs.parents[1]} holds an unfinished run of {name}: go on with --resume, or choose "
+            f"{folder} holds an unfinished run of {name}: go on with --resume, or choose "
             "another --out"
         )
-
-
-def _taken(found: RowsExperiment, given: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given; InputError for one that the function does not take.
-
-    Others are wishes, and who does not take them is not given them: processes, progress, a folder.
-    """
-    given = {k: v for k, v in given.items() if v is not None}
-    for key in given:
-        if key not in found.takes:
-            option = key.replace("_", "-")
-            raise InputError(f"{found.name} has no choice of {key}; leave out --{option}")
-    return given

@@ -1,15 +1,14 @@
-"""What an experiment is: the forms that `registry` reads the study files into."""
+"""What an experiment is: the form that `registry` reads the sections of study files into."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.comparison.grid import Variant
+from fedcal.strategies.outcome import Progress
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
@@ -26,24 +25,16 @@ Record: TypeAlias = dict[str, Any]
 
 Rows: TypeAlias = list[Record]
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
-class TitledMethod:
-    """A method in a table, or a curve of a figure.
 
-    Attributes
-    ----------
-    method : as `compare` takes it, `fedbbq[weighting=none]`
-    title : what the paper, or the table, calls it; no other method of the part has it
-    """
-
-    method: str
-    title: str
-
-    @property
-    def variant(self) -> Variant:
-        """The method with its parameters."""
-        return Variant.parse(self.method)
+def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
+    """What there is to do; whoever comes for the next has done the one before, and says so."""
+    todo = list(todo)
+    for done, task in enumerate(todo, 1):
+        yield task
+        if progress is not None:
+            progress(done, len(todo))
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,8 @@ class Part:
     Attributes
     ----------
     name : of its folder
-    columns : methods
+    methods : title -> method as `compare` takes it, `fedbbq[weighting=none]`. The title is what the
+        paper, or the table, calls it
     settings : of `SETTINGS`. Without `partition`, networks that come with clients are run with
         those, and others with 100 clients and Dirichlet(0.1)
     block : heading of the table that its columns stand in
@@ -61,10 +53,19 @@ class Part:
     """
 
     name: str
-    columns: tuple[TitledMethod, ...]
+    methods: Mapping[str, str]
     settings: Mapping[str, Any]
     block: str = ""
     row: str = ""
+
+    def title_of(self, name: str, settings: Mapping[str, Any]) -> str:
+        """What a method with these parameters is called here."""
+        variants = {title: Variant.parse(method) for title, method in self.methods.items()}
+        return next(
+            title
+            for title, variant in variants.items()
+            if (variant.method, dict(variant.settings)) == (name, settings)
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Plot:
     Attributes
     ----------
     title : the paper's name of it and what it shows
-    part : whose scores are drawn; pooled baselines of all parts are lines across
+    part : whose rows are drawn; pooled baselines of all parts are lines across
     x : the setting along the axis: "rounds", "epsilon" or "partition"
     y : the metric
     """
@@ -101,47 +102,6 @@ class Printed:
     columns: tuple[str, ...]
     rows: Mapping[str, Sequence[Sequence[float]]] = field(repr=False)
     epsilon: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExperimentBase:
-    """What all experiments have.
-
-    Attributes
-    ----------
-    name, title, about : on the command line; of the page; one line for the list
-    notes : what a reader must know, a sentence each
-    expected : claim -> line of the table -> verdict, one of `claims.ALLOWED`; the claims of a grid
-        are its keys, those of a function are named by their text
-    paper : the paper's table beside it
-    """
-
-    name: str
-    title: str
-    about: str
-    notes: tuple[str, ...] = ()
-    expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    paper: Printed | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridExperiment(ExperimentBase):
-    """Methods on networks, run by `compare`, and how to lay the results out.
-
-    Attributes
-    ----------
-    networks : shipped data sets
-    seeds : how many, from 0
-    parts : what to run
-    plots : panels of the figure, for each network; none = a table
-    reference : title of the column that others are divided by, or ""
-    """
-
-    networks: tuple[str, ...]
-    seeds: int
-    parts: tuple[Part, ...]
-    plots: tuple[Plot, ...] = ()
-    reference: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,48 +145,42 @@ class RowsTable:
         """Whether a row stands in this table."""
         return all(row.get(k) == v for k, v in self.where.items())
 
-    def select(self, rows: Rows) -> Rows:
-        """The rows of this table."""
-        return [row for row in rows if self.has(row)]
-
 
 @dataclass(frozen=True, kw_only=True)
-class RowsExperiment(ExperimentBase):
-    """A function that returns rows, and how to lay them out; see the package for its contract.
+class Experiment:
+    """A grid of methods on networks, run by `compare`, or a function that returns rows.
 
     Attributes
     ----------
-    module : of this package, whose `rows` it is
-    tables : how to lay them out; files have all keys of all rows
+    name, title, about : on the command line; of the page; one line for the list
+    notes : what a reader must know, a sentence each
+    expected : claim -> line of the table -> verdict, one of `registry.WORDS` or `registry.SEEDS`;
+        the claims of a grid are its keys, those of a function are named by their text
+    paper : the paper's table beside it
+    parts : of a grid, what to run; none = a function
+    networks : of a grid, shipped data sets
+    seeds : of a grid, how many, from 0
+    plots : of a grid, panels of the figure for each network; none = a table
+    reference : of a grid, title of the column that others are divided by, or ""
+    module : of this package, with a function `rows`; see the package for its contract
+    tables : of a function, how to lay rows out; files have all keys of all rows
     """
 
-    module: str
-    tables: tuple[RowsTable, ...]
+    name: str
+    title: str
+    about: str
+    notes: tuple[str, ...] = ()
+    expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    paper: Printed | None = None
+    parts: tuple[Part, ...] = ()
+    networks: Sequence[str] = ()
+    seeds: int = 0
+    plots: tuple[Plot, ...] = ()
+    reference: str = ""
+    module: str = ""
+    tables: tuple[RowsTable, ...] = ()
 
     @property
-    def rows(self) -> Callable[..., Rows]:
-        """The function."""
-        found: Callable[..., Rows] = self._home.rows
-        return found
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """The options that the function takes."""
-        return frozenset(inspect.signature(self.rows).parameters)
-
-    def claims(self, rows: Rows) -> Sequence[RowsClaim]:
-        """What the module's `claims` says of rows; nothing if it has none."""
-        found: Callable[[Rows], Sequence[RowsClaim]] | None = getattr(self._home, "claims", None)
-        return found(rows) if found and rows else ()
-
-    def sheet(self, rows: Rows) -> Sheet | None:
-        """The figure of rows, if the module has a `sheet` for it."""
-        found: Callable[[Rows], Sheet | None] | None = getattr(self._home, "sheet", None)
-        return found(rows) if found and rows else None
-
-    @property
-    def _home(self) -> Any:
+    def home(self) -> Any:
+        """The module of a function."""
         return importlib.import_module(f"fedcal.experiments.reproduce.{self.module}")
-
-
-Experiment: TypeAlias = GridExperiment | RowsExperiment

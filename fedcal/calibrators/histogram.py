@@ -10,6 +10,7 @@ Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -116,6 +117,7 @@ def _count(cells: Integers, size: int, owner: Integers, clients: int) -> Integer
 class _Binning(Calibrator):
     """A table over 2**M bins, made from two histograms per class."""
 
+    parameters = ("table",)
     default_bins: ClassVar[int] = 2**7
 
     def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
@@ -147,6 +149,7 @@ class _Binning(Calibrator):
         return cls(table, classes)
 
     @staticmethod
+    @abstractmethod
     def table_of(
         positive: Floats,
         negative: Floats,
@@ -154,7 +157,6 @@ class _Binning(Calibrator):
         estimate: Estimate = "posterior",
     ) -> Floats:
         """Histograms -> table, (tables, bins) each."""
-        raise InputError("choose HistogramBinning or BBQ")
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -172,15 +174,6 @@ class _Binning(Calibrator):
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
         return normalised(self.scores(probs), probs)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`table` (tables, bins) and `classes` ()."""
-        return {"table": self.table, "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(arrays["table"], int(arrays["classes"]))
 
 
 class HistogramBinning(_Binning):

@@ -53,6 +53,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
+    def number(self, value: float) -> str:
+        """A constant in double; its name."""
+        return self.constant(value, np.float64)
+
     def cast(self, x: str, dtype: Any) -> str:
         """`x` as another type."""
         return self.op("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -161,8 +161,7 @@ def header(calibrator: Calibrator, input: str) -> dict[str, str]:
 
 
 def _taken(calibrator: Calibrator, input: str | None) -> Kind:
-    if not calibrator.classes:
-        raise InputError(f"this {calibrator.kind} calibrator is not fitted")
+    calibrator.need_fitted()
     return one_of("input", calibrator.input if input is None else input, KINDS)
 
 

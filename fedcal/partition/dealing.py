@@ -123,23 +123,19 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     """
     partition = parse(spec)
 
-    def shards(owner: Integers, count: int) -> Shards:
-        rows = (data.logits, data.labels)
-        return Shards.from_owner(*rows, owner, count, data.input, data.subject)
-
     if partition.kind == "natural":
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
-        there = len(data.client_names)
+        owner, there = owners.natural(data.client), len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-        return shards(owners.natural(data.client), there)
-    if partition.kind == "flwr":
+    elif partition.kind == "flwr":
         name = partition.partitioner
-        owner, made = owners_by(name, partition.options, data, clients or CLIENTS, seed)
-        if clients not in (None, made):
-            raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
-        return shards(owner, made)
-    clients = clients or CLIENTS
-    owner = partition.draw(data.labels, clients, stream(seed, Purpose.PARTITION))
-    return shards(owner, clients)
+        owner, there = owners_by(name, partition.options, data, clients or CLIENTS, seed)
+        if clients not in (None, there):
+            raise InputError(f"flwr:{name} makes {there} partitions, but clients = {clients}")
+    else:
+        there = clients or CLIENTS
+        owner = partition.draw(data.labels, there, stream(seed, Purpose.PARTITION))
+    rows = (data.logits, data.labels)
+    return Shards.from_owner(*rows, owner, there, data.input, data.subject)

@@ -10,8 +10,7 @@ from typing import Any, Self
 from fedcal import accounting
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
-from fedcal.fields import real, text
-from fedcal.fields import whole as read_whole
+from fedcal.fields import read
 from fedcal.mechanisms import PRIVATE
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
@@ -145,18 +144,18 @@ class Federation:
         InputError
             If a key is missing or its value is not allowed.
         """
-        trust = text(fields, "trust") or None
-        check_quorum(real(fields, "quorum"), trust)
+        trust = read(fields, "trust", str) or None
+        check_quorum(read(fields, "quorum", float), trust)
         return cls(
-            clients=read_whole(fields, "clients") or nodes,
-            classes=read_whole(fields, "classes") or classes,
-            rounds=read_whole(fields, "rounds") or None,
-            sampling_rate=real(fields, "sampling-rate"),
-            epsilon=real(fields, "epsilon"),
-            delta=real(fields, "delta"),
-            unit=text(fields, "unit"),
+            clients=read(fields, "clients", int) or nodes,
+            classes=read(fields, "classes", int) or classes,
+            rounds=read(fields, "rounds", int) or None,
+            sampling_rate=read(fields, "sampling-rate", float),
+            epsilon=read(fields, "epsilon", float),
+            delta=read(fields, "delta", float),
+            unit=read(fields, "unit", str),
             trust=trust,
-            mechanism=text(fields, "mechanism"),
-            quorum=real(fields, "quorum"),
-            noise_source=text(fields, "noise-source"),
+            mechanism=read(fields, "mechanism", str),
+            quorum=read(fields, "quorum", float),
+            noise_source=read(fields, "noise-source", str),
         )

@@ -25,7 +25,8 @@ from fedcal.experiments.benchmarks.harness import lines, machine, time_one
 from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
 from fedcal.experiments.engines import run_in_process
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those run the command line in fresh processes; one of them has a test of its own.

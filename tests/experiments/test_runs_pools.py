@@ -20,8 +20,8 @@ from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.comparison.row import run_row, runs_of
 from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.runs import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.data import arrays_of, read_data, write_data
 from fedcal.experiments.runs.pools import here, in_processes, on_ray
+from fedcal.experiments.runs.worker import arrays_of, read_data, write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:

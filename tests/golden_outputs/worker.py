@@ -63,10 +63,11 @@ DRAWN = ("simulate/default-out", "compare/out", "reproduce/shipped-maddock-figur
 time, as nothing of a picture is compared."""
 
 
-def empty_picture(self: object, file: Any, **options: object) -> None:
+def empty_picture(self: Any, file: Any, **options: object) -> None:
     """In place of `Figure.savefig`."""
     if hasattr(file, "write"):
-        file.write(b'<svg viewBox="0 0 1 1"/>')
+        axes = "".join(f'<g id="axes_{k + 1}"/>' for k, _ in enumerate(self.axes))
+        file.write(f'<svg viewBox="0 0 1 1">{axes}</svg>'.encode())
     else:
         Path(file).write_bytes(b"")
 

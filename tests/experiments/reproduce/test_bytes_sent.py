@@ -39,8 +39,7 @@ def test_what_is_expected_are_methods_that_are_there() -> None:
 
 def test_a_search_is_listed_once() -> None:
     shards = bytes_sent._shards(10, 3)
-    strategy = bytes_sent.job_for("acct", {}, shards, epsilon=1.0).strategy()
-    (row,) = bytes_sent.sizes_of(strategy, shards)
+    (row,) = bytes_sent.sizes_of(bytes_sent.job_for("acct", {}, shards, epsilon=1.0), shards)
     assert (row["query"], row["rounds"], row["numbers_up"]) == ("accuracy_gap", 6, 8)
 
 
@@ -68,7 +67,7 @@ def test_claims_are_held_against_the_bytes() -> None:
 def test_sizes_are_the_same_each_time(method: str) -> None:
     shards = bytes_sent._shards(10, 3)
     job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
-    once, again = (bytes_sent.sizes_of(job.strategy(), shards) for _ in range(2))
+    once, again = (bytes_sent.sizes_of(job, shards) for _ in range(2))
     assert once == again
     (row,) = once
     assert row["numbers_up"] < row["record_up"] < row["objects_up"]
@@ -86,7 +85,7 @@ def test_each_size_holds_the_one_within(table: list[dict[str, Any]]) -> None:
 def test_a_masked_answer_is_as_long_as_a_plain_one() -> None:
     shards = bytes_sent._shards(10, 3)
     plain, masked = (
-        bytes_sent.sizes_of(bytes_sent.job_for("fedtemp", {}, shards, masks=m).strategy(), shards)
+        bytes_sent.sizes_of(bytes_sent.job_for("fedtemp", {}, shards, masks=m), shards)
         for m in (False, True)
     )
     for a, b in zip(plain, masked, strict=True):
@@ -98,7 +97,7 @@ def test_a_masked_answer_is_as_long_as_a_plain_one() -> None:
 def test_the_payload_is_what_a_result_reports(method: str) -> None:
     shards = bytes_sent._shards(10, 3)
     job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
-    (row,) = bytes_sent.sizes_of(job.strategy(), shards)
+    (row,) = bytes_sent.sizes_of(job, shards)
     sent = simulate(method=method, epsilon=1.0, rounds=1, clients=3).communication
     assert sent["bytes_up_per_client"] == row["numbers_up"]
     assert sent["bytes_down_per_client"] == row["numbers_down"]

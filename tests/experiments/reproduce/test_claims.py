@@ -3,48 +3,50 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedcal.experiments.reproduce import claims
-from fedcal.experiments.reproduce.cells import Score, printed_scores, spread
+from fedcal.experiments.reproduce.cells import completed, printed_rows, spread
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.maddock import CLAIMS, mean_ratio
 from fedcal.experiments.reproduce.registry import experiment
+from fedcal.experiments.reproduce.spec import Record, Rows
 
-CELL = Score(
-    network="net",
-    part="paper",
-    block="b",
-    row="",
-    title="FedTemp",
-    method="fedtemp",
-    baseline=False,
-    epsilon=None,
-    rounds=12,
-    sampling_rate=0.1,
-    clients=100,
-    partition="dirichlet:0.1",
-    classwise_ece=(0.01, 0.03),
-    accuracy=(0.9, 0.9),
-    accuracy_before=0.9,
-)
+CELL: Record = {
+    "network": "net",
+    "part": "paper",
+    "block": "b",
+    "row": "",
+    "title": "FedTemp",
+    "method": "fedtemp",
+    "baseline": False,
+    "epsilon": None,
+    "rounds": 12,
+    "sampling_rate": 0.1,
+    "clients": 100,
+    "partition": "dirichlet:0.1",
+    "classwise_ece": [0.01, 0.03],
+    "accuracy": [0.9, 0.9],
+    "accuracy_before": 0.9,
+    "failures": [],
+}
 
 
-def judge(key: str, scores: list[Score], beside: list[Score] | None = None) -> Verdict:
+def judge(key: str, scores: Rows, beside: Rows | None = None) -> Verdict:
     return claims.judge(key, CLAIMS[key], scores, beside or [])
 
 
-def printed(table: str) -> list[Score]:
+def printed(table: str) -> Rows:
     paper = experiment(f"maddock-{table}").paper
     assert paper is not None
-    return printed_scores(paper)
+    return printed_rows(paper)
 
 
-def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Score:
-    return replace(CELL, title=title, classwise_ece=(ece,), accuracy=(accuracy,), **more)
+def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Record:
+    own = {"title": title, "classwise_ece": [ece], "accuracy": [accuracy]}
+    return completed(CELL | own | more)
 
 
 # --- the paper's own numbers --------------------------------------------------------------------
@@ -90,21 +92,21 @@ def test_each_some_and_all() -> None:
     some = judge("unweighted-loses", [good, bad])
     assert (some.holds, some.said) == (True, "on 1 of 2; not on net")
     assert judge("unweighted-loses", [good]).word == "does not hold"
-    weighted = [replace(c, title="FedBBQ all weight") for c in (good, bad)]
+    weighted = [c | {"title": "FedBBQ all weight"} for c in (good, bad)]
     each = judge("weighted-keeps", weighted)
     assert (each.holds, each.word) == (False, "holds in part")
     assert each.said == "on 1 of 2; not on other"
 
 
 def test_a_loss_of_exactly_one_percent_is_no_loss() -> None:
-    assert not cell("x", 0.02, 0.5, accuracy_before=0.505).marked
-    assert cell("x", 0.02, 0.5, accuracy_before=0.5101).marked
+    assert not cell("x", 0.02, 0.5, accuracy_before=0.505)["loses_accuracy"]
+    assert cell("x", 0.02, 0.5, accuracy_before=0.5101)["loses_accuracy"]
 
 
 def test_a_marked_method_neither_wins_nor_stands_in_the_way() -> None:
     temp, lossy = cell("FedTemp", 0.02), cell("FedBBQ", 0.01, 0.8)
     assert judge("temp-best-private", [temp, lossy]).holds
-    assert not judge("temp-best-private", [temp, replace(lossy, accuracy=(0.9,))]).holds
+    assert not judge("temp-best-private", [temp, cell("FedBBQ", 0.01)]).holds
     marked = cell("FedTemp", 0.001, 0.8)
     assert not judge("temp-best-private", [marked, cell("FedCal", 0.5)]).holds
 
@@ -129,7 +131,7 @@ def test_the_mean_ratio_is_over_networks() -> None:
     assert not judge("newton-ratio", worse).holds
 
 
-def by_rounds(title: str, values: dict[int, float], **more: Any) -> list[Score]:
+def by_rounds(title: str, values: dict[int, float], **more: Any) -> Rows:
     return [cell(title, v, part="rounds", rounds=t, **more) for t, v in values.items()]
 
 
@@ -148,7 +150,7 @@ def test_few_rounds_cost_looks_at_the_fewest() -> None:
 
 
 def test_resilience_is_the_growth_from_the_largest_budget_to_the_smallest() -> None:
-    def budgets(title: str, low: float, high: float) -> list[Score]:
+    def budgets(title: str, low: float, high: float) -> Rows:
         both = ((0.1, low), (30.0, high))
         return [cell(title, v, part="budgets", epsilon=e) for e, v in both]
 
@@ -190,7 +192,7 @@ def test_the_bound_decides_where_columns_lie_on_both_sides_of_the_model() -> Non
 
 
 def test_cells_with_a_failed_run_tell_nothing() -> None:
-    failed = replace(cell("FedBBQ all weight", 0.02), failures=("nobody answered",))
+    failed = cell("FedBBQ all weight", 0.02, failures=["nobody answered"])
     assert judge("weighted-keeps", [failed]).holds is None
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.experiments.reproduce import documents
+from fedcal.experiments.reproduce import documents, texts
 from fedcal.experiments.reproduce.check import unsure
 from fedcal.experiments.reproduce.claims import Verdict
 from fedcal.experiments.reproduce.documents import filled, pages
 from fedcal.experiments.reproduce.registry import SEEDS
-from fedcal.experiments.reproduce.spec import EVERYWHERE, RowsExperiment
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Experiment
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
@@ -48,18 +48,18 @@ def test_a_block_that_nobody_makes_or_that_does_not_end(
 
 def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
     verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
-    some = RowsExperiment(name="n", title="t", about="a", module="none", tables=())
+    some = Experiment(name="n", title="t", about="a", module="none", tables=())
     for expected in ({"a": SEEDS, "b": "holds"}, {EVERYWHERE: SEEDS, "b": "holds"}):
         assert unsure(replace(some, expected={"key": expected}), verdict) == ["a"]
         assert unsure(replace(some, expected={"k*": expected}), verdict) == ["a"]
     assert unsure(some, verdict) == []
-    assert documents._doubt(["a"], 2) == " (depends on seeds on a)"
-    assert documents._doubt(["a", "b"], 2) == " (depends on seeds everywhere)"
-    assert documents._doubt([], 2) == ""
+    assert texts.filled("doubt", ["a"], 2) == "(depends on seeds on a)"
+    assert texts.filled("doubt", ["a", "b"], 2) == "(depends on seeds everywhere)"
+    assert texts.filled("doubt", [], 2) == ""
 
 
 def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = {"x": "abc", "y": "abc", "z": "def"}
-    monkeypatch.setattr(documents, "read", lambda name: {"commit": commits[name]})
-    assert documents.made_by("x", "y").endswith("made by commit abc.")
-    assert documents.made_by("x", "y", "z").endswith(": `x`, `y` by abc; `z` by def.")
+    monkeypatch.setattr(texts, "read", lambda name: {"commit": commits[name]})
+    assert texts.filled("made_by", ("x", "y")).endswith("made by commit abc.")
+    assert texts.filled("made_by", ("x", "y", "z")).endswith(": `x`, `y` by abc; `z` by def.")

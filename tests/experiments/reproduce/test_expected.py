@@ -17,7 +17,7 @@ from fedcal.experiments.reproduce.expected import content, packed, read, shipped
 from fedcal.experiments.reproduce.registry import EXPERIMENTS
 from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.reproduce.spec import EVERYWHERE, Field, RowsExperiment, RowsTable
+from fedcal.experiments.reproduce.spec import EVERYWHERE, Experiment, Field, RowsTable
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def result(small: str, network: str) -> Reproduction:
 
 
 def with_first(result: Reproduction, **changed: object) -> Reproduction:
-    """With another first cell of a private or fitted method."""
-    k = next(k for k, c in enumerate(result.cells) if not c.baseline)
-    cells = [*result.cells]
-    cells[k] = replace(cells[k], **changed)  # type: ignore[arg-type]
-    return replace(result, cells=cells)
+    """With another first row of a private or fitted method."""
+    k = next(k for k, row in enumerate(result.rows) if not row["baseline"])
+    rows = [*result.rows]
+    rows[k] = rows[k] | changed
+    return replace(result, rows=rows)
 
 
 def test_a_result_is_as_itself_whatever_the_number_of_seeds(
@@ -43,28 +43,28 @@ def test_a_result_is_as_itself_whatever_the_number_of_seeds(
 
 
 def test_a_number_outside_its_tolerance_is_a_line(result: Reproduction) -> None:
-    cell = next(c for c in result.cells if not c.baseline)
-    allowed = tolerance("classwise_ece", cell.classwise_ece)
+    row = next(row for row in result.rows if not row["baseline"])
+    allowed = tolerance("classwise_ece", row["classwise_ece"])
     for by, count in ((0.9, 0), (1.1, 1)):
-        moved = tuple(v + by * allowed for v in cell.classwise_ece)
+        moved = [v + by * allowed for v in row["classwise_ece"]]
         found = deviations(with_first(result, classwise_ece=moved), result)
         assert len(found) == count
     assert found[0].startswith("net.npz, paper, FedBBQ")
     assert "classwise ECE" in found[0]
     assert "expected" in found[0]
-    fallen = tuple(a - 0.02 for a in cell.accuracy)
+    fallen = [a - 0.02 for a in row["accuracy"]]
     (line,) = deviations(with_first(result, accuracy=fallen), result)
     assert "accuracy" in line
 
 
 def test_tolerances_are_far_below_the_spread(result: Reproduction) -> None:
-    for cell in result.cells:
-        allowed = tolerance("classwise_ece", cell.classwise_ece)
-        assert 0 < allowed < 0.2 * cell.mean
+    for row in result.rows:
+        allowed = tolerance("classwise_ece", row["classwise_ece"])
+        assert 0 < allowed < 0.2 * row["classwise_ece_mean"]
 
 
 def test_missing_and_unknown_cells_are_lines(result: Reproduction) -> None:
-    fewer = replace(result, cells=result.cells[:-1])
+    fewer = replace(result, rows=result.rows[:-1])
     (line,) = deviations(fewer, result)
     assert line.endswith("no result")
     (line,) = deviations(result, fewer)
@@ -88,31 +88,31 @@ def test_what_ships_is_read_as_it_was(
         shipped("small")
     write("small", content(result), "abc1234")
     again = shipped("small")
-    assert again.cells == result.cells
+    assert again.rows == result.rows
     assert (again.blocks, again.verdicts) == (result.blocks, result.verdicts)
     assert read("small")["commit"] == "abc1234"
 
 
 def test_failed_runs_are_no_expectation(result: Reproduction) -> None:
     with pytest.raises(InputError, match="nobody"):
-        content(with_first(result, failures=("nobody answered",)))
+        content(with_first(result, failures=["nobody answered"]))
 
 
 def test_rows_that_nothing_tells_apart_are_refused() -> None:
     fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
     tables = (RowsTable("t", fields),)
-    table = RowsExperiment(name="sizes", title="t", about="a", module="none", tables=tables)
+    table = Experiment(name="sizes", title="t", about="a", module="none", tables=tables)
     row = {"method": "acct", "bytes": 8}
     with pytest.raises(InputError, match="two rows are called acct"):
-        content(Reproduction(table, [], [row, row], []))
+        content(Reproduction(table, [row, row]))
 
 
 def test_what_is_expected_must_be_claimed() -> None:
     expected = {"made-up": {EVERYWHERE: "holds"}}
-    some = RowsExperiment(
+    some = Experiment(
         name="n", title="t", about="a", module="noise_audit", tables=(), expected=expected
     )
-    result = Reproduction(some, [], [], [])
+    result = Reproduction(some, [])
     assert wrong_verdicts(result) == ["made-up: expected, but not claimed"]
 
 
@@ -162,7 +162,7 @@ def test_every_experiment_has_results_to_check_against() -> None:
 def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
     found = reproduce(name, networks=["imdb-binary"], seeds=1, jobs=1)
     assert deviations(found, shipped(name)) == []
-    assert len(found.cells) > 8
+    assert len(found.rows) > 8
 
 
 @pytest.mark.slow

@@ -4,72 +4,57 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 
-from fedcal.experiments.reproduce.cells import Score as Cell
-from fedcal.experiments.reproduce.layout import (
-    MARK,
-    blocks_of,
-    blocks_of_rows,
-    cells_csv,
-    printed_block,
-    rows_csv,
-)
+from fedcal.experiments.reproduce.cells import completed
+from fedcal.experiments.reproduce.layout import MARK, blocks_of, printed_block
 from fedcal.experiments.reproduce.registry import experiment
-from fedcal.experiments.reproduce.spec import (
-    Field,
-    GridExperiment,
-    Part,
-    RowsExperiment,
-    RowsTable,
-    TitledMethod,
-)
+from fedcal.experiments.reproduce.result import Reproduction
+from fedcal.experiments.reproduce.spec import Experiment, Field, Part, Record, RowsTable
 from fedcal.experiments.show.tables import Marked, markdown
 
-COLUMNS = (TitledMethod("none", "Base"), TitledMethod("fedbbq", "A"), TitledMethod("fedtemp", "B"))
-POOLED = TitledMethod("pooled-temperature", "pooled")
-GRID = GridExperiment(
+PAPER = {"Base": "none", "A": "fedbbq", "B": "fedtemp"}
+POOLED = {"pooled": "pooled-temperature"}
+GRID = Experiment(
     name="g",
     title="G",
     about="",
-    networks=(),
     seeds=2,
-    parts=(Part("p", COLUMNS, {}, "paper"), Part("q", (POOLED,), {}, "ours")),
+    parts=(Part("p", PAPER, {}, "paper"), Part("q", POOLED, {}, "ours")),
     reference="pooled",
 )
 
 
-def cell(
-    column: TitledMethod, ece: tuple[float, ...], accuracy: float = 0.9, part: str = "p"
-) -> Cell:
-    baseline = column.method in ("none", "pooled-temperature")
-    return Cell(
-        network="net",
-        part=part,
-        block="paper" if part == "p" else "ours",
-        row="",
-        title=column.title,
-        method=column.method,
-        baseline=baseline,
-        epsilon=None,
-        rounds=12,
-        sampling_rate=0.1,
-        clients=100,
-        partition="iid",
-        classwise_ece=ece,
-        accuracy=(accuracy,) * len(ece),
-        accuracy_before=0.9,
+def cell(title: str, ece: list[float], accuracy: float = 0.9, network: str = "net") -> Record:
+    own = title in POOLED
+    return completed(
+        {
+            "network": network,
+            "part": "q" if own else "p",
+            "block": "ours" if own else "paper",
+            "row": "",
+            "title": title,
+            "method": (PAPER | POOLED)[title],
+            "baseline": title in ("Base", "pooled"),
+            "epsilon": None,
+            "rounds": 12,
+            "sampling_rate": 0.1,
+            "clients": 100,
+            "partition": "iid",
+            "classwise_ece": ece,
+            "accuracy": [accuracy] * len(ece),
+            "accuracy_before": 0.9,
+            "failures": [],
+        }
     )
 
 
-BASE, A, B = COLUMNS
 CELLS = [
-    cell(BASE, (0.05,)),
-    cell(A, (0.01, 0.01), accuracy=0.85),
-    cell(B, (0.02, 0.04)),
-    cell(POOLED, (0.02,), part="q"),
+    cell("Base", [0.05]),
+    cell("A", [0.01, 0.01], accuracy=0.85),
+    cell("B", [0.02, 0.04]),
+    cell("pooled", [0.02]),
 ]
 
 
@@ -92,7 +77,7 @@ def test_columns_stand_in_the_experiment_s_order() -> None:
 
 
 def test_ratios_are_to_the_reference_of_the_same_network() -> None:
-    other = [replace(c, network="other", classwise_ece=(0.03,)) for c in CELLS]
+    other = [cell(c["title"], [0.03], network="other") for c in CELLS]
     ratios = blocks_of(GRID, [*CELLS, *other])[-1]
     assert ratios.columns == ("network", "A", "B")
     assert list(ratios.rows) == [
@@ -103,7 +88,7 @@ def test_ratios_are_to_the_reference_of_the_same_network() -> None:
 
 
 def test_a_failed_cell_says_so_and_does_not_win() -> None:
-    failed = [*CELLS[:2], replace(CELLS[2], failures=("no",)), CELLS[3]]
+    failed = [*CELLS[:2], CELLS[2] | {"failures": ["no"]}, CELLS[3]]
     ((_, base, _, b),) = blocks_of(GRID, failed)[0].rows
     assert b == "failed"
     assert base == Marked("5.000")  # alone
@@ -121,7 +106,10 @@ def test_markdown() -> None:
 
 
 def test_csv_holds_fractions_with_all_digits() -> None:
-    lines = {line["title"]: line for line in csv.DictReader(io.StringIO(cells_csv(CELLS)))}
+    lines = {
+        line["title"]: line
+        for line in csv.DictReader(io.StringIO(Reproduction(GRID, CELLS).to_csv()))
+    }
     assert list(lines) == ["Base", "A", "B", "pooled"]
     assert float(lines["B"]["classwise_ece_mean"]) == pytest.approx(0.03)
     assert lines["A"]["loses_accuracy"] == "True"
@@ -141,14 +129,14 @@ def test_the_paper_s_table_is_printed_as_it_stands() -> None:
 def test_rows_are_selected_and_shown() -> None:
     fields = (Field("method", "method"), Field("ece", "ECE, %", digits=2, factor=100))
     table = RowsTable("T", fields, {"what": "run"})
-    found = RowsExperiment(name="r", title="R", about="", module="nowhere", tables=(table,))
+    found = Experiment(name="r", title="R", about="", module="nowhere", tables=(table,))
     rows = [
         {"what": "run", "method": "m", "ece": 0.01234},
         {"what": "run", "method": "n", "ece": None},
         {"what": "other", "x": 1},
     ]
-    (block,) = blocks_of_rows(found, rows)
+    (block,) = blocks_of(found, rows)
     assert block.rows == [("m", "1.23"), ("n", "")]
-    head, *lines = rows_csv(rows).splitlines()
+    head, *lines = Reproduction(found, rows).to_csv().splitlines()
     assert head == "what,method,ece,x"
     assert "other,,,1" in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, median
@@ -12,12 +13,11 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError, Interrupted
-from fedcal.experiments.figures.panel import Band, Level, Line
+from fedcal.experiments.figures.drawing import draw
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.reproduce import luo, luo_figures, luo_table1, luo_table7
 from fedcal.experiments.reproduce.registry import experiment
 from fedcal.experiments.reproduce.run import reproduce
-from fedcal.experiments.reproduce.spec import RowsExperiment
 
 Row = dict[str, Any]
 
@@ -213,10 +213,9 @@ def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(
     values = [r["acc-t/local"] for r in mine if r["sources"] == first["sources"]]
     assert first["acc-t/local"] == pytest.approx(np.mean(values))
     assert first["acc-t/local std"] == pytest.approx(np.std(values))
-    marks = sheet.panels[0].marks
-    assert sum(isinstance(m, Line) for m in marks) == 6
-    assert sum(isinstance(m, Band) for m in marks) == 2  # Acc-T under both kinds of noise
-    assert sum(isinstance(m, Level) for m in marks) == 1
+    ax = draw(sheet)[0].axes[0]
+    assert len(ax.lines) == 6 + 1  # the model as it is lies across
+    assert len(ax.collections) == 2  # bands of Acc-T under both kinds of noise
     page = (tmp_path / "out" / "luo-figures.html").read_text("utf-8")
     assert page.count("opacity:0.15") >= 2 * len(sheet.panels)
     assert (tmp_path / "out" / "luo-figures.pdf").stat().st_size > 10_000
@@ -234,8 +233,9 @@ def test_data_that_are_too_small_for_a_sweep_are_drawn_without_it() -> None:
 @pytest.mark.parametrize("name", ["luo-table1", "luo-table7", "luo-figures"])
 def test_what_cannot_be_chosen_is_refused(name: str, tmp_path: Path) -> None:
     found = experiment(name)
-    assert isinstance(found, RowsExperiment)
-    assert {"data", "out", "resume", "jobs", "ray_address", "progress"} <= found.takes
+    assert {"data", "out", "resume", "jobs", "ray_address", "progress"} <= set(
+        inspect.signature(found.home.rows).parameters
+    )
     with pytest.raises(InputError, match="no choice of seeds"):
         reproduce(name, seeds=2)
     with pytest.raises(InputError, match="unknown data set 'mnist-shift:rain:5'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fedcal.experiments.comparison.variant import Variant
 
 from fedcal.datasets import catalogue
 from fedcal.errors import InputError
@@ -14,16 +15,9 @@ from fedcal.experiments.reproduce.cells import BASE
 from fedcal.experiments.reproduce.expected import ROOT
 from fedcal.experiments.reproduce.maddock import CLAIMS
 from fedcal.experiments.reproduce.registry import EXPERIMENTS, FOLDER, STUDIES, experiment
-from fedcal.experiments.reproduce.spec import GridExperiment, RowsExperiment
 
-GRIDS = [name for name in EXPERIMENTS if isinstance(experiment(name), GridExperiment)]
+GRIDS = [name for name in EXPERIMENTS if experiment(name).parts]
 FUNCTIONS = [name for name in EXPERIMENTS if name not in GRIDS]
-
-
-def grid(name: str) -> GridExperiment:
-    found = experiment(name)
-    assert isinstance(found, GridExperiment)
-    return found
 
 
 def test_the_table_and_the_folder_agree() -> None:
@@ -51,30 +45,28 @@ def test_each_has_its_line_of_the_list(name: str) -> None:
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_grid_names_only_what_there_is(name: str) -> None:
-    found = grid(name)
+    found = experiment(name)
     assert set(found.networks) <= {entry.name for entry in catalogue()}
     assert set(found.expected) <= set(CLAIMS)
     parts = {part.name: part for part in found.parts}
     assert len(parts) == len(found.parts)
     for part in found.parts:
-        titles = [c.title for c in part.columns]
-        assert len(set(titles)) == len(titles)
-        assert {c.variant.method for c in part.columns} <= set(METHODS)
+        assert {Variant.parse(method).method for method in part.methods.values()} <= set(METHODS)
     for plot in found.plots:
         assert plot.part in parts
         assert plot.x in ("rounds", "epsilon", "partition")
         assert plot.y in ("classwise_ece", "accuracy")
-    titles = {c.title for part in found.parts for c in part.columns}
+    titles = {title for part in found.parts for title in part.methods}
     assert not found.reference or found.reference in titles
     assert BASE in titles  # its accuracy is the one to keep
 
 
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
 def test_a_table_has_the_paper_s_columns(name: str) -> None:
-    found = grid(name)
-    titles = [c.title for part in found.parts for c in part.columns]
+    found = experiment(name)
+    titles = {title for part in found.parts for title in part.methods}
     assert found.paper is not None
-    assert set(found.paper.columns) <= set(titles)
+    assert set(found.paper.columns) <= titles
     paper = found.parts[0].settings
     assert (paper["rounds"], paper["sampling_rate"], found.seeds) == (12, 0.1, 5)
 
@@ -82,8 +74,7 @@ def test_a_table_has_the_paper_s_columns(name: str) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_can_be_called_without_options(name: str) -> None:
     found = experiment(name)
-    assert isinstance(found, RowsExperiment)
-    assert callable(found.rows)
+    assert callable(found.home.rows)
     assert found.tables
 
 

@@ -13,6 +13,8 @@ import fedcal.experiments.report
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import compare
 from fedcal.experiments.reproduce import figures, grids
+from fedcal.experiments.reproduce.check import checked
+from fedcal.experiments.reproduce.result import Reproduction
 from fedcal.experiments.reproduce.run import reproduce
 
 Write = Callable[..., str]
@@ -29,8 +31,10 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "save", save)
 
 
-def values(cells: list[Any]) -> dict[tuple[str, ...], tuple[float, ...]]:
-    return {c.key: c.classwise_ece for c in cells}
+def values(found: Reproduction) -> dict[tuple[str, ...], Any]:
+    return {
+        key: row["classwise_ece"][0] for key, row in checked(found.experiment, found.rows).items()
+    }
 
 
 def test_cells_are_what_compare_gives(small: str, network: str) -> None:
@@ -46,11 +50,11 @@ def test_cells_are_what_compare_gives(small: str, network: str) -> None:
         seeds=2,
         jobs=1,
     ).cells[1]
-    (cell,) = [c for c in found.cells if c.title == "FedBBQ all weight"]
-    assert list(cell.classwise_ece) == beside["after"]["classwise_ece"]["values"]
-    assert list(cell.accuracy) == beside["after"]["accuracy"]["values"]
-    assert cell.accuracy_before == beside["before"]["accuracy"]["mean"]
-    assert (cell.network, cell.rounds, cell.clients) == ("net.npz", 2, 100)
+    (row,) = [row for row in found.rows if row["title"] == "FedBBQ all weight"]
+    assert row["classwise_ece"] == beside["after"]["classwise_ece"]["values"]
+    assert row["accuracy"] == beside["after"]["accuracy"]["values"]
+    assert row["accuracy_before"] == beside["before"]["accuracy"]["mean"]
+    assert (row["network"], row["rounds"], row["clients"]) == ("net.npz", 2, 100)
 
 
 def test_networks_with_clients_of_their_own_keep_them(
@@ -58,7 +62,11 @@ def test_networks_with_clients_of_their_own_keep_them(
 ) -> None:
     own = data_file("own.npz", own_clients=True)
     found = reproduce(small, networks=[network], data=[own], seeds=1, jobs=1)
-    parts = {c.network: (c.partition, c.clients) for c in found.cells if not c.baseline}
+    parts = {
+        row["network"]: (row["partition"], row["clients"])
+        for row in found.rows
+        if not row["baseline"]
+    }
     assert parts == {"net.npz": ("dirichlet:0.1", 100), "own.npz": ("natural", 7)}
     assert [row[0] for row in found.blocks[0].rows] == ["net.npz", "own.npz"]
 
@@ -79,7 +87,7 @@ def test_all_files_are_written_and_say_the_same(small: str, network: str, tmp_pa
     assert names == {"runs", *(f"small.{s}" for s in suffixes)}
     read = json.loads((out / "small.json").read_text())
     assert (read["schema"], read["kind"], read["name"]) == (1, "reproduction", "small")
-    assert [c["title"] for c in read["cells"]] == [c.title for c in found.cells]
+    assert [c["title"] for c in read["cells"]] == [row["title"] for row in found.rows]
     assert read == found.to_json()
     assert [v["key"] for v in read["claims"]] == list(found.experiment.expected)
     markdown = (out / "small.md").read_text()
@@ -127,7 +135,7 @@ def test_an_interrupted_run_goes_on_where_it_was(
         progress=lambda done, total: seen.append(done),
     )
     assert seen[0] == 5  # the first part was whole
-    assert values(again.cells) == values(straight.cells)
+    assert values(again) == values(straight)
     assert (out / "small.json").exists()
 
 
@@ -135,7 +143,7 @@ def test_a_finished_run_grows_by_a_seed(small: str, network: str, tmp_path: Path
     out = tmp_path / "out"
     reproduce(small, networks=[network], seeds=1, jobs=1, out=out)
     grown = reproduce(small, networks=[network], jobs=1, out=out, resume=True)
-    assert values(grown.cells) == values(reproduce(small, networks=[network], jobs=1).cells)
+    assert values(grown) == values(reproduce(small, networks=[network], jobs=1))
 
 
 def test_nothing_runs_before_all_parts_are_checked(
@@ -198,7 +206,7 @@ def function(small: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     (registry.FOLDER / "function.toml").write_text(FUNCTION)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"function": "function"})
-    monkeypatch.setattr(spec.RowsExperiment, "_home", MadeUp)
+    monkeypatch.setattr(spec.Experiment, "home", MadeUp)
     return "function"
 
 

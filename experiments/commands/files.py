@@ -1,8 +1,9 @@
-"""`fedcal apply`: a calibrator on all rows of a file."""
+"""Commands on the files of a run, and on what ships: they compute no run themselves."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from fedcal import calibrators, datasets
+from fedcal import calibrators, datasets, export
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import Json, Quiet
@@ -19,10 +20,73 @@ from fedcal.experiments.terminal import SHOWN, console, shown
 from fedcal.metrics import summary
 from fedcal.types import Floats, Integers
 
-EXAMPLES = ("fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",)
+
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of simulate or compare.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    from fedcal.experiments import report
+
+    if (folder / "compare.json").is_file():
+        written = report.write_comparison_report(folder)
+    elif (folder / "result.json").is_file():
+        written = report.write_report(folder)
+    elif (folder / "rows.jsonl").is_file():
+        raise InputError(
+            f"{folder} holds an unfinished comparison; finish it: "
+            f"fedcal compare --out {folder} --resume"
+        )
+    else:
+        raise InputError(
+            f"{folder} holds neither result.json (of simulate) nor compare.json (of compare)"
+        )
+    _show_written(written, quiet=quiet, as_json=json)
 
 
-def command(
+def export_command(
+    calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
+    out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    export.save(calibrators.load(calibrator), out)
+    _show_written(out, quiet=quiet, as_json=json)
+
+
+def flower_app_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    from fedcal.experiments.flower_app import write_app
+
+    _show_written(write_app(folder), quiet=quiet, as_json=json)
+
+
+def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
+    """Show the list."""
+    if json:
+        print(to_json([dataclasses.asdict(entry) for entry in datasets.catalogue()]), end="")
+        return
+    if quiet:
+        return
+    to = console(markup=True)
+    to.print("Data sets that ship with fedcal (--data NAME):")
+    for entry in datasets.catalogue():
+        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
+        clients = f", {entry.clients} natural clients" if entry.clients else ""
+        to.print(
+            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
+            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
+            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
+        )
+
+
+def apply_command(
     calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
     out: Annotated[Path, typer.Option(help="Probabilities: .npy, .npz or .csv.")],
@@ -55,10 +119,8 @@ def command(
     labelled = len(labels) == len(probs)
     metrics = {}
     if labelled:
-        metrics = {
-            "before": summary(before[judged], labels[judged]),
-            "after": summary(probs[judged], labels[judged]),
-        }
+        both = {"before": before, "after": probs}
+        metrics = {name: summary(p[judged], labels[judged]) for name, p in both.items()}
     _write_probs(out, probs, labels if labelled else None)
     if json:
         print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
@@ -88,3 +150,11 @@ def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
                 columns = [[int(label), *row] for label, row in zip(labels, columns, strict=True)]
             with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
                 csv.writer(text).writerows([names, *columns])
+
+
+def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
+    """Where a file was written."""
+    if as_json:
+        print(to_json({"out": str(path)}), end="")
+    elif not quiet:
+        console().print(f"written to {path}")
