@@ -40,8 +40,13 @@ def wilson(correct: Integers, count: Integers) -> tuple[Floats, Floats]:
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def diagram(heading: str, data: Reliability) -> Panel:
-    """Share correct against confidence of the top label, by bin of confidence."""
+def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence.
+
+    Parameters
+    ----------
+    alone : False = its x axis is labelled by the histogram below
+    """
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
     correct = data.sum_correct[there] / data.count[there]
@@ -59,6 +64,9 @@ def diagram(heading: str, data: Reliability) -> Panel:
         bars(ax, "under", left, right, confidence, correct)
         curve(ax, "perfect", (0, 1), (0, 1))
         whiskers(ax, "whisker", (left + right) / 2, low, high)
+        if not alone:
+            ax.tick_params(labelbottom=False)
+            ax.set_xlabel("")
 
     return Panel(
         title=heading,
@@ -99,7 +107,7 @@ def histogram(heading: str, data: Reliability) -> Panel:
 
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     """Diagrams side by side, each over its histogram."""
-    top = [diagram(heading, data) for heading, data in panels.items()]
+    top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
     low = [histogram(heading, data) for heading, data in panels.items()]
     return Sheet(title, len(panels), (*top, *low), LEGEND)
 
@@ -115,7 +123,7 @@ def reliability_figure(
     title : above all of them
     dark : for a dark screen instead of white paper
     """
-    return draw(reliability_sheet(panels, title), dark)[0]
+    return draw(reliability_sheet(panels, title), dark)
 
 
 def class_gaps(data: Reliability) -> Floats:
@@ -178,7 +186,7 @@ def classes_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
     """One panel for each class shown."""
     shown = worst_classes(before, after)
     panels = tuple(class_panel(int(j), before, after) for j in shown)
-    return Sheet(title, min(5, len(panels)), panels, CLASS_LEGEND)
+    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND)
 
 
 def gap_panel(before: Reliability, after: Reliability) -> Panel:

@@ -10,28 +10,22 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from fedcal.experiments.figures.style import BOXES, LINES, settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
 WIDTH = 1.65
 """Inches: width of every plotted area."""
 LEFT, RIGHT, BOTTOM, TOP = 0.55, 0.10, 0.42, 0.10
 """Inches around it, where axes are labelled."""
-_TIGHT, _LINE = 0.2, 0.14  # inches: where labels are the neighbour's; a line of a title
-_METADATA: dict[str, Any] = {
-    ".svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
-    ".pdf": {"CreationDate": None},
-}
+CELL = LEFT + WIDTH + RIGHT
+_LINE = 0.14  # inches: a line of a title
+_NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 @dataclass(frozen=True)
@@ -68,27 +62,47 @@ class Sheet:
     legend: tuple[tuple[str, str], ...] = ()
 
     @cached_property
-    def drawn(self) -> tuple[Figure, list[Text]]:
-        """The sheet on white paper, drawn once for files and pages; see `draw`."""
+    def figure(self) -> Figure:
+        """All panels on white paper, drawn once for files and pages."""
         return draw(self)
 
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an SVG, text as text."""
+        return svg_of(self.figure)
 
-def draw(sheet: Sheet, dark: bool = False) -> tuple[Figure, list[Text]]:
-    """All panels with one legend below; and the labels that are not shown.
 
-    These are labels of axes that a neighbour has, too.
-    """
+def draw(sheet: Sheet, dark: bool = False) -> Figure:
+    """All panels with one legend below."""
     from matplotlib.figure import Figure
 
+    rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
+    inside = len(rows[0]) * CELL
+    width = max(inside, 4.2)
+    lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
+    tall = [WIDTH * row[0].aspect for row in rows]
     with settings(dark):
         figure = Figure()
-        for k, panel in enumerate(sheet.panels):
-            ax = figure.add_axes((0, 0, 1, 1), label=str(k))
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_major_formatter("{x:g}")
-            panel.plot(ax)
-            _set_log_ticks(ax)
-        return figure, _lay_out(figure, sheet)
+        height = top = 0.3 + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
+        height = top = height + _add_legend(figure, sheet, width)
+        figure.set_size_inches(width, height)
+        figure.text(0.5, 1 - 0.08 / height, sheet.title, ha="center", va="top", fontsize=9)
+        top -= 0.3
+        for r, row in enumerate(rows):
+            top -= TOP + _LINE * lines[r] + tall[r]
+            for k, panel in enumerate(row):
+                left = (width - inside) / 2 + LEFT + k * CELL
+                place = (left / width, top / height, WIDTH / width, tall[r] / height)
+                ax = figure.add_axes(place, label=f"{r}, {k}")
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.yaxis.set_major_formatter("{x:g}")
+                panel.plot(ax)
+                _set_log_ticks(ax)
+                words = "\n".join(text for text in (panel.title, panel.note) if text)
+                middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
+                figure.text(middle, above, words, ha="center", va="bottom")
+            top -= BOTTOM
+    return figure
 
 
 def _set_log_ticks(ax: Axes) -> None:
@@ -102,47 +116,6 @@ def _set_log_ticks(ax: Axes) -> None:
             axis.set_major_locator(decades if high > 5 * low else MaxNLocator(5))
             axis.set_major_formatter(EngFormatter(sep="") if low > 1 else "{x:g}")
             ax.minorticks_off()
-
-
-def _lay_out(figure: Figure, sheet: Sheet) -> list[Text]:
-    """Give everything its place; the labels that neighbours have, too, hidden."""
-    panels = list(zip(figure.axes, sheet.panels, strict=True))
-    rows = [panels[k : k + sheet.columns] for k in range(0, len(panels), sheet.columns)]
-    same_x = [_equal("x", [*row, *below]) for row, below in pairwise(rows)] + [False]
-    same_y = all(_equal("y", row) for row in rows)
-    step = WIDTH + (_TIGHT if same_y else LEFT + RIGHT)
-    inside = LEFT + (sheet.columns - 1) * step + WIDTH + RIGHT
-    width = max(inside, 4.2)
-    lines = [max(bool(p.title) + bool(p.note) for _, p in row) for row in rows]
-    tall = [WIDTH * row[0][1].aspect for row in rows]
-    under = [_TIGHT if same else BOTTOM for same in same_x]
-    legend = _add_legend(figure, sheet, width)
-    height = top = 0.3 + sum(tall) + sum(under) + TOP * len(rows) + _LINE * sum(lines) + legend
-    figure.set_size_inches(width, height)
-    figure.text(0.5, 1 - 0.08 / height, sheet.title, ha="center", va="top", fontsize=9)
-    top -= 0.3
-    inner: list[Text] = []
-    for r, row in enumerate(rows):
-        top -= TOP + _LINE * lines[r] + tall[r]
-        for k, (ax, panel) in enumerate(row):
-            left = (width - inside) / 2 + LEFT + k * step
-            ax.set_position((left / width, top / height, WIDTH / width, tall[r] / height))
-            words = "\n".join(text for text in (panel.title, panel.note) if text)
-            middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
-            figure.text(middle, above, words, ha="center", va="bottom")
-            across, up = ([axis.label, *axis.get_ticklabels()] for axis in (ax.xaxis, ax.yaxis))
-            inner += across if same_x[r] and k < len(rows[r + 1]) else []
-            inner += up if same_y and k else []
-        top -= under[r]
-    for text in inner:
-        text.set_visible(False)
-    return inner
-
-
-def _equal(axis: str, panels: Sequence[tuple[Axes, Panel]]) -> bool:
-    """Whether all have the same limits and label of the x or y axis."""
-    found = (ax.xaxis if axis == "x" else ax.yaxis for ax, _ in panels)
-    return len({(a.get_label_text(), *a.get_view_interval()) for a in found}) == 1
 
 
 def _add_legend(figure: Figure, sheet: Sheet, width: float) -> float:
@@ -171,52 +144,49 @@ def sample(series: str) -> Any:
 
 
 def svg_of(figure: Figure) -> str:
-    """The figure as an SVG, text as text."""
-    text = io.BytesIO()
-    save_figure(figure, text, ".svg")
-    return text.getvalue().decode()
+    """The figure as an SVG, text as text; no date in it."""
+    text = io.StringIO()
+    with settings():
+        figure.savefig(text, format="svg", metadata=_NO_METADATA)
+    return text.getvalue()
 
 
-def save_figure(
-    figure: Figure, to: Path | io.BytesIO, suffix: str = "", *, dark: bool = False
-) -> None:
-    """Write a PNG at 300 dots per inch, or an SVG or PDF with text as text; no date in it.
+def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
+    """Write a PNG at 300 dots per inch, or a PDF with text as text; no date in it.
 
     Parameters
     ----------
-    to : a path, or a stream for a file of the kind `suffix`
     dark : as the figure was drawn
     """
-    suffix = suffix or Path(str(to)).suffix
-    options: dict[str, Any] = {"dpi": 300, "metadata": _METADATA.get(suffix)}
-    if suffix == ".png":
-        options["pil_kwargs"] = {"compress_level": 1}
+    options: dict[str, Any] = {"metadata": {"CreationDate": None}}
+    if path.suffix == ".png":
+        options = {"dpi": 300, "pil_kwargs": {"compress_level": 1}}
     with settings(dark):
-        figure.savefig(to, format=suffix[1:], **options)
+        figure.savefig(path, **options)
 
 
 def save_sheets(
     sheets: Mapping[str, Sheet], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
 ) -> list[str]:
     """Write each sheet as NAME.png and NAME.svg into the folder; the names written."""
-    written = [f"{name}{suffix}" for name in sheets for suffix in suffixes]
-    for file in written:
-        save_figure(sheets[file.rpartition(".")[0]].drawn[0], folder / file)
-    return written
+    for name, sheet in sheets.items():
+        for suffix in suffixes:
+            path = folder / f"{name}{suffix}"
+            if suffix == ".svg":
+                path.write_text(sheet.svg, "utf-8")
+            else:
+                save_figure(sheet.figure, path)
+    return [f"{name}{suffix}" for name in sheets for suffix in suffixes]
 
 
 # -- marks on axes -------------------------------------------------------------------------------
 
 
 def bars(ax: Axes, series: str, left: Any, right: Any, low: Any, high: Any) -> None:
-    """Upright boxes as one artist; arrays of one length; those without height are left out."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path as Outline
-
-    corners = np.array([[left, low], [right, low], [right, high], [left, high]])
-    there = np.asarray(high) > np.asarray(low)
-    outline = Outline.make_compound_path_from_polys(corners.transpose(2, 0, 1)[there])
-    ax.add_patch(PathPatch(outline, label=series, **BOXES[series]))
+    """Upright boxes, arrays of one length; those without height are left out."""
+    there = high > low
+    x, width, height = left[there], (right - left)[there], (high - low)[there]
+    ax.bar(x, height, width, low[there], align="edge", label=series, **BOXES[series])
 
 
 def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = None) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedcal.experiments.figures.drawing import (
     BOTTOM,
+    CELL,
     LEFT,
-    RIGHT,
     TOP,
     WIDTH,
     Sheet,
@@ -23,7 +23,13 @@ Palette = Callable[[str], str]
 """One of `HUES` -> a CSS colour."""
 
 _KEY = (0.47, 0.19)  # inches: size of a legend's sample
-_REFERENCE = re.compile(r"""(?:url\(|href=")#(\w+)""")
+_CHANGES = (
+    (r"\s+", " "),
+    (r' xmlns(:\w+)?="[^"]*"|xlink:(?=href)|font[\w-]*: [^;"]*(; )?', ""),
+    (r"(\.\d\d)\d+", r"\1"),
+    (r' fill="([^"]*)"', r' style="fill: \1"'),  # an attribute cannot hold a variable
+)
+"""What is changed in each tag."""
 
 
 def variable(name: str) -> str:
@@ -47,23 +53,17 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
     name : prefix of the ids in it, unique on the page
     palette : where colours come from
     """
-    figure, inner = sheet.drawn
-    for text in inner:
-        text.set_visible(True)
-    root = ET.fromstring(svg_of(figure))
-    for text in inner:
-        text.set_visible(False)
-    groups = [e for e in root.iter() if str(e.get("id")).startswith("axes_")]
-    _tidy(root, name, palette)
-    groups[0].extend(root.findall("defs"))
-    width, height = figure.get_size_inches()
+    root = _own(sheet.svg, name, palette)
+    width, height = sheet.figure.get_size_inches()
     found = []
-    for panel, ax, group in zip(sheet.panels, figure.axes, groups, strict=True):
+    for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - LEFT, (1 - box.y1) * height - TOP)
-        size = (LEFT + WIDTH + RIGHT, TOP + WIDTH * panel.aspect + BOTTOM)
-        svg = _svg("panel", (*corner, *size), {"role": "img", "aria-label": panel.said}, [group])
-        found.append(svg)
+        size = (CELL, TOP + WIDTH * panel.aspect + BOTTOM)
+        look = {"role": "img", "aria-label": panel.said}
+        shared = root.findall("defs") if k == 1 else []
+        groups = root.findall(f".//g[@id='{name}-axes_{k}']")
+        found.append(_svg("panel", (*corner, *size), look, [*shared, *groups]))
     return found
 
 
@@ -75,8 +75,7 @@ def key_svg(series: str, name: str, palette: Palette = variable) -> str:
     with settings():
         figure = Figure(figsize=_KEY, facecolor="none")
         figure.legend([sample(series)], [""], frameon=False, markerscale=1.7, **look)
-    root = ET.fromstring(svg_of(figure))
-    _tidy(root, name, palette)
+    root = _own(svg_of(figure), name, palette)
     size = {"width": "34", "height": "14", "aria-hidden": "true"}
     return _svg("key", (0, 0, *_KEY), size, root)
 
@@ -91,29 +90,14 @@ def _svg(
     return ET.tostring(svg, "unicode")
 
 
-def _tidy(root: ET.Element, name: str, palette: Palette) -> None:
-    """Take off what a page has no use for: fonts, names, long numbers; its words as they are."""
-    referred = set(_REFERENCE.findall(ET.tostring(root, "unicode")))
+def _own(svg: str, name: str, palette: Palette) -> ET.Element:
+    """Matplotlib's SVG with ids and colours of the page, without fonts; its words as they are."""
     colours = {light: palette(hue) for hue, (light, _) in HUES.items()}
 
-    def own(found: re.Match[str]) -> str:
-        return colours.get(found[0], f"#{name}-{found[0][1:]}")
+    def tag(found: re.Match[str]) -> str:
+        text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), found[0])
+        for pattern, instead in _CHANGES:
+            text = re.sub(pattern, instead, text)
+        return text.replace(' id="', f' id="{name}-')
 
-    for element in root.iter():
-        attributes = dict(element.attrib)
-        element.attrib.clear()
-        element.tag, element.tail = element.tag.rpartition("}")[2], None
-        if element.tag != "text":
-            element.text = None  # line breaks
-        for long, given in attributes.items():
-            key, value = long.rpartition("}")[2], re.sub(r"#\w+", own, " ".join(given.split()))
-            value = re.sub(r"(\.\d\d)\d+", r"\1", value)
-            if key == "style":
-                parts = value.replace(": ", ":").split("; ")
-                value = ";".join(part for part in parts if not part.startswith("font"))
-            elif key == "fill":  # an attribute cannot hold a variable
-                key, value = "style", f"fill:{value}"
-            if key != "id":
-                element.set(key, value)
-            elif given in referred:
-                element.set(key, f"{name}-{given}")
+    return ET.fromstring(re.sub(r"<[^<>]*>", tag, re.sub(r"(?s)<style.*?</style>", "", svg)))

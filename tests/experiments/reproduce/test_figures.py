@@ -61,7 +61,7 @@ def cells(**varied: list[Any]) -> Rows:
 def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: list[str]) -> None:
     made = sheet_of(experiment(Plot("T", "p", x, "classwise_ece")), cells(**{key: values})[::-1])
     assert made is not None
-    (ax,) = draw(made)[0].axes
+    (ax,) = draw(made).axes
     shown = sorted(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
     assert [text for _, text in shown] == ticks
     assert len(ax.lines) == 2
@@ -92,7 +92,7 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
     made = sheet_of(experiment(*plots), [*mine, *other])
     assert made is not None
     assert [p.note for p in made.panels] == ["net", "net", "other", "other"]
-    axes = draw(made)[0].axes
+    axes = draw(made).axes
     levels = [[m.get_ydata()[0] for m in ax.lines if m.get_label() == "b0"] for ax in axes]
     assert levels == [[2.0], [90.0], [50.0], [90.0]]
     assert made.columns == 2

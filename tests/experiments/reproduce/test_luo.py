@@ -213,11 +213,11 @@ def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(
     values = [r["acc-t/local"] for r in mine if r["sources"] == first["sources"]]
     assert first["acc-t/local"] == pytest.approx(np.mean(values))
     assert first["acc-t/local std"] == pytest.approx(np.std(values))
-    ax = draw(sheet)[0].axes[0]
+    ax = draw(sheet).axes[0]
     assert len(ax.lines) == 6 + 1  # the model as it is lies across
     assert len(ax.collections) == 2  # bands of Acc-T under both kinds of noise
     page = (tmp_path / "out" / "luo-figures.html").read_text("utf-8")
-    assert page.count("opacity:0.15") >= 2 * len(sheet.panels)
+    assert page.count("opacity: 0.15") >= 2 * len(sheet.panels)
     assert (tmp_path / "out" / "luo-figures.pdf").stat().st_size > 10_000
 
 
