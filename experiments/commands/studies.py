@@ -85,7 +85,7 @@ def reproduce_command(
     json: Json = False,
 ) -> None:
     """Run and show it."""
-    from fedcal.experiments.reproduce.command import run_reproduce
+    from fedcal.experiments.studies.command import run_reproduce
 
     run_reproduce(
         name,
