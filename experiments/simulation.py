@@ -65,12 +65,17 @@ def simulate(
 
     Parameters
     ----------
-    data : a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
+    data
+        a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
         of a data file (`logits` or `probs`, `labels`, ...); None = what `config` names
-    config : instead of options
-    out : folder for result files; None = write nothing
-    progress : called after each round
-    **options : as on the command line: method, clients, partition, rounds, sampling_rate,
+    config
+        instead of options
+    out
+        folder for result files; None = write nothing
+    progress
+        called after each round
+    **options
+        as on the command line: method, clients, partition, rounds, sampling_rate,
         epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, dropout,
         seed, ledger, cap, cap_delta, set={...}
 
@@ -179,17 +184,23 @@ def fit(
 
     Parameters
     ----------
-    config : Config
+    config
+        Config
         "auto" and whatever is not given are resolved.
-    shards : Shards
+    shards
+        Shards
         The rows as they were dealt.
-    tested : bool
+    tested
+        bool
         Whether test rows are judged afterwards.
-    held_out : bool
+    held_out
+        bool
         Whether these were drawn from the same rows.
-    by_name : bool
+    by_name
+        bool
         Whether others find the data by what the config calls them.
-    progress : callable, optional
+    progress
+        callable, optional
         Called after each round.
 
     Raises

@@ -34,13 +34,20 @@ class Job:
 
     Attributes
     ----------
-    method : a key of `STRATEGIES`
-    federation : public facts and budget
-    settings : the method's own parameters
-    secure_aggregation : "masks" or "none"
-    dropout : in a simulation, each client misses each round with this probability
-    ledger, cap, cap_delta : file that a private run is charged to, its total epsilon and delta
-    input : "logits" or "probs": what the clients' rows are, and so what the calibrator takes
+    method
+        a key of `STRATEGIES`
+    federation
+        public facts and budget
+    settings
+        the method's own parameters
+    secure_aggregation
+        "masks" or "none"
+    dropout
+        in a simulation, each client misses each round with this probability
+    ledger, cap, cap_delta
+        file that a private run is charged to, its total epsilon and delta
+    input
+        "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     """
 
     method: str
@@ -85,10 +92,14 @@ class Job:
 
         Parameters
         ----------
-        fields : values by dashed name
-        nodes : what `clients` = 0 stands for
-        classes : what `classes` = 0 stands for
-        input : what `input` = "" stands for
+        fields
+            values by dashed name
+        nodes
+            what `clients` = 0 stands for
+        classes
+            what `classes` = 0 stands for
+        input
+            what `input` = "" stands for
 
         Raises
         ------

@@ -91,12 +91,15 @@ def wait_for_nodes(grid: Grid, clients: int) -> tuple[int, bool]:
 
     Parameters
     ----------
-    grid : Flower's
-    clients : enrolled; 0 = as many as there are nodes, which a node of a simulation knows
+    grid
+        Flower's
+    clients
+        enrolled; 0 = as many as there are nodes, which a node of a simulation knows
 
     Returns
     -------
-    How many clients there are, and whether they deal the data of the run config among them.
+    tuple[int, bool]
+        How many clients there are, and whether they deal the data of the run config among them.
 
     Raises
     ------

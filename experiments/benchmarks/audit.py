@@ -44,8 +44,10 @@ class Attacked:
 
     Attributes
     ----------
-    row_sums : whether a client's contribution is a sum over its rows
-    numbers : in a contribution, or candidates
+    row_sums
+        whether a client's contribution is a sum over its rows
+    numbers
+        in a contribution, or candidates
     """
 
     mechanism: str

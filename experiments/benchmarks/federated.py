@@ -121,8 +121,9 @@ def measure(clients: int, rows: int, rounds: int) -> tuple[float, dict[str, floa
 
     Returns
     -------
-    seconds of all rounds; peak MiB of the process before (interpreter, imports and rows) and
-    after them
+    tuple[float, dict[str, float]]
+        seconds of all rounds; peak MiB of the process before (interpreter, imports and rows) and
+        after them
     """
     logits, labels = synthetic(clients * rows, 10)
     owner = np.random.default_rng(0).integers(0, clients, len(labels))

@@ -36,11 +36,16 @@ class Benchmark:
 
     Attributes
     ----------
-    about : in a line
-    rows : gives a row when it is there; its parameters are the benchmark's options
-    lines : a row as lines of the table, by heading; what holds several values is not shown
-    notes : sentences about all rows, for below the table
-    passed : whether all rows are as they must be
+    about
+        in a line
+    rows
+        gives a row when it is there; its parameters are the benchmark's options
+    lines
+        a row as lines of the table, by heading; what holds several values is not shown
+    notes
+        sentences about all rows, for below the table
+    passed
+        whether all rows are as they must be
     """
 
     about: str
@@ -73,7 +78,8 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
 
     Returns
     -------
-    Whether all rows are as they must be.
+    bool
+        Whether all rows are as they must be.
     """
     out.mkdir(parents=True, exist_ok=True)
     here, rows, lines = machine(), list[Row](), list[Row]()

@@ -45,9 +45,12 @@ def suite(quick: bool, every: int = 9, trials: int = TRIALS, plain: int = 4) -> 
 
     Parameters
     ----------
-    every : every k-th of the 45 settings is run
-    trials : of ours, for each setting
-    plain : of the plain loop, for each setting and method
+    every
+        every k-th of the 45 settings is run
+    trials
+        of ours, for each setting
+    plain
+        of the plain loop, for each setting and method
     """
     logits, labels = real_rows(quick)
     data = datasets.from_arrays(logits=logits, labels=labels, name=DATA)

@@ -121,8 +121,10 @@ def probmetrics_temperature(logits: Array, labels: Array, opt: str, dtype: str) 
 
     Parameters
     ----------
-    opt : "bisection", its default, or "lbfgs_line_search"
-    dtype : "float64" or "float32"
+    opt
+        "bisection", its default, or "lbfgs_line_search"
+    dtype
+        "float64" or "float32"
 
     Its other implementations (plain L-BFGS, and those after Guo, AutoGluon, TorchUncertainty and
     torchcal) are slower than the fastest of these or miss the optimum.
@@ -215,8 +217,10 @@ def opendp_noise(maker: str, metric: str, scale: float, draws: int) -> Run:
 
     Parameters
     ----------
-    maker : "make_laplace" or "make_gaussian"
-    metric : "l1_distance" or "l2_distance"
+    maker
+        "make_laplace" or "make_gaussian"
+    metric
+        "l1_distance" or "l2_distance"
     """
     dp = import_module("opendp.prelude")
     dp.enable_features("contrib")

@@ -115,8 +115,10 @@ def error(
 
     Parameters
     ----------
-    key : what its value is called
-    peers : name -> function of `peers`
+    key
+        what its value is called
+    peers
+        name -> function of `peers`
     """
     logits, labels = rows(quick)
     probs = softmax(logits)

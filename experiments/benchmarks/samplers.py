@@ -60,8 +60,10 @@ def law(
 
     Parameters
     ----------
-    opendp : what `peers.opendp_noise` takes
-    draws : of a call
+    opendp
+        what `peers.opendp_noise` takes
+    draws
+        of a call
     """
     n = min(1000, draws) if quick else draws
     start = time.perf_counter()

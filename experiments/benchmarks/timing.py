@@ -63,10 +63,14 @@ class Contestant:
 
     Attributes
     ----------
-    name : as shown
-    prepare : or what gives it when it is entered, and is left when everybody has been timed
-    values : what a result is worth, so that speed is not bought by a worse one
-    pieces : of work in a repetition; the seconds are those of one
+    name
+        as shown
+    prepare
+        or what gives it when it is entered, and is left when everybody has been timed
+    values
+        what a result is worth, so that speed is not bought by a worse one
+    pieces
+        of work in a repetition; the seconds are those of one
     """
 
     name: str
@@ -81,9 +85,12 @@ class Case:
 
     Attributes
     ----------
-    title : as shown; "" = the row's name
-    target : seconds that our median should stay below; None = just shown
-    contestants : the first is ours
+    title
+        as shown; "" = the row's name
+    target
+        seconds that our median should stay below; None = just shown
+    contestants
+        the first is ours
     """
 
     title: str
@@ -109,13 +116,15 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Row]:
 
     Parameters
     ----------
-    repetitions : at least so many for each; more (up to 51) for what takes little time, three
+    repetitions
+        at least so many for each; more (up to 51) for what takes little time, three
         for what takes more than a second (also if only a part of it counts)
 
     Returns
     -------
-    For each its `name`, `median` and `min` (seconds), `repetitions` and `values`; or its name and
-    why it is `skipped`.
+    list[Row]
+        For each its `name`, `median` and `min` (seconds), `repetitions` and `values`; or its name
+        and why it is `skipped`.
     """
     rows: list[Row] = [{"name": c.name} for c in contestants]
     with ExitStack() as stack:
@@ -176,9 +185,12 @@ def peer(
 
     Parameters
     ----------
-    name : as shown
-    values : what a result is worth
-    arrays, options : what the function takes
+    name
+        as shown
+    values
+        what a result is worth
+    arrays, options
+        what the function takes
     """
     if function.startswith(APART):
         return Contestant(name, apart(function, arrays, **options), values)

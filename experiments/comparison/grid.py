@@ -204,7 +204,8 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
         Parameters
         ----------
-        split_by_seed : name of the data -> whether its test part follows from the seed
+        split_by_seed
+            name of the data -> whether its test part follows from the seed
         """
         seeds = tuple(range(self.seed, self.seed + self.seeds))
         for data in self.data:

@@ -53,8 +53,10 @@ def run_row(run: Run, data: Dataset) -> Row:
 
     Parameters
     ----------
-    run : from `runs_of`
-    data : what `run["data"]` names
+    run
+        from `runs_of`
+    data
+        what `run["data"]` names
 
     Returns
     -------
@@ -91,7 +93,8 @@ def _has_form(value: Any, form: Any) -> bool:
 
     Parameters
     ----------
-    form : a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys,
+    form
+        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys,
         values of these forms; a list of one form: one or more of it; a tuple: one of these forms
     """
     if isinstance(form, dict):

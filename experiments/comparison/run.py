@@ -43,11 +43,15 @@ class Comparison:
 
     Attributes
     ----------
-    grid : what was compared
-    cells : one for each line of the table, in its order, as in `compare.json`: plain values, ready
+    grid
+        what was compared
+    cells
+        one for each line of the table, in its order, as in `compare.json`: plain values, ready
         for `pandas.json_normalize`
-    rows : one for each run, in the same order, seeds innermost
-    statement : what the table gives away, in whole sentences
+    rows
+        one for each run, in the same order, seeds innermost
+    statement
+        what the table gives away, in whole sentences
     """
 
     grid: Grid
@@ -63,9 +67,12 @@ class Comparison:
 
         Parameters
         ----------
-        resolved : what of the grid was run
-        sources : its data by name
-        rows : one for each cell and seed, in this order
+        resolved
+            what of the grid was run
+        sources
+            its data by name
+        rows
+            one for each cell and seed, in this order
         """
         following = iter(rows)
         cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
@@ -152,23 +159,33 @@ def compare(
 
     Parameters
     ----------
-    data : as in `simulate`, or a list of such
-    config : TOML file with any of the options
-    out : folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
+    data
+        as in `simulate`, or a list of such
+    config
+        TOML file with any of the options
+    out
+        folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
         `table.csv`, `table.md`, `report.html` and figures; None = write nothing. A finished
         comparison there stays until this one is saved; meanwhile this one lies in `.unfinished`
         in it. The hidden `.inputs.json`, with digests of the data, is for `resume` alone and not
         to be published
-    resume : go on with what `out` holds, and run again what failed. Options that are not given
+    resume
+        go on with what `out` holds, and run again what failed. Options that are not given
         are those it was begun with; a grid may grow, but what was begun must stay part of it
-    jobs : processes; None = the cores that may be used. 1 = this process
-    engine : "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
         inline on either: all engines of `simulate` give the same bits
-    ray_address : of a Ray cluster, or "local"; implies "ray"
-    progress : called after each run with runs finished, runs kept earlier among them, and all
-    uncalibrated : whether the model as it is (method none) has a line also where it is not asked
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
+    uncalibrated
+        whether the model as it is (method none) has a line also where it is not asked
         for
-    **options : as on the command line. Each a value, a list, or text with commas: method (all;
+    **options
+        as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
         sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
         (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,

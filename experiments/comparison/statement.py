@@ -60,9 +60,12 @@ def statement(
 
     Parameters
     ----------
-    cells : resolved
-    held_out : name of the data -> whether its test rows are held out by seed
-    left_out : combinations of the grid that cannot be
+    cells
+        resolved
+    held_out
+        name of the data -> whether its test rows are held out by seed
+    left_out
+        combinations of the grid that cannot be
     """
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]

@@ -29,8 +29,10 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
 
     Parameters
     ----------
-    cell : resolved
-    rows : one for each of its seeds
+    cell
+        resolved
+    rows
+        one for each of its seeds
     """
     c, exact = cell.config, math.isinf(cell.config.epsilon)
     good = [row for row in rows if "error" not in row]
@@ -91,7 +93,8 @@ def headline(lines: Sequence[Line]) -> str:
 
     Parameters
     ----------
-    lines : `cells` of `compare.json`
+    lines
+        `cells` of `compare.json`
     """
     fitted = [c for c in lines if not c["baseline"]]
     if not fitted:

@@ -29,10 +29,13 @@ class InProcessGrid(Grid):
 
     Parameters
     ----------
-    app : what every node runs
-    node_ids : one per site, in the order of the sites; the strategy never learns that order
+    app
+        what every node runs
+    node_ids
+        one per site, in the order of the sites; the strategy never learns that order
         other than by asking
-    unavailable : (site, message) -> whether the node is gone when the message arrives
+    unavailable
+        (site, message) -> whether the node is gone when the message arrives
     """
 
     def __init__(
@@ -123,10 +126,14 @@ def run_in_process(
 
     Parameters
     ----------
-    strategy : fresh
-    shards : one shard for each of the plan's clients
-    node_ids : Flower node of each site; None = random ones
-    unavailable : dropouts, by round
+    strategy
+        fresh
+    shards
+        one shard for each of the plan's clients
+    node_ids
+        Flower node of each site; None = random ones
+    unavailable
+        dropouts, by round
 
     Returns
     -------

@@ -40,12 +40,17 @@ def run_inline(
 
     Parameters
     ----------
-    method : fresh; its `secure_aggregation` says whether blocks are masked before they are
+    method
+        fresh; its `secure_aggregation` says whether blocks are masked before they are
         summed (same bits either way)
-    shards : one shard for each of the plan's clients (of any number where `sum_of` is given)
-    unavailable : dropouts, by round
-    block : clients per block; None = as many as fit `BLOCK_NUMBERS`
-    sum_of : in place of the exact sum over the shards, where a study draws or scales sums
+    shards
+        one shard for each of the plan's clients (of any number where `sum_of` is given)
+    unavailable
+        dropouts, by round
+    block
+        clients per block; None = as many as fit `BLOCK_NUMBERS`
+    sum_of
+        in place of the exact sum over the shards, where a study draws or scales sums
 
     Returns
     -------

@@ -41,10 +41,14 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
 
     Parameters
     ----------
-    command : executable and arguments
-    folder : where it runs; removed, if this process dies before it has called `end`
-    env : its whole environment
-    log : file that its output, and that of what it starts, is appended to
+    command
+        executable and arguments
+    folder
+        where it runs; removed, if this process dies before it has called `end`
+    env
+        its whole environment
+    log
+        file that its output, and that of what it starts, is appended to
     """
 
     def __init__(
@@ -88,8 +92,10 @@ class LineProcess(subprocess.Popen[str]):
 
     Parameters
     ----------
-    command : executable and arguments
-    env : its whole environment
+    command
+        executable and arguments
+    env
+        its whole environment
     """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:

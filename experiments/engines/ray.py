@@ -67,15 +67,20 @@ def run_ray(
 
     Parameters
     ----------
-    job : what the server runs
-    shards : one shard for each client
-    source : where every process finds the same shards by itself; None = in a file that is
+    job
+        what the server runs
+    shards
+        one shard for each client
+    source
+        where every process finds the same shards by itself; None = in a file that is
         written for the run, which only processes of this machine can read
-    ray_address : HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
+    ray_address
+        HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
         nodes; fedcal, Flower and the data must be there, under the same path, on all of them.
         (For a cluster on the loopback alone, started with RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0,
         that variable must be set here, too.) None = a Ray of its own on this machine
-    progress : called after each round
+    progress
+        called after each round
 
     Returns
     -------
@@ -147,7 +152,8 @@ def check_cluster(address: str) -> None:
 
     Parameters
     ----------
-    address : HOST:PORT
+    address
+        HOST:PORT
 
     Raises
     ------

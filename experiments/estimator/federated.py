@@ -47,25 +47,36 @@ class FederatedCalibrator(Classifier):
 
     Parameters
     ----------
-    method : as `--method`, "auto" too, but for the pooled baselines
-    clients : how many; None = the number of different `client`, else 100
-    partition : how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
+    method
+        as `--method`, "auto" too, but for the pooled baselines
+    clients
+        how many; None = the number of different `client`, else 100
+    partition
+        how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
         "dirichlet:0.1"
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
-    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set : as on the command line and in
+    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set
+        as on the command line and in
         `fedcal.experiments.simulate`
-    input : what the rows are, "logits" or "probs"; `predict_proba` takes the same
-    classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
+    input
+        what the rows are, "logits" or "probs"; `predict_proba` takes the same
+    classes
+        (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         the c different labels that `fit` sees, sorted, as classifiers sort them, or
         0, 1, ..., c - 1, if it sees fewer or all labels are among these
 
     Attributes
     ----------
-    calibrator_ : the fitted `fedcal` calibrator, with `save` and exports
-    privacy_ : the privacy record of the run, as in `SimulationResult.privacy`
-    result_ : `fedcal.strategies.outcome.Outcome`: releases, payload bytes, seconds
-    classes_ : (c,)
-    n_features_in_ : c
+    calibrator_
+        the fitted `fedcal` calibrator, with `save` and exports
+    privacy_
+        the privacy record of the run, as in `SimulationResult.privacy`
+    result_
+        `fedcal.strategies.outcome.Outcome`: releases, payload bytes, seconds
+    classes_
+        (c,)
+    n_features_in_
+        c
     """
 
     def __init__(self, method: str = Config.method, **parameters: Any) -> None:
@@ -87,10 +98,14 @@ class FederatedCalibrator(Classifier):
 
         Parameters
         ----------
-        X : (n, c) scores
-        y : (n,) labels, among `classes`
-        client : (n,) the client that owns each row; None = dealt out by `partition`
-        subject : (n,) whom each row is about, for unit "subject"
+        X
+            (n, c) scores
+        y
+            (n,) labels, among `classes`
+        client
+            (n,) the client that owns each row; None = dealt out by `partition`
+        subject
+            (n,) whom each row is about, for unit "subject"
 
         Raises
         ------

@@ -54,19 +54,25 @@ class CalibratedModel(Classifier):
 
     Parameters
     ----------
-    estimator : a scikit-learn classifier with `decision_function` or `predict_proba`, or a
+    estimator
+        a scikit-learn classifier with `decision_function` or `predict_proba`, or a
         pipeline that ends in one
-    calibrator : one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
+    calibrator
+        one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
         those of the classifier. Its `input` says which scores it gets, see `scores_of`
-    cv : folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
+    cv
+        folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
         splits, each row in one test fold; None = 5
 
     Attributes
     ----------
-    estimator_, calibrator_ : the fitted parts; with a `FederatedCalibrator` the latter has
+    estimator_, calibrator_
+        the fitted parts; with a `FederatedCalibrator` the latter has
         `privacy_`
-    classes_ : (c,) the classifier's
-    n_features_in_, feature_names_in_ : the classifier's, if it has them
+    classes_
+        (c,) the classifier's
+    n_features_in_, feature_names_in_
+        the classifier's, if it has them
     """
 
     def __init__(self, estimator: Any, calibrator: Any, *, cv: Any = None) -> None:
@@ -86,9 +92,12 @@ class CalibratedModel(Classifier):
 
         Parameters
         ----------
-        X : n rows, as the classifier takes them
-        y : (n,) labels of any kind
-        client, subject : (n,) the client that owns each row, and whom it is about, for a
+        X
+            n rows, as the classifier takes them
+        y
+            (n,) labels of any kind
+        client, subject
+            (n,) the client that owns each row, and whom it is about, for a
             `FederatedCalibrator`
 
         Raises
@@ -228,15 +237,19 @@ def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
 
     Parameters
     ----------
-    estimator : a fitted scikit-learn classifier (or a pipeline that ends in one)
-    X : rows, as the estimator takes them
-    input : "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
+    estimator
+        a fitted scikit-learn classifier (or a pipeline that ends in one)
+    X
+        rows, as the estimator takes them
+    input
+        "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
         a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
         log(max(p, 1e-12)) of `predict_proba`
 
     Returns
     -------
-    (n, c) in the order of `estimator.classes_`
+    Floats
+        (n, c) in the order of `estimator.classes_`
 
     Raises
     ------

@@ -54,10 +54,14 @@ class Draws:
 
     Attributes
     ----------
-    plan : of one run
-    of : the sum of all sources' answers under it
-    noise : (b, rounds, length) on each answer; no numbers where an index is drawn
-    rng : of what is drawn after the sums are known
+    plan
+        of one run
+    of
+        the sum of all sources' answers under it
+    noise
+        (b, rounds, length) on each answer; no numbers where an index is drawn
+    rng
+        of what is drawn after the sums are known
     """
 
     plan: Plan
@@ -183,8 +187,10 @@ def binned_ece(values: Floats, rest: Integers) -> Floats:
 
     Parameters
     ----------
-    values : (b, 15) new confidences
-    rest : (b, 15, 2) wrong and right predictions among the test rows
+    values
+        (b, 15) new confidences
+    rest
+        (b, 15, 2) wrong and right predictions among the test rows
     """
     trials, total = len(values), rest.sum(axis=2)
     gaps = rest[:, :, 1] - total * values

@@ -146,12 +146,18 @@ class Advice:
 
     Attributes
     ----------
-    estimates : best first; `chosen` is not always the first, see `NEAR`
-    refused : (method, why) of what does not go with the facts
-    chosen : None where nothing is expected to pay
-    enough : where nothing pays, what would
-    size : what was simulated
-    public : whether the worlds are public data, not made up
+    estimates
+        best first; `chosen` is not always the first, see `NEAR`
+    refused
+        (method, why) of what does not go with the facts
+    chosen
+        None where nothing is expected to pay
+    enough
+        where nothing pays, what would
+    size
+        what was simulated
+    public
+        whether the worlds are public data, not made up
     """
 
     facts: PublicFacts
@@ -208,10 +214,14 @@ def advise(
 
     Parameters
     ----------
-    worlds : of `worlds.made_up` or `worlds.of_public`
-    methods : only these; None = all that calibrate and are quick to simulate
-    search : where nothing pays, search for what would
-    progress : called after each candidate's runs of a world
+    worlds
+        of `worlds.made_up` or `worlds.of_public`
+    methods
+        only these; None = all that calibrate and are quick to simulate
+    search
+        where nothing pays, search for what would
+    progress
+        called after each candidate's runs of a world
 
     Raises
     ------

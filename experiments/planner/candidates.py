@@ -49,7 +49,8 @@ def candidates(
 
     Parameters
     ----------
-    methods : only these; None = all that calibrate, but those slow to simulate (`Method.planned`)
+    methods
+        only these; None = all that calibrate, but those slow to simulate (`Method.planned`)
 
     Raises
     ------

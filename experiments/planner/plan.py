@@ -43,13 +43,19 @@ def plan(
 
     Parameters
     ----------
-    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition : as
+    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition
+        as
         of `simulate`, but `rounds` None = the planner's choice
-    clients, rows_per_client : needed; the latter a public nominal number, not a count
-    classes : of the model; None = the classes of `data`
-    data : names of shipped public data sets to plan on, in place of made-up rows
-    methods : only these
-    seed : of everything that is drawn; the same facts and seed give the same plan
+    clients, rows_per_client
+        needed; the latter a public nominal number, not a count
+    classes
+        of the model; None = the classes of `data`
+    data
+        names of shipped public data sets to plan on, in place of made-up rows
+    methods
+        only these
+    seed
+        of everything that is drawn; the same facts and seed give the same plan
 
     Raises
     ------

@@ -40,13 +40,19 @@ class Folder:
 
     Attributes
     ----------
-    path : made if there is none
-    config : text of `config.toml`
-    what_differs : content of the `config.toml` of what was begun -> why its runs are no part of
+    path
+        made if there is none
+    config
+        text of `config.toml`
+    what_differs
+        content of the `config.toml` of what was begun -> why its runs are no part of
         these; empty = they are
-    check : returns a row that was read, or raises ValueError
-    done : the file that is there when all runs are finished
-    files : names, or patterns, of what else lies there when they are
+    check
+        returns a row that was read, or raises ValueError
+    done
+        the file that is there when all runs are finished
+    files
+        names, or patterns, of what else lies there when they are
     """
 
     path: Path
@@ -105,11 +111,15 @@ def journal(
 
     Parameters
     ----------
-    folder : what finished runs left there stays until `Journal.finish`
-    inputs : name of each data set -> its `digest_of`, written to `.inputs.json`
-    resume : whether rows that are there are kept. Those that failed are not, nor is a last line
+    folder
+        what finished runs left there stays until `Journal.finish`
+    inputs
+        name of each data set -> its `digest_of`, written to `.inputs.json`
+    resume
+        whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
-    check : gets them before anything is changed, and refuses those that do not belong here
+    check
+        gets them before anything is changed, and refuses those that do not belong here
 
     Raises
     ------
@@ -158,8 +168,10 @@ class Journal:
 
     Attributes
     ----------
-    folder : of the runs
-    rows : finished runs by `key_of`
+    folder
+        of the runs
+    rows
+        finished runs by `key_of`
 
     Raises
     ------
@@ -297,13 +309,17 @@ def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
 
     Parameters
     ----------
-    out : the folder that was asked for
-    done : the file by which one knows that its runs are finished
+    out
+        the folder that was asked for
+    done
+        the file by which one knows that its runs are finished
 
     Returns
     -------
-    The folder to write to, and whether to go on with the runs in it. Without a terminal, or where
-    nothing is unfinished, it is `out`, False: the journal refuses what must not be replaced.
+    tuple[Path, bool]
+        The folder to write to, and whether to go on with the runs in it. Without a terminal, or
+        where nothing is unfinished, it is `out`, False: the journal refuses what must not be
+        replaced.
 
     Raises
     ------

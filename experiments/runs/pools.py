@@ -65,9 +65,12 @@ def pool_of(
 
     Parameters
     ----------
-    jobs : processes; None = the cores that may be used. 1 = this process
-    engine : "inline" = processes of this machine (None); "ray" = tasks on Ray
-    ray_address : of a Ray cluster, or "local"; implies "ray"
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine (None); "ray" = tasks on Ray
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
 
     Raises
     ------
@@ -151,8 +154,10 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
 
     Parameters
     ----------
-    jobs : cores of a Ray that is started here; None = all
-    address : of a cluster that runs already (each node needs this version of fedcal); None or
+    jobs
+        cores of a Ray that is started here; None = all
+    address
+        of a cluster that runs already (each node needs this version of fedcal); None or
         "local" = start one here and end it afterwards. A Ray that this process is connected to
         already is used as it is, and stays
 

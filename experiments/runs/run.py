@@ -41,18 +41,27 @@ def run_all(
 
     Parameters
     ----------
-    runs : equal ones are run once
-    sources : the data sets that runs name
-    work : computes one run; a function of a module, so that other processes find it
-    made_of : takes all rows, in the order of `runs`
-    place : where, from `pool_of`
-    folder : keeps finished rows while it goes on, and then what is made of them; None = no files
-    resume : go on with what the folder holds, and run again what failed
-    progress : called after each run with runs finished, runs kept earlier among them, and all
+    runs
+        equal ones are run once
+    sources
+        the data sets that runs name
+    work
+        computes one run; a function of a module, so that other processes find it
+    made_of
+        takes all rows, in the order of `runs`
+    place
+        where, from `pool_of`
+    folder
+        keeps finished rows while it goes on, and then what is made of them; None = no files
+    resume
+        go on with what the folder holds, and run again what failed
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
 
     Returns
     -------
-    What `made_of` gives.
+    Made
+        What `made_of` gives.
 
     Raises
     ------

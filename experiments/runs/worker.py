@@ -67,10 +67,13 @@ def serve(folder: str, names: str, work: str) -> None:
 
     Parameters
     ----------
-    folder : data set k is in its folder k, as `write_data` wrote it. Removed at the end: who
+    folder
+        data set k is in its folder k, as `write_data` wrote it. Removed at the end: who
         sends no more, but has not ended us, was killed
-    names : JSON, the list of data sets
-    work : "MODULE:NAME" of the function that makes a row of a run and its data
+    names
+        JSON, the list of data sets
+    work
+        "MODULE:NAME" of the function that makes a row of a run and its data
     """
     module, _, function = work.partition(":")
     row_of = getattr(importlib.import_module(module), function)

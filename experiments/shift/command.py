@@ -22,10 +22,14 @@ def run_module(
 
     Parameters
     ----------
-    name, about : of the module, whose first line is the description
-    options : name -> what `argparse` wants to know of it
-    run : takes the values; the process leaves with `fedcal`'s exit codes where it raises
-    arguments : None = of the command line
+    name, about
+        of the module, whose first line is the description
+    options
+        name -> what `argparse` wants to know of it
+    run
+        takes the values; the process leaves with `fedcal`'s exit codes where it raises
+    arguments
+        None = of the command line
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m fedcal.experiments.shift.{name}", description=about.splitlines()[0]

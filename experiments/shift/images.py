@@ -38,8 +38,10 @@ class ShiftedImages:
 
     Attributes
     ----------
-    labels : (n,) int64, the class of each image
-    read : of a range of rows, (m, h, w[, channels]) uint8
+    labels
+        (n,) int64, the class of each image
+    read
+        of a range of rows, (m, h, w[, channels]) uint8
     """
 
     labels: Integers = field(repr=False)
@@ -59,11 +61,14 @@ def read_shifted(
 
     Parameters
     ----------
-    path : a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
+    path
+        a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
         or clean images in a `.npz` with `x` and `y`, which are corrupted here by
         `fedcal.corruptions`
-    corruption, severity : of the benchmark; for clean images also "none" and 0
-    classes : see `read_imagenet_c`
+    corruption, severity
+        of the benchmark; for clean images also "none" and 0
+    classes
+        see `read_imagenet_c`
 
     Raises
     ------

@@ -60,10 +60,14 @@ def logits_on(
 
     Parameters
     ----------
-    model : see `load_model`
-    images : their bytes are divided by 255; then `mean` is subtracted and divided by `std`
-    batch : images at a time
-    mean, std : one number, or one for each channel
+    model
+        see `load_model`
+    images
+        their bytes are divided by 255; then `mean` is subtracted and divided by `std`
+    batch
+        images at a time
+    mean, std
+        one number, or one for each channel
 
     Raises
     ------

@@ -43,9 +43,12 @@ def variants_of(
 
     Parameters
     ----------
-    train, test : images (n, h, w[, channels]) of 0..255, and their labels
-    epochs : passes over the training images
-    seed : of the network and the corruptions; one machine and number of threads gives the same bits
+    train, test
+        images (n, h, w[, channels]) of 0..255, and their labels
+    epochs
+        passes over the training images
+    seed
+        of the network and the corruptions; one machine and number of threads gives the same bits
     """
     torch = need("torch", "train", "training a network")
     from fedcal.experiments.training import models

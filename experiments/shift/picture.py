@@ -26,8 +26,10 @@ def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, 
 
     Parameters
     ----------
-    images : (n, h, w[, channels]) uint8
-    table, seed : see `fedcal.corruptions.corrupt`
+    images
+        (n, h, w[, channels]) uint8
+    table, seed
+        see `fedcal.corruptions.corrupt`
     """
     panels = [("none", np.concatenate(list(images), axis=1))]
     for name in CORRUPTIONS:

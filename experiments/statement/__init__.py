@@ -21,8 +21,10 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
 
     Parameters
     ----------
-    partition : as `--partition` takes it
-    held_out : whether the test rows were drawn from the same rows
+    partition
+        as `--partition` takes it
+    held_out
+        whether the test rows were drawn from the same rows
     """
     if plan.protected.column is None or not plan.private:
         return []
@@ -54,13 +56,19 @@ def without_privacy(
 
     Parameters
     ----------
-    trust, unit : as in `Plan`; trust "pooled" where all rows lay in one place,
+    trust, unit
+        as in `Plan`; trust "pooled" where all rows lay in one place,
         "one-source" where a client used its own alone
-    said : what was released, in a sentence
-    releases : how many releases there were
-    secure_aggregation : "masks" or "none"
-    tested : whether there are test rows, of which exact numbers are told
-    noun : what the run yields
+    said
+        what was released, in a sentence
+    releases
+        how many releases there were
+    secure_aggregation
+        "masks" or "none"
+    tested
+        whether there are test rows, of which exact numbers are told
+    noun
+        what the run yields
     """
     return {
         "unit": unit,
@@ -90,12 +98,18 @@ def of_plan(
 
     Parameters
     ----------
-    plan : what was planned, and so what the whole run spends
-    releases : how many releases there were
-    secure_aggregation : "masks" or "none"
-    rows_per_client : the nominal number that set the clip bound, if one did
-    tested : whether there are test rows, of which exact numbers are told
-    noun : what the run yields
+    plan
+        what was planned, and so what the whole run spends
+    releases
+        how many releases there were
+    secure_aggregation
+        "masks" or "none"
+    rows_per_client
+        the nominal number that set the clip bound, if one did
+    tested
+        whether there are test rows, of which exact numbers are told
+    noun
+        what the run yields
 
     Returns
     -------

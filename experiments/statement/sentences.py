@@ -86,9 +86,12 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
 
     Parameters
     ----------
-    plan : a private one
-    masks : whether the server sees masked contributions
-    rows_per_client : the nominal number that set the clip bound, if one did
+    plan
+        a private one
+    masks
+        whether the server sees masked contributions
+    rows_per_client
+        the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
     said = [_guarantee(plan), *model.against(facts(plan, masks)), *unit.curators()]
@@ -122,9 +125,12 @@ def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) 
 
     Parameters
     ----------
-    trust, unit, adjacency : as in `Plan`
-    masks : whether the server sees masked contributions
-    quorum : share of the clients that must answer where noise comes in shares
+    trust, unit, adjacency
+        as in `Plan`
+    masks
+        whether the server sees masked contributions
+    quorum
+        share of the clients that must answer where noise comes in shares
     """
     protected = UNITS[unit]
     return (

@@ -52,13 +52,17 @@ def paper_std(
 
     Parameters
     ----------
-    epsilon, delta, rounds : the budget, and the T releases that share it
-    clip : C, bound of the L2 norm of one client's update, or of each of its histograms
-    histograms : 2 c, how many histograms a client sends for c classes; None = scaling
+    epsilon, delta, rounds
+        the budget, and the T releases that share it
+    clip
+        C, bound of the L2 norm of one client's update, or of each of its histograms
+    histograms
+        2 c, how many histograms a client sends for c classes; None = scaling
 
     Returns
     -------
-    C sqrt(T / (2 rho)), times sqrt(2 c) for binning; rho from Lemma B.3.
+    float
+        C sqrt(T / (2 rho)), times sqrt(2 c) for binning; rho from Lemma B.3.
 
     Raises
     ------
@@ -82,9 +86,12 @@ def rows(
 
     Parameters
     ----------
-    out, resume, jobs, ray_address, progress : see `compare`; runs are kept in `out/runs`
-    seeds : of the runs
-    narrower : options of `compare` instead of those of `RUNS`, to see it run
+    out, resume, jobs, ray_address, progress
+        see `compare`; runs are kept in `out/runs`
+    seeds
+        of the runs
+    narrower
+        options of `compare` instead of those of `RUNS`, to see it run
 
     Returns
     -------

@@ -73,10 +73,14 @@ def rows(
 
     Parameters
     ----------
-    quick : 100 and 300 clients, epsilon = 1, one seed
-    progress : called after each population
-    data : shipped names or files
-    seeds : populations of each size; a seed also splits data without a test part
+    quick
+        100 and 300 clients, epsilon = 1, one seed
+    progress
+        called after each population
+    data
+        shipped names or files
+    seeds
+        populations of each size; a seed also splits data without a test part
 
     Returns
     -------
@@ -144,7 +148,8 @@ def crossover(found: Rows) -> Rows:
 
     Parameters
     ----------
-    found : what `rows` returned
+    found
+        what `rows` returned
 
     Returns
     -------

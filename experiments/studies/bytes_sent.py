@@ -60,8 +60,10 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
 
     Parameters
     ----------
-    quick : ten classes and 3 clients only
-    progress : called after each method
+    quick
+        ten classes and 3 clients only
+    progress
+        called after each method
 
     Returns
     -------
@@ -141,7 +143,8 @@ def sizes_of(job: Job, shards: Shards) -> Rows:
 
     Parameters
     ----------
-    shards : one shard for each of the job's clients
+    shards
+        one shard for each of the job's clients
 
     Raises
     ------

@@ -70,7 +70,8 @@ def row_of(line: Line, part: Part, names: Mapping[str, str]) -> Record:
 
     Parameters
     ----------
-    names : the line's data -> short name
+    names
+        the line's data -> short name
     """
     baseline, after = line["baseline"], line["after"] if line["seeds"] else {}
     found = {

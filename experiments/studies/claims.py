@@ -23,10 +23,14 @@ class Claim:
 
     Attributes
     ----------
-    text : the sentence
-    where : in the paper; or "ours"
-    holds : of the rows of one network; or of all rows, if over = "all"
-    over : "each": true if it holds on each network; "some": if on any; "all": of all at once
+    text
+        the sentence
+    where
+        in the paper; or "ours"
+    holds
+        of the rows of one network; or of all rows, if over = "all"
+    over
+        "each": true if it holds on each network; "some": if on any; "all": of all at once
     """
 
     text: str
@@ -41,13 +45,20 @@ class Verdict:
 
     Attributes
     ----------
-    key : of the claim; its text, where it has no other
-    text, where : of the claim
-    holds : as the claim is meant; None = nothing here to tell it by
-    said : where it holds and where not
-    printed : the same, in the paper's own numbers; "" where they do not tell
-    partly : it does not hold, but does on some network
-    places : line of the table -> whether it holds there; `EVERYWHERE` for a verdict on all lines
+    key
+        of the claim; its text, where it has no other
+    text, where
+        of the claim
+    holds
+        as the claim is meant; None = nothing here to tell it by
+    said
+        where it holds and where not
+    printed
+        the same, in the paper's own numbers; "" where they do not tell
+    partly
+        it does not hold, but does on some network
+    places
+        line of the table -> whether it holds there; `EVERYWHERE` for a verdict on all lines
     """
 
     key: str

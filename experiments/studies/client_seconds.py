@@ -79,8 +79,10 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
 
     Parameters
     ----------
-    quick : 8 clients of 5 rows, once
-    progress : called after each row
+    quick
+        8 clients of 5 rows, once
+    progress
+        called after each row
 
     Returns
     -------

@@ -38,14 +38,19 @@ def run_grids(
 
     Parameters
     ----------
-    networks : names and files, as `compare` takes them
-    out : folder that gets a folder for each part, as `compare` leaves it; None = nothing is kept
-    resume : go on with what is there; parts that were not begun start
-    jobs, ray_address : as `compare` takes them
+    networks
+        names and files, as `compare` takes them
+    out
+        folder that gets a folder for each part, as `compare` leaves it; None = nothing is kept
+    resume
+        go on with what is there; parts that were not begun start
+    jobs, ray_address
+        as `compare` takes them
 
     Returns
     -------
-    rows in the order of the parts, and what the tables give away, in whole sentences
+    tuple[Rows, list[str]]
+        rows in the order of the parts, and what the tables give away, in whole sentences
 
     Raises
     ------

@@ -80,9 +80,12 @@ def experiment(
 
     Parameters
     ----------
-    severity : of the shipped perturbations
-    columns : methods, each under a noise model
-    summary : rows of the cells -> rows of the experiment. A cell has what = "cell", `data` (short),
+    severity
+        of the shipped perturbations
+    columns
+        methods, each under a noise model
+    summary
+        rows of the cells -> rows of the experiment. A cell has what = "cell", `data` (short),
         `sweep`, `sources`, `samples`, `epsilon`, `trials`; for each column its key -> mean test
         ECE over trials, and key + " std" -> standard deviation
     """
@@ -102,9 +105,12 @@ def experiment(
 
         Parameters
         ----------
-        data : files, one for each perturbation; None = the shipped ones
-        out, resume, jobs, ray_address, progress : see `run_suite`; cells are kept in `out/cells`
-        trials, every : see `Suite`; fewer for a quick look
+        data
+            files, one for each perturbation; None = the shipped ones
+        out, resume, jobs, ray_address, progress
+            see `run_suite`; cells are kept in `out/cells`
+        trials, every
+            see `Suite`; fewer for a quick look
         """
         names = tuple(map(_whole, data or shifted(severity)))
         suite = Suite(names, tuple(c.key for c in columns), trials, every=every)
@@ -257,8 +263,10 @@ def table_claims(
 
     Parameters
     ----------
-    name : of the paper's table
-    text, harmful : which private methods leave the model worse than it was, in words and by name
+    name
+        of the paper's table
+    text, harmful
+        which private methods leave the model worse than it was, in words and by name
     """
     beside = printed(name)
     return [
@@ -280,8 +288,10 @@ def order_claims(rows: Sequence[Row], beside: PaperTable, ahead: float) -> list[
 
     Parameters
     ----------
-    beside : the paper's table
-    ahead : how many times the median of the next method is that of Acc-T in the paper, at least
+    beside
+        the paper's table
+    ahead
+        how many times the median of the next method is that of Acc-T in the paper, at least
     """
     mine = averages_of(rows)
     claims: list[RowsClaim] = []

@@ -13,8 +13,10 @@ def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
 
     Parameters
     ----------
-    progress : called after each attack
-    trials : runs in each of two worlds
+    progress
+        called after each attack
+    trials
+        runs in each of two worlds
 
     Returns
     -------

@@ -38,9 +38,12 @@ class Reproduction:
 
     Attributes
     ----------
-    experiment : what was run
-    rows : of a grid, see `cells`; or of the function
-    statement : what the tables give away, in whole sentences
+    experiment
+        what was run
+    rows
+        of a grid, see `cells`; or of the function
+    statement
+        what the tables give away, in whole sentences
     """
 
     experiment: Experiment

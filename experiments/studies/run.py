@@ -35,16 +35,25 @@ def reproduce(
 
     Parameters
     ----------
-    name : of `registry.EXPERIMENTS`
-    data : files that get lines of their own, below the shipped networks
-    networks : instead of the experiment's own, for a part of it
-    seeds : how many, from 0; None = the experiment's own, 5 as in the paper
-    jobs : processes; None = the cores that may be used
-    out : folder for the results, see `Reproduction.save`, and for the runs of each part; None =
+    name
+        of `registry.EXPERIMENTS`
+    data
+        files that get lines of their own, below the shipped networks
+    networks
+        instead of the experiment's own, for a part of it
+    seeds
+        how many, from 0; None = the experiment's own, 5 as in the paper
+    jobs
+        processes; None = the cores that may be used
+    out
+        folder for the results, see `Reproduction.save`, and for the runs of each part; None =
         write nothing
-    resume : go on with what `out` holds
-    ray_address : of a Ray cluster, or "local": runs are Ray tasks
-    progress : called after each run
+    resume
+        go on with what `out` holds
+    ray_address
+        of a Ray cluster, or "local": runs are Ray tasks
+    progress
+        called after each run
 
     Returns
     -------

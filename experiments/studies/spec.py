@@ -43,13 +43,18 @@ class Part:
 
     Attributes
     ----------
-    name : of its folder
-    methods : title -> method as `compare` takes it, `fedbbq[weighting=none]`. The title is what the
+    name
+        of its folder
+    methods
+        title -> method as `compare` takes it, `fedbbq[weighting=none]`. The title is what the
         paper, or the table, calls it
-    settings : of `SETTINGS`. Without `partition`, networks that come with clients are run with
+    settings
+        of `SETTINGS`. Without `partition`, networks that come with clients are run with
         those, and others with 100 clients and Dirichlet(0.1)
-    block : heading of the table that its columns stand in
-    row : what tells its lines apart from those of other parts of the block; may be empty
+    block
+        heading of the table that its columns stand in
+    row
+        what tells its lines apart from those of other parts of the block; may be empty
     """
 
     name: str
@@ -74,10 +79,14 @@ class Plot:
 
     Attributes
     ----------
-    title : the paper's name of it and what it shows
-    part : whose rows are drawn; pooled baselines of all parts are lines across
-    x : the setting along the axis: "rounds", "epsilon" or "partition"
-    y : the metric
+    title
+        the paper's name of it and what it shows
+    part
+        whose rows are drawn; pooled baselines of all parts are lines across
+    x
+        the setting along the axis: "rounds", "epsilon" or "partition"
+    y
+        the metric
     """
 
     title: str
@@ -92,10 +101,14 @@ class Printed:
 
     Attributes
     ----------
-    caption : with its number
-    columns : headings
-    rows : name -> for each column, (value,) or (mean, std)
-    epsilon : of its methods; None = without privacy
+    caption
+        with its number
+    columns
+        headings
+    rows
+        name -> for each column, (value,) or (mean, std)
+    epsilon
+        of its methods; None = without privacy
     """
 
     caption: str
@@ -110,11 +123,16 @@ class Field:
 
     Attributes
     ----------
-    key : of the row
-    title : heading
-    digits : after the point; None = a name or setting, which tells rows apart
-    factor : times which a number is shown (100 for per cent)
-    tolerance : relative; None = not checked against expected results
+    key
+        of the row
+    title
+        heading
+    digits
+        after the point; None = a name or setting, which tells rows apart
+    factor
+        times which a number is shown (100 for per cent)
+    tolerance
+        relative; None = not checked against expected results
     """
 
     key: str
@@ -130,10 +148,14 @@ class RowsTable:
 
     Attributes
     ----------
-    title : heading
-    fields : columns
-    where : key -> value that a row must have to be in it
-    checked : whether tolerances of its columns count
+    title
+        heading
+    fields
+        columns
+    where
+        key -> value that a row must have to be in it
+    checked
+        whether tolerances of its columns count
     """
 
     title: str
@@ -152,18 +174,29 @@ class Experiment:
 
     Attributes
     ----------
-    name, title, about : on the command line; of the page; one line for the list
-    notes : what a reader must know, a sentence each
-    expected : claim -> line of the table -> verdict, one of `registry.WORDS` or `registry.SEEDS`;
+    name, title, about
+        on the command line; of the page; one line for the list
+    notes
+        what a reader must know, a sentence each
+    expected
+        claim -> line of the table -> verdict, one of `registry.WORDS` or `registry.SEEDS`;
         the claims of a grid are its keys, those of a function are named by their text
-    paper : the paper's table beside it
-    parts : of a grid, what to run; none = a function
-    networks : of a grid, shipped data sets
-    seeds : of a grid, how many, from 0
-    plots : of a grid, panels of the figure for each network; none = a table
-    reference : of a grid, title of the column that others are divided by, or ""
-    module : of this package, with a function `rows`; see the package for its contract
-    tables : of a function, how to lay rows out; files have all keys of all rows
+    paper
+        the paper's table beside it
+    parts
+        of a grid, what to run; none = a function
+    networks
+        of a grid, shipped data sets
+    seeds
+        of a grid, how many, from 0
+    plots
+        of a grid, panels of the figure for each network; none = a table
+    reference
+        of a grid, title of the column that others are divided by, or ""
+    module
+        of this package, with a function `rows`; see the package for its contract
+    tables
+        of a function, how to lay rows out; files have all keys of all rows
     """
 
     name: str

@@ -46,13 +46,20 @@ class TrainConfig(Options):
 
     Attributes
     ----------
-    clients : how many the rows are dealt to; with natural clients, how many of them (all)
-    sampling_rate : share of the clients that have training rows, drawn anew in each round
-    local_epochs : passes over a client's training rows in one round
-    lr, server_lr : of local SGD, and of the step towards the clients' average (1: all of it)
-    min_rows : clients with fewer rows are left out (0; text: 100)
-    max_rows : of a client at most so many rows are used (all)
-    evaluate_every, checkpoint_every : rounds between evaluations, and between checkpoints
+    clients
+        how many the rows are dealt to; with natural clients, how many of them (all)
+    sampling_rate
+        share of the clients that have training rows, drawn anew in each round
+    local_epochs
+        passes over a client's training rows in one round
+    lr, server_lr
+        of local SGD, and of the step towards the clients' average (1: all of it)
+    min_rows
+        clients with fewer rows are left out (0; text: 100)
+    max_rows
+        of a client at most so many rows are used (all)
+    evaluate_every, checkpoint_every
+        rounds between evaluations, and between checkpoints
     """
 
     data: str = option(

@@ -42,10 +42,13 @@ class TrainingState:
 
     Attributes
     ----------
-    weights : the model's state dict
-    history : one record for each round: `round`, `clients`, `train_loss`, and, where the
+    weights
+        the model's state dict
+    history
+        one record for each round: `round`, `clients`, `train_loss`, and, where the
         global model was judged, `test_loss` and `test_accuracy`
-    seconds : of the rounds so far, in all runs
+    seconds
+        of the rounds so far, in all runs
     """
 
     weights: dict[str, Any] = field(repr=False)
@@ -112,14 +115,19 @@ class SeededFedAvg(FedAvgM):
 
     Parameters
     ----------
-    config : resolved
-    federation : of it only the numbers of rows are used
-    state : after the rounds that are done
-    after_round : called after each round, with the new state
+    config
+        resolved
+    federation
+        of it only the numbers of rows are used
+    state
+        after the rounds that are done
+    after_round
+        called after each round, with the new state
 
     Attributes
     ----------
-    state : after the last whole round
+    state
+        after the last whole round
     """
 
     def __init__(

@@ -26,7 +26,8 @@ def read_pool(paths: str) -> LabelledRows:
 
     Parameters
     ----------
-    paths : of `.npz` files with `x`, `y`, optional `client`, and optional `test_x`, `test_y`,
+    paths
+        of `.npz` files with `x`, `y`, optional `client`, and optional `test_x`, `test_y`,
         `test_client`; of folders with one folder of images per class; or of one folder that
         LEAF wrote (`train/*.json`, `test/*.json`)
 
@@ -193,8 +194,10 @@ def read_image(
 
     Parameters
     ----------
-    mode : "L" (grey) or "RGB"; None = as the file has it
-    size : (h, w) that it must have
+    mode
+        "L" (grey) or "RGB"; None = as the file has it
+    size
+        (h, w) that it must have
 
     Raises
     ------

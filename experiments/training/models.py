@@ -30,9 +30,12 @@ def build(model: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Mod
 
     Parameters
     ----------
-    model : cnn | resnet18 | lstm
-    shape : of one row: (h, w) or (h, w, channels) of an image, (context,) of a text
-    classes : outputs
+    model
+        cnn | resnet18 | lstm
+    shape
+        of one row: (h, w) or (h, w, channels) of an image, (context,) of a text
+    classes
+        outputs
 
     Raises
     ------

@@ -37,12 +37,18 @@ class LabelledRows:
 
     Attributes
     ----------
-    x : (n, h, w) or (n, h, w, channels), uint8 or float32; windows of a text: (n, context) uint8
-    y : (n,) int64 in [0, classes)
-    names : of the classes; or None, where there are as many as the largest label says
-    client : (n,) who owns a row, whole numbers or texts; or None
-    training : (n,) whether the source itself says that a row is for training; or None
-    ordered : rows of a client are a sequence, which must not be shuffled before it is cut
+    x
+        (n, h, w) or (n, h, w, channels), uint8 or float32; windows of a text: (n, context) uint8
+    y
+        (n,) int64 in [0, classes)
+    names
+        of the classes; or None, where there are as many as the largest label says
+    client
+        (n,) who owns a row, whole numbers or texts; or None
+    training
+        (n,) whether the source itself says that a row is for training; or None
+    ordered
+        rows of a client are a sequence, which must not be shuffled before it is cut
     """
 
     x: NDArray[Any] = field(repr=False)

@@ -45,11 +45,16 @@ class Training(TrainingState):
 
     Attributes
     ----------
-    config : resolved
-    metrics : of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
-    rows : rows of each part
-    calibration_logits, test_logits : (n, classes) float32, client by client
-    federation : the rows of all clients
+    config
+        resolved
+    metrics
+        of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
+    rows
+        rows of each part
+    calibration_logits, test_logits
+        (n, classes) float32, client by client
+    federation
+        the rows of all clients
     """
 
     config: TrainConfig
@@ -106,11 +111,15 @@ def train(
 
     Parameters
     ----------
-    config : what to train; or give its fields as `options`
-    out : folder for the files and, on the way, the checkpoint; None = nothing is written
-    resume : go on with the checkpoint in `out`. The options are those of the checkpoint; of
+    config
+        what to train; or give its fields as `options`
+    out
+        folder for the files and, on the way, the checkpoint; None = nothing is written
+    resume
+        go on with the checkpoint in `out`. The options are those of the checkpoint; of
         others only more `rounds` are allowed
-    progress : called after each round
+    progress
+        called after each round
 
     Returns
     -------

@@ -50,10 +50,14 @@ class ClientData:
 
     Attributes
     ----------
-    names : of the clients, whole numbers or texts
-    parts : for each of `PARTS` the rows of each client; empty ones are legal
-    classes : number of classes
-    shape : of one input
+    names
+        of the clients, whole numbers or texts
+    parts
+        for each of `PARTS` the rows of each client; empty ones are legal
+    classes
+        number of classes
+    shape
+        of one input
     """
 
     names: tuple[int | str, ...]
@@ -95,8 +99,10 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
 
     Parameters
     ----------
-    pool : as `read_pool` or `read_text` gives it
-    config : resolved; what it says of clients, partition, seed and rows is used
+    pool
+        as `read_pool` or `read_text` gives it
+    config
+        resolved; what it says of clients, partition, seed and rows is used
 
     Raises
     ------
@@ -203,10 +209,11 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
 
     Returns
     -------
-    ClientData
-        The rows.
-    TrainConfig
-        Resolved: with the defaults of the model and of the data.
+    tuple[ClientData, TrainConfig]
+        ClientData
+            The rows.
+        TrainConfig
+            Resolved: with the defaults of the model and of the data.
 
     Raises
     ------

@@ -28,8 +28,10 @@ class ParametricScaling(Calibrator):
 
     Parameters
     ----------
-    w : (size,) parameters; None = the identity map
-    classes : number of classes; 0 = not fitted yet
+    w
+        (size,) parameters; None = the identity map
+    classes
+        number of classes; 0 = not fitted yet
     """
 
     parameters = ("w",)
