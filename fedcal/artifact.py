@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,11 @@ from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-artifact"
 VERSION = 1
+"""Of all files that `write_arrays` makes."""
+
+Header = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +38,16 @@ class Holdout:
 
     Attributes
     ----------
-    logits : (n, c); of probabilities log(max(p, 1e-12))
-    probs : (n, c) of the model itself
-    labels : (n,)
-    seed : of what is drawn to judge (a bootstrap)
-    kept : what an artifact computed of these rows and needs again, by a key of its own
+    logits
+        (n, c); of probabilities log(max(p, 1e-12))
+    probs
+        (n, c) of the model itself
+    labels
+        (n,)
+    seed
+        of what is drawn to judge (a bootstrap)
+    kept
+        what an artifact computed of these rows and needs again, by a key of its own
     """
 
     logits: Floats
@@ -54,9 +64,11 @@ class Artifact(ABC):
 
     Attributes
     ----------
-    form : what it is, and the name of its file in a result folder (`calibrator` of all
+    form
+        what it is, and the name of its file in a result folder (`calibrator` of all
         calibrators, whatever their own kind)
-    noun : what sentences about a run call it
+    noun
+        what sentences about a run call it
     """
 
     form: ClassVar[str]
@@ -88,18 +100,19 @@ class Artifact(ABC):
 
         Parameters
         ----------
-        stem : what the file is called, without its suffix
-        test : with it also what is worth keeping of the test rows
+        stem
+            what the file is called, without its suffix
+        test
+            with it also what is worth keeping of the test rows
 
         Returns
         -------
-        the names of the files
+        list[str]
+            the names of the files
         """
-        header = {"format": FORMAT, "version": VERSION, "form": self.form}
-        arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays()}
-        with whole_file(folder / f"{stem}.npz") as file:
-            np.savez_compressed(file, **arrays)
-        return [f"{stem}.npz"]
+        path = folder / f"{stem}.npz"
+        write_arrays(path, {"format": FORMAT, "form": self.form}, self.arrays())
+        return [path.name]
 
     @classmethod
     def read(cls, folder: Path, stem: str) -> Artifact:
@@ -110,30 +123,13 @@ class Artifact(ABC):
         InputError
             If the file cannot be read, or holds something else.
         """
-        path = folder / f"{stem}.npz"
-        try:
-            return cls._of_file(read_npz(path))
-        except InputError as e:
-            raise InputError(f"{cls.form} {str(path)!r}: {e}") from None
 
-    @classmethod
-    def _of_file(cls, arrays: dict[str, NDArray[Any]]) -> Artifact:
-        try:
-            header = json.loads(str(arrays.pop("header")))
-            told = header["format"], header["form"]
-            version = header["version"]
-        except (KeyError, TypeError, ValueError):
-            raise InputError("is no fedcal artifact") from None
-        if told != (FORMAT, cls.form):
-            raise InputError(f"is no artifact of the form {cls.form!r}")
-        if version != VERSION:
-            raise InputError(f"has version {version!r}; this fedcal reads version {VERSION}")
-        try:
+        def made(header: Header, arrays: Arrays) -> Artifact:
+            if header["form"] != cls.form:
+                raise InputError(f"is no artifact of the form {cls.form!r}")
             return cls.from_arrays(arrays)
-        except KeyError as e:
-            raise InputError(f"has no array {e}") from None
-        except (TypeError, ValueError) as e:
-            raise InputError(" ".join(str(e).split())) from None
+
+        return read_arrays(folder / f"{stem}.npz", FORMAT, ("form",), made, cls.form)
 
     # -- what is told of it ---------------------------------------------------------------
 
@@ -163,3 +159,52 @@ class Artifact(ABC):
 
 ARTIFACTS: dict[str, type[Artifact]] = {}
 """Form -> class, which reads what it wrote."""
+
+
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write plain arrays behind a JSON header with a `format` and a version, atomically."""
+    text = json.dumps({"format": header["format"], "version": VERSION, **header})
+    with whole_file(path) as file:
+        np.savez_compressed(file, **{"header": np.array(text), **arrays})  # type: ignore[arg-type]
+
+
+def read_arrays(
+    path: Path, format: str, fields: tuple[str, ...], make: Callable[[Header, Arrays], T], noun: str
+) -> T:
+    """What `make` makes of the header and the arrays of a file that `write_arrays` wrote.
+
+    Parameters
+    ----------
+    format
+        of the header, "fedcal-" and what the file is
+    fields
+        what else must be in the header
+    noun
+        what the file is called in messages
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is something else, is of a later version, or holds arrays that
+        do not fit together.
+    """
+    try:
+        arrays = read_npz(path)
+        try:
+            header: Header = json.loads(str(arrays.pop("header")))
+            found = {key: header[key] for key in ("format", "version", *fields)}
+            if found["format"] != format:
+                raise KeyError(format)
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"is no {format.replace('-', ' ')}") from None
+        if found["version"] != VERSION:
+            version = found["version"]
+            raise InputError(f"has version {version!r}; this fedcal reads version {VERSION}")
+        try:
+            return make(found, arrays)
+        except KeyError as e:
+            raise InputError(f"has no array {e}") from None
+        except (TypeError, ValueError) as e:
+            raise InputError(" ".join(str(e).split())) from None
+    except InputError as e:
+        raise InputError(f"{noun} {str(path)!r}: {e}") from None

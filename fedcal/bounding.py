@@ -39,6 +39,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from fedcal.checks import one_of
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 from fedcal.types import Floats, Integers, Words
@@ -60,11 +61,16 @@ class Bound:
 
     Attributes
     ----------
-    lengths : numbers in each block
-    norms : bound of each block in the statistic's own units; empty = not bounded (no privacy)
-    rule : how the blocks' norms combine, see the module's table
-    order : 1 or 2, the norm that is bounded
-    per : "client", or "subject" or "row" where the addend of each is clipped before a client adds
+    lengths
+        numbers in each block
+    norms
+        bound of each block in the statistic's own units; empty = not bounded (no privacy)
+    rule
+        how the blocks' norms combine, see the module's table
+    order
+        1 or 2, the norm that is bounded
+    per
+        "client", or "subject" or "row" where the addend of each is clipped before a client adds
         them up
     """
 
@@ -77,12 +83,10 @@ class Bound:
     def __post_init__(self) -> None:
         if not self.lengths or any(n < 1 for n in self.lengths):
             raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
-        if self.rule not in get_args(Rule):
-            raise InputError(f"unknown rule {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
+        one_of("rule", self.rule, get_args(Rule))
         if self.order not in (1, 2):
             raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")
-        if self.per not in get_args(Per):
-            raise InputError(f"unknown per {self.per!r}; allowed: {', '.join(get_args(Per))}")
+        one_of("per", self.per, get_args(Per))
         if self.norms and len(self.norms) != len(self.lengths):
             raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
         if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):
@@ -139,10 +143,9 @@ class Bound:
 
     def norms_of(self, x: Floats) -> Floats:
         """What the rule limits to 1, shape (clients, length) -> (clients, groups)."""
-        norms = np.array(self.norms)
         if self.rule == "per_value":
             return np.asarray(np.abs(x) / self.scale)
-        sizes = self._blocks_sum(x) / norms**self.order
+        sizes = self._blocks_sum(x) / np.array(self.norms) ** self.order
         if self.rule == "joint":
             sizes = sizes.sum(axis=1, keepdims=True)
         return np.asarray(sizes if self.order == 1 else np.sqrt(sizes))
@@ -160,12 +163,8 @@ class Bound:
 
     def scaled(self, x: Floats, factors: Floats) -> Floats:
         """Each group of numbers times its factor, (clients, length), (clients, groups)."""
-        if self.rule != "per_block":
-            return x * factors
-        if len(set(self.lengths)) != 1:
-            return x * np.repeat(factors, self.lengths, axis=1)
-        blocks = x.reshape(len(x), len(self.lengths), -1)
-        return (blocks * factors[:, :, None]).reshape(x.shape)
+        each = factors if self.rule != "per_block" else np.repeat(factors, self.lengths, axis=1)
+        return x * each
 
 
 def bounded(x: Floats, bound: Bound) -> Floats:
@@ -173,9 +172,11 @@ def bounded(x: Floats, bound: Bound) -> Floats:
 
     Parameters
     ----------
-    x : (clients, length) contributions in the statistic's own units; (rows, length) if the bound
+    x
+        (clients, length) contributions in the statistic's own units; (rows, length) if the bound
         is per row
-    bound : from the query, never from the client
+    bound
+        from the query, never from the client
 
     Raises
     ------
@@ -209,7 +210,8 @@ def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
 
     Returns
     -------
-    (clients, length) uint64, integers mod 2**64
+    Words
+        (clients, length) uint64, integers mod 2**64
     """
     words = ring.encode(bounded(x, bound))
     if bound.finite:

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcal.errors import InputError
 
-
-def text(fields: Mapping[str, Any], key: str) -> str:
-    """A text, or InputError."""
-    return str(_field(fields, key, "text", str))
+T = TypeVar("T", str, int, float)
+_CALLED = {str: "text", int: "a whole number", float: "a number"}
 
 
-def whole(fields: Mapping[str, Any], key: str) -> int:
-    """A whole number, or InputError."""
-    return int(_field(fields, key, "a whole number", int))
-
-
-def real(fields: Mapping[str, Any], key: str) -> float:
-    """A number, or InputError."""
-    return float(_field(fields, key, "a number", (int, float)))
-
-
-def _field(fields: Mapping[str, Any], key: str, what: str, kind: type | tuple[type, ...]) -> Any:
+def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    """The value of this kind, or InputError; a float may be written as a whole number."""
     if key not in fields:
         raise InputError(f"the run config has no key {key!r}")
     value = fields[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{key!r} of the run config must be {what}, got {value!r}")
-    return value
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or isinstance(value, bool):
+        raise InputError(f"{key!r} of the run config must be {_CALLED[kind]}, got {value!r}")
+    return kind(value)

@@ -6,6 +6,8 @@ import math
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,13 @@ MAX_BYTES = 2**32
 """All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
 
 MAX_MEMBERS = 64
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _BOMB_BYTES = 2**28  # scores that unpack to more than this ...
 _BOMB_RATIO = 100  # ... and this many times their packed size are no scores
-_NOT_READABLE = (
+_NOT_READABLE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,  # not a zip, truncated, bad checksum
     zlib.error,
     EOFError,
@@ -32,7 +38,32 @@ _NOT_READABLE = (
     NotImplementedError,  # an unknown compression
     RecursionError,
     OverflowError,
+    OSError,
 )
+
+
+@contextmanager
+def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one InputError.
+
+    Parameters
+    ----------
+    damage
+        what errors of these types mean; an error of the system says what it is itself
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError("does not fit into memory") from None
+    except Exception as error:
+        problem = next((text for kinds, text in damage.items() if isinstance(error, kinds)), None)
+        if isinstance(error, OSError) and (error.strerror or problem is None):
+            problem = f"cannot be read: {error.strerror or 'damaged'}"
+        if problem is None:
+            raise
+        raise InputError(problem) from None
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -45,18 +76,10 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
         than 4 GiB of numbers.
     """
-    try:
-        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
-            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
-            return _members(archive)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or 'damaged'}") from None
-    except MemoryError:
-        raise InputError("does not fit into memory") from None
-    except _NOT_READABLE:
-        raise InputError("is not an intact .npz file (truncated, damaged or no zip)") from None
+    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+    with intact(damage), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+        warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
+        return _members(archive)
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
@@ -72,30 +95,19 @@ def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
         if key in arrays:
             raise InputError(f"member {key!r} is there twice")
         total += _size(archive, info, key, MAX_BYTES - total)
-        try:
-            with archive.open(info) as member:
-                arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
-        except (*_NOT_READABLE, OSError):
-            raise InputError(_damaged(key)) from None
+        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays
 
 
 def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) -> int:
     """Bytes that the member's numbers take as float64, at most `room`, from its header alone."""
-    try:
-        with archive.open(info) as member:
-            version = np.lib.format.read_magic(member)
-            if version == (1, 0):
-                shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-            elif version == (2, 0):
-                shape, _, dtype = np.lib.format.read_array_header_2_0(member)
-            else:  # 3.0 only serves records with names beyond Latin-1
-                raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
-            header = member.tell()
-    except InputError:
-        raise
-    except (*_NOT_READABLE, OSError):
-        raise InputError(_damaged(key)) from None
+    with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
+            raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
+        shape, _, dtype = _HEADERS[version](member)
+        header = member.tell()
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
         hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""
@@ -110,7 +122,7 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
         raise InputError(_damaged(key))
     if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
         raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")
-    return max(entries * 8, size)
+    return int(max(entries * 8, size))
 
 
 def _damaged(key: str) -> str:

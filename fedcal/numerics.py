@@ -13,7 +13,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from fedcal.types import Floats, Integers
@@ -37,30 +36,11 @@ _FEW = 32  # up to so many columns, adding column by column is faster than numpy
 
 
 def product(a: Floats, b: Floats) -> Floats:
-    """Matrix product in tiles of `INNER` rows, terms and columns, (n, m), (m, c) -> (n, c).
-
-    A tile is below the size from which BLAS starts threads: for so little work they cost more than
-    they save, by far where the cores are busy.
-    """
-    b = np.ascontiguousarray(b)
-    out, term = np.empty((2, len(a), b.shape[1]))
-    for j in range(0, len(a), INNER):
-        rows = slice(j, j + INNER)
-        _tiles(a[rows, :INNER], b[:INNER], out[rows])
-        for i in range(INNER, len(b), INNER):
-            _tiles(a[rows, i : i + INNER], b[i : i + INNER], term[rows])
-            out[rows] += term[rows]
+    """Matrix product that adds up at most `INNER` terms at once, (..., n, m), (..., m, c)."""
+    out = np.matmul(a[..., :INNER], b[..., :INNER, :])
+    for i in range(INNER, a.shape[-1], INNER):
+        out += np.matmul(a[..., i : i + INNER], b[..., i : i + INNER, :])
     return np.asarray(out)
-
-
-def _tiles(a: Floats, b: Floats, out: Floats) -> None:
-    """The products of `a` and `INNER` columns of b after another, into `out`."""
-    count, (row, entry) = b.shape[1] // INNER, b.strides
-    strides = (INNER * entry, row, entry)
-    if count:
-        tiles, into = (as_strided(x, (count, len(x), INNER), strides) for x in (b, out))
-        np.matmul(a, tiles, out=into)
-    np.matmul(a, b[:, INNER * count :], out=out[:, INNER * count :])
 
 
 def row_sum(x: NDArray[Any]) -> NDArray[Any]:
@@ -102,8 +82,7 @@ def logits_from_probs(probs: Floats) -> Floats:
 
 def label_entries(x: Floats, labels: Integers) -> Floats:
     """x[i, labels[i]], shape (n, c), (n,) -> (n,)."""
-    out: Floats = x[np.arange(len(labels)), labels]
-    return out
+    return np.asarray(x[np.arange(len(labels)), labels])
 
 
 def log_grid(low: float, high: float, points: int) -> Floats:
@@ -127,12 +106,15 @@ def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any]
 
     Parameters
     ----------
-    shifted_logits : (n, c), each row's largest entry 0 (so that nothing overflows)
-    a : inverse temperature, a scalar or (n, 1)
+    shifted_logits
+        (n, c), each row's largest entry 0 (so that nothing overflows)
+    a
+        inverse temperature, a scalar or (n, 1)
 
     Returns
     -------
-    (n,), (n,)
+    tuple[NDArray[Any], NDArray[Any]]
+        (n,), (n,)
     """
     e = np.exp(shifted_logits * a)
     s0 = row_sum(e)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,10 +21,14 @@ class Table:
 
     Attributes
     ----------
-    title : of the section
-    columns : headings, with units ("rows", "AUC, %")
-    rows : of as many entries each; numbers finite
-    note : a sentence below; "" = none
+    title
+        of the section
+    columns
+        headings, with units ("rows", "AUC, %")
+    rows
+        of as many entries each; numbers finite
+    note
+        a sentence below; "" = none
     """
 
     title: str
@@ -35,7 +39,7 @@ class Table:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise InputError(f"table {self.title!r}: a row has not {len(self.columns)} entries")
-        _finite(self.title, [n for row in self.rows for n in row if isinstance(n, (int, float))])
+        _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,14 @@ class Curve:
 
     Attributes
     ----------
-    title : of the section
-    x, y : labels of the axes, with units
-    series : name -> points in the order in which they are joined, at most 16 series
-    note : a sentence below; "" = none
+    title
+        of the section
+    x, y
+        labels of the axes, with units
+    series
+        name -> points in the order in which they are joined, at most 16 series
+    note
+        a sentence below; "" = none
     """
 
     title: str
@@ -81,7 +89,7 @@ def from_json(plain: Any) -> list[Table | Curve]:
         If it is anything else.
     """
     try:
-        return [_PARTS[part["part"]](part) for part in plain]
+        return [_PARTS[part.pop("part")](**part) for part in _tuples(plain)]
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as e:
@@ -89,25 +97,11 @@ def from_json(plain: Any) -> list[Table | Curve]:
         raise InputError(f"holds no tables and curves ({what})") from None
 
 
-def _table(part: Mapping[str, Any]) -> Table:
-    rows = tuple(tuple(_entry(n) for n in row) for row in part["rows"])
-    columns = tuple(map(str, part["columns"]))
-    return Table(str(part["title"]), columns, rows, str(part["note"]))
+def _tuples(plain: Any) -> Any:
+    """Lists of JSON as the tuples that they were."""
+    if isinstance(plain, Mapping):
+        return {name: _tuples(part) for name, part in plain.items()}
+    return tuple(map(_tuples, plain)) if isinstance(plain, list) else plain
 
 
-def _curve(part: Mapping[str, Any]) -> Curve:
-    series = {
-        str(name): tuple((float(x), float(y)) for x, y in points)
-        for name, points in part["series"].items()
-    }
-    title, x, y, note = (str(part[key]) for key in ("title", "x", "y", "note"))
-    return Curve(title, x, y, series, note)
-
-
-_PARTS: dict[str, Callable[[Mapping[str, Any]], Table | Curve]] = {"table": _table, "curve": _curve}
-
-
-def _entry(value: Any) -> Entry:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise TypeError(f"an entry of a table is {value!r}")
-    return value
+_PARTS: dict[str, type[Table | Curve]] = {"table": Table, "curve": Curve}

@@ -66,8 +66,10 @@ class Release:
 
     Attributes
     ----------
-    values : (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
-    std : (length,) noise std of each value; zeros without privacy; empty for a drawn index
+    values
+        (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
+    std
+        (length,) noise std of each value; zeros without privacy; empty for a drawn index
     """
 
     round: int
@@ -81,10 +83,13 @@ class Curator:
 
     Parameters
     ----------
-    plan : frozen before anything is asked
-    ledger : where a private run's budget is kept; None = a ledger of its own, capped at the
+    plan
+        frozen before anything is asked
+    ledger
+        where a private run's budget is kept; None = a ledger of its own, capped at the
         plan's epsilon
-    masked : whether the server sees nothing but sums of contributions
+    masked
+        whether the server sees nothing but sums of contributions
     """
 
     def __init__(self, plan: Plan, ledger: Ledger | None = None, *, masked: bool = True) -> None:
@@ -103,7 +108,8 @@ class Curator:
 
         Parameters
         ----------
-        norms : what each block is clipped to where there is no privacy; () = nothing is. With
+        norms
+            what each block is clipped to where there is no privacy; () = nothing is. With
             privacy the plan says it
         """
         if round_number != self.releases + 1 or round_number > self.plan.rounds:
@@ -133,21 +139,7 @@ class Curator:
     def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
         """The question; under trust `distributed` and `local` with the noise that clients add."""
         plan = self.plan
-        context = self._context(round_number)
-        request = Request(query, bound, plan.ring, round_number, context=context)
-        if plan.model.noise_by != "client":
-            return request
-        return replace(
-            request,
-            noise=plan.noise,
-            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
-            seed=plan.client_seed if plan.noise_source == "seeded" else None,
-        )
-
-    def _context(self, round_number: int) -> Context:
-        """What a site may know of the run."""
-        plan = self.plan
-        return Context(
+        context = Context(
             run=self._run,
             plan=plan.key,
             round=round_number,
@@ -158,13 +150,23 @@ class Curator:
             epsilon=plan.epsilon,
             delta=plan.delta,
         )
+        request = Request(query, bound, plan.ring, round_number, context=context)
+        if plan.model.noise_by != "client":
+            return request
+        return replace(
+            request,
+            noise=plan.noise,
+            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
+            seed=plan.client_seed if plan.noise_source == "seeded" else None,
+        )
 
     def charge(self, asked: Asked, repliers: int) -> None:
         """Charge the ledger for a round whose answers are there and not added up yet.
 
         Parameters
         ----------
-        repliers : how many clients answered
+        repliers
+            how many clients answered
 
         Raises
         ------
@@ -197,7 +199,8 @@ class Curator:
 
         Parameters
         ----------
-        total : (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+        total
+            (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
         """
         if self._charged is None or asked is not self._charged[0]:
             raise PrivacyError(f"round {asked.round} was not charged: each round is released once")

@@ -54,13 +54,17 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
 
     Parameters
     ----------
-    name : what they are called in messages
-    kind : what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
+    name
+        what they are called in messages
+    kind
+        what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
         to 1 up to 1e-2; they are kept as given, but for negative rounding, which becomes 0.
         Logits lie within +-1e100, and are no probabilities, rounded ones neither: of fewer than 5
         rows, which may be so by chance, that is only warned of
-    value : (n, c), c >= 2, of any numeric type
-    least : rows that are needed
+    value
+        (n, c), c >= 2, of any numeric type
+    least
+        rows that are needed
 
     Raises
     ------
@@ -122,10 +126,10 @@ def moderate(name: str, logits: Floats) -> Floats:
 def numbers(name: str, value: Any) -> NDArray[Any]:
     """`as_array` of a numeric type, or InputError."""
     array = as_array(name, value)
-    if array.dtype.kind == "O" and all(isinstance(entry, Real) for entry in array.flat):
-        array = array.astype(np.float64)  # as frames give columns that may lack values
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: must hold numbers, got {kind_of(array)}")
+        odd = [x for x in array.flat if not isinstance(x, Real)][:1]
+        example = f", such as {str(odd[0])[:40]!r}" if odd else ""
+        raise InputError(f"{name}: must hold numbers, got type {array.dtype}{example}")
     return array
 
 
@@ -134,14 +138,17 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
 
     Parameters
     ----------
-    name : what it is called in messages
-    value : an array, a pandas frame or series, a torch tensor on any device (detached from its
+    name
+        what it is called in messages
+    value
+        an array, a pandas frame or series, a torch tensor on any device (detached from its
         graph; bfloat16 becomes float32), or lists and tuples of numbers, strings or tensors
 
     Returns
     -------
-    `value` itself if it is an array of numbers or strings. An array of objects becomes one of
-    float64 or of strings where all entries are numbers or all are strings.
+    NDArray[Any]
+        `value` itself if it is an array of numbers or strings. An array of objects becomes one of
+        float64 or of strings where all entries are numbers or all are strings.
 
     Raises
     ------
@@ -164,17 +171,10 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
 
 
-def kind_of(array: NDArray[Any]) -> str:
-    """What an array holds, for messages: its type, and for objects an example."""
-    example = next((x for x in array.flat if not isinstance(x, Real)), None)
-    return f"type {array.dtype}" + ("" if example is None else f", such as {str(example)[:40]!r}")
-
-
 def _missing(entry: Any) -> bool:
     """None, nan, or what pandas writes for a missing value."""
-    if isinstance(entry, float):
-        return entry != entry
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+    nan = isinstance(entry, float) and entry != entry
+    return nan or entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 
 def without_gradient(value: Any) -> Any:

@@ -22,7 +22,7 @@ The last two need an objective that rises through 0; golden section does not.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -34,39 +34,50 @@ RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
 
 
-class Search(Protocol):
-    """What all searches are."""
+class Search(ABC):
+    """What all searches are; intervals hold the answers.
 
-    def next(self) -> Floats | None:
-        """Where to evaluate the objective next, (searches,); None if the search is over."""
+    Parameters
+    ----------
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    searches
+        independent searches
+    """
 
-    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
-        """The objective's values at `t` = `next()`, with the std of their noise."""
-
-    def answer(self) -> Floats:
-        """The best guess so far, (searches,); the result once `next` is None."""
-
-
-def _check_asked(t: Floats, asked: Floats | None) -> None:
-    if asked is None or not np.array_equal(t, asked):
-        raise InputError(f"the search asks for the value at {asked}, not at {t}")
-
-
-class _Bracket:
-    """Intervals that hold the answers, (searches,) ends, and how many evaluations are left."""
-
-    def __init__(self, low: float, high: float, evaluations: int, searches: int) -> None:
+    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
         low, high = interval(low, high)
         many = whole("searches", searches, 1)
         self.low, self.high = np.full(many, low), np.full(many, high)
         self.left = whole("evaluations", evaluations, 1)
 
+    @abstractmethod
+    def next(self) -> Floats | None:
+        """Where to evaluate the objective next, (searches,); None if the search is over."""
+
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+        """Take the objective's values at `t` = `next()`, with the std of their noise."""
+        asked = self.next()
+        if asked is None or not np.array_equal(t, asked):
+            raise InputError(f"the search asks for the value at {asked}, not at {t}")
+        self.left -= 1
+        self._learn(t, value, std)
+
+    @abstractmethod
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+        """What `tell` tells."""
+
     def answer(self) -> Floats:
-        """The middle of each interval."""
+        """The best guess so far, (searches,): the middle of each interval, unless said otherwise.
+
+        The result once `next` is None.
+        """
         return np.asarray((self.low + self.high) / 2.0)
 
 
-class GoldenSection(_Bracket):
+class GoldenSection(Search):
     """Golden section search for the minimum, exactly as Algorithm 1.
 
     The interval shrinks `iterations` times by 0.618. The two inner points are evaluated at the
@@ -75,9 +86,12 @@ class GoldenSection(_Bracket):
 
     Parameters
     ----------
-    low, high : interval of the search, 0 < low < high
-    iterations : K, how often the interval shrinks
-    searches : independent searches
+    low, high
+        interval of the search, 0 < low < high
+    iterations
+        K, how often the interval shrinks
+    searches
+        independent searches
     """
 
     def __init__(self, low: float, high: float, iterations: int = 5, searches: int = 1) -> None:
@@ -91,10 +105,8 @@ class GoldenSection(_Bracket):
         left, right = self._inner
         return np.where(self._right, right, left) if self.left else None
 
-    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
-        """Take the value; once both inner points have one, shrink. `std` is not used."""
-        _check_asked(t, self.next())
-        self.left -= 1
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+        """Once both inner points have a value, shrink. `std` is not used."""
         if self._kept is None:
             self._kept, self._right = np.asarray(value), ~self._right
             return
@@ -108,36 +120,25 @@ class GoldenSection(_Bracket):
         self._kept, self._right = np.where(up, second, first), up
 
 
-class Bisection(_Bracket):
+class Bisection(Search):
     """Bisection on the sign of an objective that rises through 0.
 
     A value below 0 says that the root lies above; of a value of 0, that it does not. Each
     evaluation halves the interval, so `evaluations` = 6 leave 1/64 of it; golden section's 6
     leave 1/11.
-
-    Parameters
-    ----------
-    low, high : interval of the search, 0 < low < high
-    evaluations : how often the objective is evaluated
-    searches : independent searches
     """
-
-    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
-        super().__init__(low, high, evaluations, searches)
 
     def next(self) -> Floats | None:
         """The middle of the interval."""
         return self.answer() if self.left else None
 
-    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
         """Keep the half that the sign points to. `std` is not used."""
-        _check_asked(t, self.next())
-        self.left -= 1
         above = np.asarray(value) < 0
         self.low, self.high = np.where(above, t, self.low), np.where(above, self.high, t)
 
 
-class PosteriorBisection:
+class PosteriorBisection(Search):
     """Bisection by a posterior over the root (Waeber, Frazier & Henderson 2013).
 
     Probabilistic bisection asks at the median of what it believes about the root, and believes
@@ -155,11 +156,16 @@ class PosteriorBisection:
 
     Parameters
     ----------
-    low, high : interval of the search, 0 < low < high
-    evaluations : how often the objective is evaluated
-    slope : least and largest change of the objective per unit of log t, > 0; public
-    tailed : whether the noise has the tails of Laplace noise; False = normal, or nearly so
-    searches : independent searches
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    slope
+        least and largest change of the objective per unit of log t, > 0; public
+    tailed
+        whether the noise has the tails of Laplace noise; False = normal, or nearly so
+    searches
+        independent searches
     """
 
     def __init__(
@@ -171,15 +177,13 @@ class PosteriorBisection:
         tailed: bool = True,
         searches: int = 1,
     ) -> None:
-        self._low, self._high = interval(low, high)
-        self.left = whole("evaluations", evaluations, 1)
+        super().__init__(low, high, evaluations, searches)
         first, last = interval(*slope, what="slope")
         self._tailed = tailed
-        self._roots = np.linspace(self._low, self._high, _ROOTS)
+        self._roots = np.linspace(float(low), float(high), _ROOTS)
         self._slopes = np.geomspace(first, last, _SLOPES)
-        many = whole("searches", searches, 1)
-        self._log = np.zeros((many, _ROOTS, _SLOPES))
-        self._belief = np.full((many, _ROOTS), 1.0 / _ROOTS)
+        self._log = np.zeros((searches, _ROOTS, _SLOPES))
+        self._belief = np.full((searches, _ROOTS), 1.0 / _ROOTS)
         self._asked: Floats | None = None
 
     def next(self) -> Floats | None:
@@ -189,17 +193,15 @@ class PosteriorBisection:
             self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
         return self._asked
 
-    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
         """Multiply each posterior with the likelihood of its `value`."""
-        _check_asked(t, self.next())
-        self.left -= 1
         self._asked = None
         values = np.broadcast_to(value, len(self._log))
         for k in range(0, len(values), _AT_ONCE):
             some = slice(k, k + _AT_ONCE)
-            self._learn(some, t[some], values[some], std)
+            self._multiply(some, t[some], values[some], std)
 
-    def _learn(self, some: slice, t: Floats, value: Floats, std: float) -> None:
+    def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
         """What some of the searches hear, (k,) each, computed in place in two arrays."""
         if (t == t[0]).all():
             t = t[:1]  # as at the start: what follows from t alone is computed once
@@ -230,7 +232,7 @@ class PosteriorBisection:
     def answer(self) -> Floats:
         """The mean of each posterior."""
         mean = (self._belief * self._roots).sum(axis=1)
-        return np.asarray(np.clip(mean, self._low, self._high))
+        return np.asarray(np.clip(mean, self.low, self.high))
 
 
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3

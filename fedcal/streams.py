@@ -56,26 +56,26 @@ def key_of(*parts: Any) -> str:
 
     Parameters
     ----------
-    parts : text, numbers, None, and sequences, arrays and tables of these
+    parts
+        text, numbers, None, and sequences, arrays and tables of these
 
     Returns
     -------
-    64 hexadecimal digits
+    str
+        64 hexadecimal digits
     """
     return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()
 
 
 def _plain(part: Any) -> Any:
-    if isinstance(part, np.generic):
-        part = part.item()
+    if isinstance(part, (np.generic, np.ndarray)):
+        part = part.tolist()
     if part is None or isinstance(part, bool):
         return part
     if isinstance(part, str):
         return f"text {part}"  # "3" is another key than 3
     if isinstance(part, Mapping):
         return {str(name): _plain(value) for name, value in part.items()}
-    if isinstance(part, np.ndarray):
-        return _plain(part.tolist())
     if isinstance(part, (list, tuple)):
         return [_plain(value) for value in part]
     if isinstance(part, float) and not part.is_integer():

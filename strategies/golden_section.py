@@ -21,9 +21,9 @@ from fedcal.queries.search import TemperatureQuery
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import nominal_clip
 from fedcal.strategies.temperature import draws_index
 from fedcal.types import Floats
-from fedcal.units import UNITS
 
 Kind = Literal["golden", "bisection", "posterior", "exponential"]
 Choice = Literal["auto", "golden", "bisection", "posterior", "exponential"]
@@ -51,19 +51,26 @@ class _TemperatureSearch(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; `rounds` is the number of evaluations
-    search : how the next temperature is chosen
+    federation
+        public facts and budget; `rounds` is the number of evaluations
+    search
+        how the next temperature is chosen
 
         * "golden": golden section, as Algorithm 1; 6 evaluations
         * "bisection": on the sign of the sum (AccT only); 6 evaluations
         * "posterior": on its size, too (AccT only); 3 evaluations
         * "exponential": one draw from `points` temperatures, evenly spaced in log T
         * "auto": what measured best under the trust model, see the class
-    iterations : K of Algorithm 1, evaluations - 1; None = as above
-    low, high : interval of the search
-    points : of the grid of "exponential" (101), and refused elsewhere
-    clip : of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
-    rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
+    iterations
+        K of Algorithm 1, evaluations - 1; None = as above
+    low, high
+        interval of the search
+    points
+        of the grid of "exponential" (101), and refused elsewhere
+    clip
+        of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
+    rows_per_client
+        m, the public nominal number of rows of a client; needed with privacy for
         unit `user` (unless `clip` is given), and for "posterior"
     """
 
@@ -105,7 +112,11 @@ class _TemperatureSearch(CalibrationStrategy):
             unused(f"search '{self.search}' asks for one temperature at a time", points=points)
         self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
         rounds = _evaluations(self.search, federation.rounds, iterations)
-        clips = (self._clip(federation, clip, rows_per_client),)
+        clips = (
+            nominal_clip(
+                self.name, federation, self.clip_share, self.least_clip, clip, rows_per_client
+            ),
+        )
         scored = self.search == "exponential"
         query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
         plan = make_plan(
@@ -137,27 +148,6 @@ class _TemperatureSearch(CalibrationStrategy):
             return "posterior"
         drawn = federation.private and draws_index(federation)
         return "exponential" if drawn else "golden"
-
-    def _clip(
-        self, federation: Federation, clip: float | None, rows_per_client: float | None
-    ) -> float:
-        """What one client adds to an evaluation at most."""
-        if not federation.private:
-            unused("without privacy nothing is clipped", clip=clip)
-        if not UNITS[federation.unit].whole_client:
-            unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-            return 1.0  # not used
-        if clip is not None:
-            return positive("clip", clip)
-        if rows_per_client is not None:
-            share = self.clip_share * positive("rows_per_client", rows_per_client)
-            return max(share, self.least_clip)
-        if federation.private:
-            raise InputError(
-                f"{self.name} with unit 'user' needs rows_per_client, a public nominal number of "
-                "rows > 0, or clip"
-            )
-        return 1.0  # not used
 
     def _searcher(
         self, evaluations: int, federation: Federation, rows: float | None, tailed: bool
@@ -276,13 +266,20 @@ class AccT(_TemperatureSearch):
 
     Parameters
     ----------
-    federation : public facts and budget; `rounds` is the number of evaluations
-    search : "golden", "bisection", "posterior", "exponential" or "auto"
-    iterations : K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
-    low, high : interval of the search
-    points : of the grid of "exponential", evenly spaced in log T; None = 101
-    clip : of unit `user` with privacy, in rows; None = max(0.08 m, 2)
-    rows_per_client : m, the public nominal number of rows of a client
+    federation
+        public facts and budget; `rounds` is the number of evaluations
+    search
+        "golden", "bisection", "posterior", "exponential" or "auto"
+    iterations
+        K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
+    low, high
+        interval of the search
+    points
+        of the grid of "exponential", evenly spaced in log T; None = 101
+    clip
+        of unit `user` with privacy, in rows; None = max(0.08 m, 2)
+    rows_per_client
+        m, the public nominal number of rows of a client
     """
 
     name = "acct"
@@ -314,8 +311,10 @@ class NLLT(_TemperatureSearch):
 
     Parameters
     ----------
-    nll_clip : nats that a row adds at most; the paper's 10
-    federation, search, iterations, low, high, points, clip, rows_per_client : as for AccT
+    nll_clip
+        nats that a row adds at most; the paper's 10
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for AccT
     """
 
     name = "nllt"
@@ -349,8 +348,10 @@ class ECET(_TemperatureSearch):
 
     Parameters
     ----------
-    bins : of equal width
-    federation, search, iterations, low, high, points, clip, rows_per_client : as for AccT
+    bins
+        of equal width
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for AccT
     """
 
     name = "ecet"

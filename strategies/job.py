@@ -15,26 +15,15 @@ import numpy as np
 
 from fedcal.checks import one_of
 from fedcal.errors import BudgetExceeded, InputError
-from fedcal.fields import real, text, whole
+from fedcal.fields import read
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.outcome import OUTCOME as OUTCOME  # found here by those who had it here
-from fedcal.strategies.outcome import RELEASED as RELEASED
-from fedcal.strategies.outcome import Outcome as Outcome
-from fedcal.strategies.outcome import Progress as Progress
-from fedcal.strategies.outcome import Watch
-from fedcal.strategies.settings import Setting as Setting
-from fedcal.strategies.settings import calibrating as calibrating
-from fedcal.strategies.settings import check_settings as check_settings
-from fedcal.strategies.settings import check_subjects as check_subjects
-from fedcal.strategies.settings import lacks_rows as lacks_rows
-from fedcal.strategies.settings import must_calibrate as must_calibrate
-from fedcal.strategies.settings import needs_subjects as needs_subjects
-from fedcal.strategies.settings import settings_of as settings_of
+from fedcal.strategies.outcome import Outcome, Progress, Watch
+from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 
@@ -45,13 +34,20 @@ class Job:
 
     Attributes
     ----------
-    method : a key of `STRATEGIES`
-    federation : public facts and budget
-    settings : the method's own parameters
-    secure_aggregation : "masks" or "none"
-    dropout : in a simulation, each client misses each round with this probability
-    ledger, cap, cap_delta : file that a private run is charged to, its total epsilon and delta
-    input : "logits" or "probs": what the clients' rows are, and so what the calibrator takes
+    method
+        a key of `STRATEGIES`
+    federation
+        public facts and budget
+    settings
+        the method's own parameters
+    secure_aggregation
+        "masks" or "none"
+    dropout
+        in a simulation, each client misses each round with this probability
+    ledger, cap, cap_delta
+        file that a private run is charged to, its total epsilon and delta
+    input
+        "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     """
 
     method: str
@@ -96,34 +92,38 @@ class Job:
 
         Parameters
         ----------
-        fields : values by dashed name
-        nodes : what `clients` = 0 stands for
-        classes : what `classes` = 0 stands for
-        input : what `input` = "" stands for
+        fields
+            values by dashed name
+        nodes
+            what `clients` = 0 stands for
+        classes
+            what `classes` = 0 stands for
+        input
+            what `input` = "" stands for
 
         Raises
         ------
         InputError
             If a key is missing or its value is not allowed.
         """
-        ledger = text(fields, "ledger")
+        ledger = read(fields, "ledger", str)
         if ledger and not os.path.isabs(ledger):
             raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
-        method = one_of("method", text(fields, "method"), STRATEGIES)
-        settings = _settings(text(fields, "settings"))
+        method = one_of("method", read(fields, "method", str), STRATEGIES)
+        settings = _settings(read(fields, "settings", str))
         check_settings(method, settings)
         return cls(
             method=method,
             federation=replace(
-                Federation.from_fields(fields, nodes, classes), seed=whole(fields, "seed")
+                Federation.from_fields(fields, nodes, classes), seed=read(fields, "seed", int)
             ),
             settings=settings,
-            secure_aggregation=text(fields, "secure-aggregation"),
-            dropout=real(fields, "dropout"),
+            secure_aggregation=read(fields, "secure-aggregation", str),
+            dropout=read(fields, "dropout", float),
             ledger=ledger or None,
-            cap=real(fields, "cap") or None,
-            cap_delta=real(fields, "cap-delta") or None,
-            input=one_of("input", text(fields, "input") or input, KINDS),
+            cap=read(fields, "cap", float) or None,
+            cap_delta=read(fields, "cap-delta", float) or None,
+            input=one_of("input", read(fields, "input", str) or input, KINDS),
         )
 
     @cached_property
@@ -143,9 +143,8 @@ class Job:
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""
-        if not self.dropout:
-            return np.zeros(0, np.int64)
-        return dropouts(self.federation.seed, self.federation.clients, self.dropout, round_number)
+        draws = stream(self.federation.seed, Purpose.DROPOUT, round_number)
+        return np.flatnonzero(draws.random(self.federation.clients) < self.dropout)
 
     def run(
         self, drive: Callable[[CalibrationStrategy], object], progress: Progress | None = None
@@ -187,11 +186,6 @@ class Job:
             seconds=None if plan.secret_sample else seconds,
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
         )
-
-
-def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
-    """The clients that miss a round, each with probability `rate`, independently."""
-    return np.flatnonzero(stream(seed, Purpose.DROPOUT, round_number).random(clients) < rate)
 
 
 def _settings(given: str) -> dict[str, Setting]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from fedcal.artifact import Artifact
 from fedcal.bounding import Bound
-from fedcal.checks import one_of
+from fedcal.checks import one_of, positive, unused
 from fedcal.errors import InputError
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
@@ -52,6 +52,40 @@ def exact_norms(plan: Plan, bound: Bound, clip: float | None) -> tuple[float, ..
     return bound.norms
 
 
+def nominal_clip(
+    name: str,
+    federation: Federation,
+    share: float,
+    least: float,
+    clip: float | None,
+    rows_per_client: float | None,
+) -> float:
+    """What one client may add to a sum, in its units; 1, and not used, where nothing is clipped.
+
+    Parameters
+    ----------
+    share, least
+        of each of the public nominal `rows_per_client`, and in all
+    clip
+        what the user said instead; refused where it does nothing
+    """
+    if not federation.private:
+        unused("without privacy nothing is clipped", clip=clip)
+    if not UNITS[federation.unit].whole_client:
+        unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
+        return 1.0
+    if clip is not None:
+        return positive("clip", clip)
+    if rows_per_client is not None:
+        return max(share * positive("rows_per_client", rows_per_client), least)
+    if federation.private:
+        raise InputError(
+            f"{name} with unit 'user' needs rows_per_client, a public nominal number of rows > 0, "
+            "or clip"
+        )
+    return 1.0
+
+
 class Method(ABC):
     """What a server asks of a federation and learns from it, up to an artifact.
 
@@ -64,18 +98,26 @@ class Method(ABC):
 
     Parameters
     ----------
-    plan : frozen privacy plan; it owns the number of rounds, because the noise depends on it
-    ledger : where a private run's budget is charged; None = one of its own
-    secure_aggregation : "masks" (the server sees masked vectors and their sum) or "none"
+    plan
+        frozen privacy plan; it owns the number of rounds, because the noise depends on it
+    ledger
+        where a private run's budget is charged; None = one of its own
+    secure_aggregation
+        "masks" (the server sees masked vectors and their sum) or "none"
 
     Attributes
     ----------
-    releases : what was released so far
-    bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
+    releases
+        what was released so far
+    bytes_up, bytes_down
+        payload that one client is expected to send and get, so far. An
         expectation over the sampling: who was really asked stays secret
-    on_release : called after each release
-    norms : what each block of an answer is clipped to without privacy; () = nothing is
-    unavailable : in a simulation, round -> clients that drop out: they are sampled, and do not
+    on_release
+        called after each release
+    norms
+        what each block of an answer is clipped to without privacy; () = nothing is
+    unavailable
+        in a simulation, round -> clients that drop out: they are sampled, and do not
         answer
     """
 

@@ -40,8 +40,10 @@ class _Newton(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget
-    rows_per_client : needed with privacy of unit "user", not used otherwise
+    federation
+        public facts and budget
+    rows_per_client
+        needed with privacy of unit "user", not used otherwise
     """
 
     form: ClassVar[type[ParametricScaling]]
@@ -99,8 +101,10 @@ class FedNewtonEntropy(_Newton):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy of unit
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        m, the public nominal number of rows per client; needed with privacy of unit
         "user", not used otherwise
     """
 
@@ -139,8 +143,10 @@ class FedNewtonVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : as FedNewtonEntropy's
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        as FedNewtonEntropy's
     """
 
     name, form = "fednewton-vector", VectorScaling
@@ -161,8 +167,10 @@ class FedNewtonOPVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : as FedNewtonEntropy's
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        as FedNewtonEntropy's
     """
 
     name, form = "fednewton-opvector", OrderPreservingVector

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
-from fedcal.checks import one_of, positive, unused, whole
+from fedcal.checks import one_of, unused, whole
 from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy.federation import AUTO
@@ -20,7 +20,7 @@ from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.units import UNITS
+from fedcal.strategies.method import nominal_clip
 
 
 class DPHistogram(CalibrationStrategy):
@@ -42,11 +42,16 @@ class DPHistogram(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; one round
-    bins : of equal width
-    counts : "correct_wrong" or "correct_total"
-    clip : of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
-    rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
+    federation
+        public facts and budget; one round
+    bins
+        of equal width
+    counts
+        "correct_wrong" or "correct_total"
+    clip
+        of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
+    rows_per_client
+        m, the public nominal number of rows of a client; needed with privacy for
         unit `user` unless `clip` is given
     """
 
@@ -74,7 +79,12 @@ class DPHistogram(CalibrationStrategy):
         if self.unary and counts != "correct_wrong":
             raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
         query = self._question(federation.seed)
-        clips = self._clips(federation, clip, rows_per_client)
+        if self.unary:
+            unused("unary encoding sends one cell of each client", clip=clip)
+            clips: tuple[float, ...] = ()
+        else:
+            limits = (0.08, 1.0, clip, rows_per_client)
+            clips = (nominal_clip(self.name, federation, *limits),)
         bound = query.bound(query.part(federation.unit), clips, 2 if self.unary else 1)
         plan = make_plan(
             federation,
@@ -85,30 +95,6 @@ class DPHistogram(CalibrationStrategy):
         )
         self._values = np.zeros(0)
         super().__init__(plan, **base)
-
-    def _clips(
-        self, federation: Federation, clip: float | None, rows_per_client: float | None
-    ) -> tuple[float, ...]:
-        """What one client adds to the counts at most; () of one cell."""
-        if not federation.private:
-            unused("without privacy nothing is clipped", clip=clip)
-        if self.unary:
-            unused("unary encoding sends one cell of each client", clip=clip)
-            return ()
-        if not UNITS[federation.unit].whole_client:
-            unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-            return (1.0,)  # not used
-        if clip is None:
-            if rows_per_client is None:
-                if federation.private:
-                    raise InputError(
-                        "dp-histogram with unit 'user' needs rows_per_client, a public nominal "
-                        "number of rows > 0, or clip"
-                    )
-                clip = 1.0  # not used
-            else:
-                clip = max(0.08 * positive("rows_per_client", rows_per_client), 1.0)
-        return (positive("clip", clip),)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:

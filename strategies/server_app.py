@@ -27,15 +27,9 @@ from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.flower import ask_who
-from fedcal.strategies.job import (
-    OUTCOME,
-    RELEASED,
-    Job,
-    Outcome,
-    check_subjects,
-    lacks_rows,
-    needs_subjects,
-)
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -97,12 +91,15 @@ def wait_for_nodes(grid: Grid, clients: int) -> tuple[int, bool]:
 
     Parameters
     ----------
-    grid : Flower's
-    clients : enrolled; 0 = as many as there are nodes, which a node of a simulation knows
+    grid
+        Flower's
+    clients
+        enrolled; 0 = as many as there are nodes, which a node of a simulation knows
 
     Returns
     -------
-    How many clients there are, and whether they deal the data of the run config among them.
+    tuple[int, bool]
+        How many clients there are, and whether they deal the data of the run config among them.
 
     Raises
     ------
@@ -221,16 +218,16 @@ def _told(out: Path | None) -> Iterator[None]:
         raise
 
 
-def _said(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _show(job: Job, outcome: Outcome) -> None:
     """Log what came out; no sum, which would be exact without privacy."""
     plan = job.plan
     log.info("fedcal: %s, clients %d, rounds %d", job.method, plan.clients, plan.rounds)
     for record in outcome.records:
-        known = "".join(f", {k} {_said(record[k])}" for k in record if k not in RELEASED)
+        known = "".join(
+            f", {key} {value:.6g}" if isinstance(value, float) else f", {key} {value}"
+            for key, value in record.items()
+            if key not in RELEASED
+        )
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
     took = "" if outcome.seconds is None else f" in {outcome.seconds:.3f} s"
     log.info("fedcal: %r%s", outcome.artifact, took)

@@ -57,9 +57,8 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
     A deployment must choose this public number without looking. A simulation may take rows /
     clients of its data, and has to say so: it tells how many rows there are.
     """
-    if "rows_per_client" in settings or "rows_per_client" not in settings_of(method):
-        return False
-    return STRATEGIES[method].needs_rows(federation, settings)
+    undecided = "rows_per_client" in settings_of(method) and "rows_per_client" not in settings
+    return undecided and STRATEGIES[method].needs_rows(federation, settings)
 
 
 def needs_subjects(federation: Federation) -> bool:

@@ -44,8 +44,10 @@ def rounds_sheet(
 
     Parameters
     ----------
-    before : metrics without a calibrator
-    rounds : records of `rounds.jsonl`; those without `test` are left out
+    before
+        metrics without a calibrator
+    rounds
+        records of `rounds.jsonl`; those without `test` are left out
     """
     judged = [r for r in rounds if "test" in r]
     if not judged:
@@ -187,7 +189,8 @@ def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> 
 
     Parameters
     ----------
-    means, stds : as they are shown
+    means, stds
+        as they are shown
     """
     ends = [v for m, s in zip(means, stds, strict=True) for v in (max(m - s, 0.0), m + s)]
     low, high = min(ends), max(ends)
@@ -213,7 +216,8 @@ def spaced_axis(
 
     Parameters
     ----------
-    end : what infinity, at the right, is called
+    end
+        what infinity, at the right, is called
     """
     finite = sorted({v for v in values if math.isfinite(v)})
     places = {v: math.log10(v) for v in finite}
@@ -248,8 +252,10 @@ def quality_panel(
 
     Parameters
     ----------
-    plotted : title, note and what is told of the panel before its numbers
-    levels : style and mean of what does not depend on x
+    plotted
+        title, note and what is told of the panel before its numbers
+    levels
+        style and mean of what does not depend on x
     """
     title, note, about = plotted
 
@@ -277,7 +283,8 @@ def epsilon_sheet(
 
     Parameters
     ----------
-    looks : label -> style (`series_of` the cells)
+    looks
+        label -> style (`series_of` the cells)
     """
     looks, panels = looks or series_of(cells), []
     x, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])

@@ -45,7 +45,8 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
 
     Parameters
     ----------
-    alone : False = its x axis is labelled by the histogram below
+    alone
+        False = its x axis is labelled by the histogram below
     """
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
@@ -119,9 +120,12 @@ def reliability_figure(
 
     Parameters
     ----------
-    panels : heading -> reliability data of the same test rows
-    title : above all of them
-    dark : for a dark screen instead of white paper
+    panels
+        heading -> reliability data of the same test rows
+    title
+        above all of them
+    dark
+        for a dark screen instead of white paper
     """
     return draw(reliability_sheet(panels, title), dark)
 

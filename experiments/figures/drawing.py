@@ -34,10 +34,14 @@ class Panel:
 
     Attributes
     ----------
-    title, note : short; shown above, one below the other
-    plot : puts marks, limits and labels on the axes
-    said : the content in words and numbers, for who cannot see it
-    aspect : height / width of the plotted area
+    title, note
+        short; shown above, one below the other
+    plot
+        puts marks, limits and labels on the axes
+    said
+        the content in words and numbers, for who cannot see it
+    aspect
+        height / width of the plotted area
     """
 
     title: str
@@ -53,7 +57,8 @@ class Sheet:
 
     Attributes
     ----------
-    legend : series and what it is called
+    legend
+        series and what it is called
     """
 
     title: str
@@ -156,7 +161,8 @@ def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
 
     Parameters
     ----------
-    dark : as the figure was drawn
+    dark
+        as the figure was drawn
     """
     options: dict[str, Any] = {"metadata": {"CreationDate": None}}
     if path.suffix == ".png":

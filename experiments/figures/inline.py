@@ -49,9 +49,12 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
 
     Parameters
     ----------
-    sheet : what to draw
-    name : prefix of the ids in it, unique on the page
-    palette : where colours come from
+    sheet
+        what to draw
+    name
+        prefix of the ids in it, unique on the page
+    palette
+        where colours come from
     """
     root = _own(sheet.svg, name, palette)
     width, height = sheet.figure.get_size_inches()

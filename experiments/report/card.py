@@ -22,8 +22,10 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
 
     Parameters
     ----------
-    result : the content of `result.json`
-    reliability : "before", "after"
+    result
+        the content of `result.json`
+    reliability
+        "before", "after"
     """
     few = words.few_rows(result, reliability["after"].rows)
     panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))

@@ -29,7 +29,8 @@ def write_comparison_report(folder: str | Path) -> Path:
 
     Returns
     -------
-    the path of the report
+    Path
+        the path of the report
 
     Raises
     ------

@@ -62,7 +62,8 @@ def read_json(path: Path, kind: str = "") -> Any:
 
     Parameters
     ----------
-    kind : a result, comparison, ... of schema 1 is asked for; "" = anything
+    kind
+        a result, comparison, ... of schema 1 is asked for; "" = anything
     """
     content = _parsed(path, _read(path))
     if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):

@@ -44,11 +44,13 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
 
     Parameters
     ----------
-    home : where the files will lie, if not in `folder`; paths in the report are relative to it
+    home
+        where the files will lie, if not in `folder`; paths in the report are relative to it
 
     Returns
     -------
-    the path of the report
+    Path
+        the path of the report
 
     Raises
     ------
@@ -236,7 +238,8 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
 
     Parameters
     ----------
-    home : where it is run; the path of a data file is relative to it where that is shorter
+    home
+        where it is run; the path of a data file is relative to it where that is shorter
     """
     parts = ["fedcal simulate"]
     for key, value in config.items():

@@ -11,18 +11,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.artifact import Artifact, Holdout
-from fedcal.atomic import whole_file
-from fedcal.checks import one_of
+from fedcal.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
+from fedcal.checks import one_of, whole
 from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.npz import read_npz
 from fedcal.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
 from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-calibrator"
-VERSION = 1
 
 _kinds: dict[str, type[Calibrator]] = {}
 
@@ -30,20 +27,27 @@ _kinds: dict[str, type[Calibrator]] = {}
 class Calibrator(Artifact):
     """A map from a model's scores to calibrated probabilities.
 
-    Subclasses set `kind` (their name in files), keep their parameters as plain attributes and
-    tell them through `arrays` and `from_arrays`. What they compute is a function of logits.
+    Subclasses set `kind` (their name in files) and `parameters`: attributes that are arguments of
+    the constructor, too, as `classes` is. Others write `arrays` and `from_arrays` themselves. What
+    they compute is a function of logits.
 
     Attributes
     ----------
-    classes : number of classes it was fitted for
-    input : "logits" or "probs": what it was fitted on, and so what `predict_proba`, `fedcal
+    classes
+        number of classes it was fitted for
+    input
+        "logits" or "probs": what it was fitted on, and so what `predict_proba`, `fedcal
         apply` and exports take. Of probabilities the logits are log max(p, 1e-12)
     """
 
     form = noun = "calibrator"
     kind: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]] = ()
     classes: int = 0
     input: Kind = "logits"
+
+    def __init__(self, classes: int = 0) -> None:
+        self.classes = whole("classes", classes, 0)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,9 +59,12 @@ class Calibrator(Artifact):
 
         Parameters
         ----------
-        scores : (n, c), n >= 1
-        labels : (n,) whole numbers in [0, c)
-        input : what the scores are; None = what the attribute `input` says, and that is logits
+        scores
+            (n, c), n >= 1
+        labels
+            (n,) whole numbers in [0, c)
+        input
+            what the scores are; None = what the attribute `input` says, and that is logits
             unless somebody has said otherwise
 
         Raises
@@ -76,14 +83,15 @@ class Calibrator(Artifact):
     def _fit(self, z: Floats, y: Integers) -> None:
         """Learn the parameters from checked logits, (n, c), and labels, (n,)."""
 
-    @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All parameters as arrays."""
+        """All of `parameters`, and `classes` (), as arrays."""
+        return {name: np.array(getattr(self, name)) for name in (*self.parameters, "classes")}
 
     @classmethod
-    @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The calibrator with these parameters; KeyError or InputError if they do not fit."""
+        own = {name: arrays[name][()] for name in cls.parameters}
+        return cls(**own, classes=int(arrays["classes"]))
 
     @abstractmethod
     def _predict(self, logits: Floats) -> Floats:
@@ -94,7 +102,8 @@ class Calibrator(Artifact):
 
         Parameters
         ----------
-        scores : what the calibrator was fitted on, as `input` says
+        scores
+            what the calibrator was fitted on, as `input` says
 
         Raises
         ------
@@ -102,7 +111,7 @@ class Calibrator(Artifact):
             If the calibrator is not fitted, the class count differs, or the scores are not what
             `input` says (`fedcal.scores.check_scores`).
         """
-        self._need_fitted()
+        self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
         return self._of_logits(
             logits_of(self.input, check_scores(name, self.input, scores, least=0))
@@ -119,7 +128,7 @@ class Calibrator(Artifact):
         InputError
             If the calibrator is not fitted, the class count differs, or a logit is not finite.
         """
-        self._need_fitted()
+        self.need_fitted()
         return self._of_logits(moderate("logits", finite("logits", logits)))
 
     def _of_logits(self, z: Floats) -> Floats:
@@ -132,23 +141,16 @@ class Calibrator(Artifact):
     def __repr__(self) -> str:
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
 
-    def _need_fitted(self) -> None:
+    def need_fitted(self) -> None:
+        """InputError if it is not fitted."""
         if not self.classes:
             raise InputError(f"this {self.kind} calibrator is not fitted")
 
     def save(self, path: str | Path) -> None:
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
-        self._need_fitted()
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "kind": self.kind,
-            "classes": self.classes,
-            "input": self.input,
-        }
-        arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays()}
-        with whole_file(Path(path)) as f:
-            np.savez_compressed(f, **arrays)
+        self.need_fitted()
+        header = {"kind": self.kind, "classes": self.classes, "input": self.input}
+        write_arrays(Path(path), {"format": FORMAT, **header}, self.arrays())
 
     # -- as an artifact -------------------------------------------------------------------
 
@@ -181,7 +183,7 @@ class Calibrator(Artifact):
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions."""
         return {
             "before": summary(test.probs, test.labels),
-            "after": summary(self._on(test), test.labels),
+            "after": summary(self.test_probs(test), test.labels),
         }
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -202,22 +204,18 @@ class Calibrator(Artifact):
         return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
 
     def test_probs(self, test: Holdout) -> Floats:
-        """Calibrated probabilities of the test rows, (n, c)."""
-        return np.ascontiguousarray(self._on(test))
+        """Calibrated probabilities of the test rows, (n, c); computed once."""
+        if self not in test.kept:
+            test.kept[self] = np.ascontiguousarray(self._calibrate(test))
+        after: Floats = test.kept[self]
+        return after
 
     def reliability(self, test: Holdout) -> dict[str, Reliability]:
         """What reliability diagrams of the test rows show, `before` and `after`."""
         return {
             "before": Reliability.of(test.probs, test.labels),
-            "after": Reliability.of(self._on(test), test.labels),
+            "after": Reliability.of(self.test_probs(test), test.labels),
         }
-
-    def _on(self, test: Holdout) -> Floats:
-        """Calibrated probabilities of the test rows; computed once."""
-        if self not in test.kept:
-            test.kept[self] = self._calibrate(test)
-        after: Floats = test.kept[self]
-        return after
 
     def _calibrate(self, test: Holdout) -> Floats:
         return self.calibrated(test.logits)
@@ -239,32 +237,14 @@ def load(path: str | Path) -> Calibrator:
         If the file cannot be read, is no calibrator, is of a later version, or holds parameters
         that do not fit together.
     """
-    try:
-        return _load(Path(path))
-    except InputError as e:
-        raise InputError(f"calibrator {str(path)!r}: {e}") from None
 
+    def made(header: Header, arrays: Arrays) -> Calibrator:
+        kind = one_of("kind of calibrator", header["kind"], _kinds)
+        calibrator = _kinds[kind].from_arrays(arrays)
+        calibrator.input = one_of("input", header["input"], KINDS)
+        return calibrator
 
-def _load(path: Path) -> Calibrator:
-    arrays = read_npz(path)
-    try:
-        header = json.loads(str(arrays.pop("header")))
-        if header["format"] != FORMAT:
-            raise KeyError(FORMAT)
-        found, kind, source = header["version"], header["kind"], header["input"]
-    except (KeyError, TypeError, ValueError):
-        raise InputError("is no fedcal calibrator") from None
-    if found != VERSION:
-        raise InputError(f"has version {found!r}; this fedcal reads version {VERSION}")
-    cls = kinds()[one_of("kind of calibrator", kind, kinds())]
-    try:
-        calibrator = cls.from_arrays(arrays)
-    except KeyError as e:
-        raise InputError(f"has no array {e}") from None
-    except (TypeError, ValueError) as e:
-        raise InputError(" ".join(str(e).split())) from None
-    calibrator.input = one_of("input", source, KINDS)
-    return calibrator
+    return read_arrays(Path(path), FORMAT, ("kind", "input"), made, "calibrator")
 
 
 def kinds() -> dict[str, type[Calibrator]]:

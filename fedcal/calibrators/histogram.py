@@ -10,6 +10,7 @@ Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -43,12 +44,15 @@ def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
     Parameters
     ----------
-    logits : (n, c)
-    labels : (n,)
+    logits
+        (n, c)
+    labels
+        (n,)
 
     Returns
     -------
-    (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
+    Integers
+        (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
     """
     probs = one_vs_rest(softmax(logits))
     m = probs.shape[1]
@@ -64,12 +68,15 @@ def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> In
 
     Parameters
     ----------
-    cells : (n, tables) from `cells_of`
-    owner : (n,)
+    cells
+        (n, tables) from `cells_of`
+    owner
+        (n,)
 
     Returns
     -------
-    (clients, 2, tables, bins) int64, positives first
+    Integers
+        (clients, 2, tables, bins) int64, positives first
     """
     m = cells.shape[1]
     return _count(cells, 2 * m * bins, owner, clients).reshape(clients, 2, m, bins)
@@ -84,7 +91,8 @@ def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
     Returns
     -------
-    (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
+    Integers
+        (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
     """
     positive = labels[:, None] == np.arange(logits.shape[1])
     index = bin_index(one_vs_rest(softmax(logits)), bins)
@@ -98,12 +106,15 @@ def count_pooled(cells: Integers, bins: int, owner: Integers, clients: int) -> I
 
     Parameters
     ----------
-    cells : from `pooled_cells_of`
-    owner : (n,)
+    cells
+        from `pooled_cells_of`
+    owner
+        (n,)
 
     Returns
     -------
-    (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
+    Integers
+        (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
     """
     return _count(cells, bins if cells.shape[1] == 1 else 2 * bins, owner, clients)
 
@@ -116,6 +127,7 @@ def _count(cells: Integers, size: int, owner: Integers, clients: int) -> Integer
 class _Binning(Calibrator):
     """A table over 2**M bins, made from two histograms per class."""
 
+    parameters = ("table",)
     default_bins: ClassVar[int] = 2**7
 
     def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
@@ -147,6 +159,7 @@ class _Binning(Calibrator):
         return cls(table, classes)
 
     @staticmethod
+    @abstractmethod
     def table_of(
         positive: Floats,
         negative: Floats,
@@ -154,7 +167,6 @@ class _Binning(Calibrator):
         estimate: Estimate = "posterior",
     ) -> Floats:
         """Histograms -> table, (tables, bins) each."""
-        raise InputError("choose HistogramBinning or BBQ")
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -172,15 +184,6 @@ class _Binning(Calibrator):
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
         return normalised(self.scores(probs), probs)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`table` (tables, bins) and `classes` ()."""
-        return {"table": self.table, "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(arrays["table"], int(arrays["classes"]))
 
 
 class HistogramBinning(_Binning):
@@ -269,9 +272,12 @@ class WeightedBinning(Calibrator):
 
     Parameters
     ----------
-    base : a fitted HistogramBinning or BBQ
-    weights : (tables,) a_j in [0, 1]
-    rows : mix in "all" rows, or only where the base calibrator has "changed" the prediction
+    base
+        a fitted HistogramBinning or BBQ
+    weights
+        (tables,) a_j in [0, 1]
+    rows
+        mix in "all" rows, or only where the base calibrator has "changed" the prediction
     """
 
     kind = "weighted-binning"
@@ -345,9 +351,11 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
 
     Parameters
     ----------
-    positive_total : (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
+    positive_total
+        (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
         the weight of pure noise about 1/2
-    std : (tables,) of the accumulated noise in one bin; 0 before anything is released: weight 0
+    std
+        (tables,) of the accumulated noise in one bin; 0 before anything is released: weight 0
     """
     noise = math.sqrt(2 / math.pi) * std * bins
     share = np.divide(positive_total, noise, out=np.zeros_like(noise), where=noise > 0)

@@ -50,15 +50,21 @@ def local_fits(
 
     Parameters
     ----------
-    form : kind of scaling
-    shards : rows of the clients; those without rows stay at `start`
-    start : (size,)
-    proximal : weight of the way from `start`, in nats, >= 0
-    steps : most evaluations of the loss and its gradient, each a pass over the rows
+    form
+        kind of scaling
+    shards
+        rows of the clients; those without rows stay at `start`
+    start
+        (size,)
+    proximal
+        weight of the way from `start`, in nats, >= 0
+    steps
+        most evaluations of the loss and its gradient, each a pass over the rows
 
     Returns
     -------
-    (clients, size)
+    Floats
+        (clients, size)
     """
     start = np.asarray(start, np.float64)
     out = np.tile(start, (shards.clients, 1))
@@ -101,12 +107,15 @@ def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    scores : (n, c)
-    columns : (n,) the labels
+    scores
+        (n, c)
+    columns
+        (n,) the labels
 
     Returns
     -------
-    (n,) -log p[label], (n, c) p - onehot
+    tuple[Floats, Floats]
+        (n,) -log p[label], (n, c) p - onehot
     """
     at = (np.arange(len(columns)), columns)
     p = scores - row_max(scores)[:, None]

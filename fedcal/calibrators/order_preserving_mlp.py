@@ -15,7 +15,7 @@ from fedcal.calibrators.order_preserving import (
     seen,
     slopes_gradient,
 )
-from fedcal.numerics import FLOOR, INNER, label_entries, row_sum, softmax
+from fedcal.numerics import FLOOR, label_entries, product, row_sum, softmax
 from fedcal.types import Floats, Integers
 
 HIDDEN = 64
@@ -29,7 +29,7 @@ _ROWS = 256  # a block of rows whose hidden layers stay in the processor's cache
 _START = 64064  # key of the public stream that the hidden layers start from
 _POOLED_EPOCHS, _POOLED_ROWS, _POOLED_LR, _POOLED_SEED = 10, 50_000, 0.1, 0
 
-Product = Callable[[Floats, Floats], Floats]
+Multiply = Callable[[Floats, Floats], Floats]
 
 
 class OrderPreservingMLP(OrderPreserving):
@@ -97,19 +97,6 @@ class OrderPreservingMLP(OrderPreserving):
         _backward((x, h1, h2), slope, w, out, _by_columns)
         return out
 
-    @classmethod
-    def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Of each score's gradient, its variance over ranks drawn from `probs`; c pull-backs."""
-        mean = np.zeros((len(features), len(w)))
-        square = np.zeros_like(mean)
-        for k in range(features.shape[1]):
-            one = np.zeros_like(features)
-            one[:, k] = 1.0
-            of_score = cls.pull_back(features, w, one)
-            mean += probs[:, k : k + 1] * of_score
-            square += probs[:, k : k + 1] * of_score**2
-        return np.asarray(square - mean * mean)
-
     def _fit(self, z: Floats, labels: Integers) -> None:
         """SGD on pooled rows from the identity; the identity itself if that has the lesser loss.
 
@@ -140,8 +127,9 @@ def batches(rows: int, epochs: int, batch: int, seed: int) -> tuple[Integers, Fl
 
     Returns
     -------
-    order : (steps, width) rows
-    weights : (steps, width) one over the rows of the batch, or 0
+    tuple[Integers, Floats]
+        order : (steps, width) rows
+        weights : (steps, width) one over the rows of the batch, or 0
     """
     per_epoch, size, width = batch_shape(rows, batch)
     rng = np.random.Generator(np.random.Philox(key=[seed, rows]))
@@ -168,10 +156,14 @@ def sgd_step(w: Floats, y: Floats, rank: Integers, weights: Floats, lr: float) -
 
     Parameters
     ----------
-    w : (clients, size)
-    y, rank : (clients, rows, c) and (clients, rows) from `features`
-    weights : (clients, rows), from `batches`
-    lr : step
+    w
+        (clients, size)
+    y, rank
+        (clients, rows, c) and (clients, rows) from `features`
+    weights
+        (clients, rows), from `batches`
+    lr
+        step
     """
     g = batch_gradient(w, y, rank, weights)
     norm = np.sqrt(row_sum(g * g))
@@ -188,14 +180,14 @@ def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Flo
     """
     c = y.shape[-1]
     x, w = _inputs(y), moderate(w)
-    h1, h2, m = _forward(x, w, _by_blas)
+    h1, h2, m = _forward(x, w, product)
     flat_y, flat_m = y.reshape(-1, c), m.reshape(-1, c)
     residual = softmax(scores_from_slopes(flat_y, flat_m))
     residual[np.arange(len(residual)), rank.ravel()] -= 1.0
     residual *= weights.reshape(-1, 1)
     slope = slopes_gradient(flat_y, flat_m, residual).reshape(y.shape)
     out = np.empty(w.shape)
-    _backward((x, h1, h2), slope, w, out, _by_blas)
+    _backward((x, h1, h2), slope, w, out, product)
     return out
 
 
@@ -227,44 +219,32 @@ def _inputs(y: Floats) -> Floats:
     return seen(y) / -LOWEST
 
 
-def _forward(x: Floats, w: Floats, product: Product) -> tuple[Floats, Floats, Floats]:
+def _forward(x: Floats, w: Floats, multiply: Multiply) -> tuple[Floats, Floats, Floats]:
     """Both hidden layers and m."""
     w1, b1, w2, b2, w3, b3 = layers(w, x.shape[-1])
-    h1 = product(x, w1)
+    h1 = multiply(x, w1)
     h1 += b1
     np.maximum(h1, 0.0, out=h1)
-    h2 = product(h1, w2)
+    h2 = multiply(h1, w2)
     h2 += b2
     np.maximum(h2, 0.0, out=h2)
-    m = product(h2, w3)
+    m = multiply(h2, w3)
     m += b3
     return h1, h2, m
 
 
 def _backward(
-    inputs: tuple[Floats, Floats, Floats], slope: Floats, w: Floats, out: Floats, product: Product
+    inputs: tuple[Floats, Floats, Floats], slope: Floats, w: Floats, out: Floats, multiply: Multiply
 ) -> None:
     """Gradient in w, into `out`, from that in m; `inputs` of the three layers."""
     into, at = layers(out, slope.shape[-1]), layers(w, slope.shape[-1])
     for layer in (2, 1, 0):
         x = inputs[layer]
-        sums = into[2 * layer]
-        np.matmul(x[..., :INNER, :].swapaxes(-1, -2), slope[..., :INNER, :], out=sums)
-        for i in range(INNER, x.shape[-2], INNER):
-            part = (..., slice(i, i + INNER), slice(None))
-            sums += np.matmul(x[part].swapaxes(-1, -2), slope[part])
+        into[2 * layer][:] = product(x.swapaxes(-1, -2), slope)
         slope.sum(axis=-2, keepdims=True, out=into[2 * layer + 1])
         if layer:
-            slope = product(slope, at[2 * layer].swapaxes(-1, -2))
+            slope = multiply(slope, at[2 * layer].swapaxes(-1, -2))
             slope *= x > 0
-
-
-def _by_blas(x: Floats, w: Floats) -> Floats:
-    """x @ w, added up over at most 64 inputs at a time."""
-    out = np.matmul(x[..., :INNER], w[..., :INNER, :])
-    for i in range(INNER, x.shape[-1], INNER):
-        out += np.matmul(x[..., i : i + INNER], w[..., i : i + INNER, :])
-    return np.asarray(out)
 
 
 def _by_columns(x: Floats, w: Floats) -> Floats:

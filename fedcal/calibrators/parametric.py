@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.local_fit import local_fits
@@ -29,16 +28,18 @@ class ParametricScaling(Calibrator):
 
     Parameters
     ----------
-    w : (size,) parameters; None = the identity map
-    classes : number of classes; 0 = not fitted yet
+    w
+        (size,) parameters; None = the identity map
+    classes
+        number of classes; 0 = not fitted yet
     """
 
+    parameters = ("w",)
+
     def __init__(self, w: ArrayLike | None = None, classes: int = 0) -> None:
-        self.classes = whole("classes", classes, 0)
-        self.w: Floats = np.zeros(0)
+        super().__init__(classes)
         if w is None:
-            if classes:
-                self.w = self.identity(classes)
+            self.w = self.identity(classes) if classes else np.zeros(0)
             return
         self.w = np.array(w, np.float64)
         size = self.size(whole("classes", classes, 2))
@@ -120,12 +121,3 @@ class ParametricScaling(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(self.scores(logits, self.w))
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`w` (size,) and `classes` ()."""
-        return {"w": self.w, "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(arrays["w"], int(arrays["classes"]))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.temperature_fit import best_log_a
@@ -25,10 +21,13 @@ class TemperatureScaling(Calibrator):
 
     Parameters
     ----------
-    temperature : T in [1e-6, 1e6]
-    classes : number of classes; 0 = not fitted yet
+    temperature
+        T in [1e-6, 1e6]
+    classes
+        number of classes; 0 = not fitted yet
     """
 
+    parameters = ("temperature",)
     kind = "temperature"
 
     def __init__(self, temperature: float = 1.0, classes: int = 0) -> None:
@@ -50,12 +49,3 @@ class TemperatureScaling(Calibrator):
     def record(self) -> dict[str, Any]:
         """`temperature`."""
         return {"temperature": self.temperature}
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`temperature` () and `classes` ()."""
-        return {"temperature": np.array(self.temperature), "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(float(arrays["temperature"]), int(arrays["classes"]))

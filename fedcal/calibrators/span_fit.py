@@ -33,15 +33,21 @@ def fit_in_span(
 
     Parameters
     ----------
-    x : (n, c) logits
-    columns : (n,) labels
-    scores : (n, c) calibrated logits at the start
-    proximal : > 0
-    steps : most evaluations of the loss
+    x
+        (n, c) logits
+    columns
+        (n,) labels
+    scores
+        (n, c) calibrated logits at the start
+    proximal
+        > 0
+    steps
+        most evaluations of the loss
 
     Returns
     -------
-    (c, c) and (c,), what is added to the matrix and to the offsets
+    tuple[Floats, Floats]
+        (c, c) and (c,), what is added to the matrix and to the offsets
     """
     kernel = product(x, x.T) + 1.0
     best = _Point(scores, columns, np.zeros_like(scores), np.zeros_like(scores), proximal)

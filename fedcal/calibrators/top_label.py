@@ -15,11 +15,10 @@ here the prediction never changes, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.checks import one_of, whole
@@ -61,8 +60,10 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
 
     Parameters
     ----------
-    correct : (..., bins)
-    other : (..., bins) wrong predictions, or all, as `counts` says
+    correct
+        (..., bins)
+    other
+        (..., bins) wrong predictions, or all, as `counts` says
     """
     one_of("counts", counts, get_args(Counts))
     above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
@@ -79,10 +80,13 @@ class TopLabelBinning(Calibrator):
 
     Parameters
     ----------
-    values : (bins,) in [0, 1], the calibrated confidence of each bin of equal width
-    classes : number of classes; 0 = not fitted yet
+    values
+        (bins,) in [0, 1], the calibrated confidence of each bin of equal width
+    classes
+        number of classes; 0 = not fitted yet
     """
 
+    parameters = ("values",)
     kind = "top-label-binning"
     default_bins = 15
 
@@ -127,12 +131,3 @@ class TopLabelBinning(Calibrator):
         weight = np.clip(excess / np.maximum((1.0 - v) * (largest - even), TINY), 0.0, 1.0)
         mixed = (1.0 - v) * (share + weight * (even - share))
         return np.where(predicted, v, mixed)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """`values` (bins,) and `classes` ()."""
-        return {"values": self.values, "classes": np.array(self.classes)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
-        return cls(arrays["values"], int(arrays["classes"]))

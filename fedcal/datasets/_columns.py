@@ -1,10 +1,10 @@
-"""Columns by name, for text and Arrow alike: which hold scores, labels, ids and parts."""
+"""Columns by name, for text, Arrow and frames alike: which hold scores, labels, ids and parts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from fedcal.checks import one_of
 from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
 from fedcal.scores import RANGE_TOLERANCE
-from fedcal.types import Floats, Integers
 
 FIT = ("train", "fit", "calibration", "validation")
 """What the fit part may be called in a column `split`, or as a split of Hugging Face's."""
@@ -32,33 +31,32 @@ _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index 
 
 @dataclass(frozen=True)
 class Columns:
-    """Places of the columns that are read.
+    """The columns that are read.
 
     Attributes
     ----------
-    names : all columns of the source
-    kind : "logits", "probs", or "score", the probability of class 1 of two
-    scores : places of the score columns, class 0 first
-    listed : whether there is one score column, with a list in each cell
-    label, client, subject, split : places, or None
-    classes : names of the score columns (`prob_cat`, `prob_dog`), or None where they have numbers
+    kind
+        "logits", "probs", or "score", the probability of class 1 of two
+    scores
+        names of the score columns, class 0 first
+    listed
+        whether there is one score column, with a list in each cell
+    single
+        those of `label`, `client`, `subject` and `split` that are there
+    classes
+        names of the classes (of `prob_cat`, `prob_dog`), or None where they have numbers
     """
 
-    names: list[str]
     kind: str
-    scores: list[int]
+    scores: list[str]
     listed: bool
-    label: int | None
-    client: int | None
-    subject: int | None
-    split: int | None
+    single: list[str]
     classes: tuple[str, ...] | None = None
 
     @property
-    def used(self) -> list[int]:
-        """Places of all columns that are read."""
-        singles = (self.label, self.client, self.subject, self.split)
-        return [*self.scores, *(place for place in singles if place is not None)]
+    def used(self) -> list[str]:
+        """Names of all columns that are read."""
+        return [*self.scores, *self.single]
 
 
 def find_columns(
@@ -68,10 +66,14 @@ def find_columns(
 
     Parameters
     ----------
-    names : of all columns
-    labels_required : whether `label` must be there
-    lists : whether `logits` and `probs` may hold lists
-    others : whether unknown columns are passed over; otherwise they are refused
+    names
+        of all columns
+    labels_required
+        whether `label` must be there
+    lists
+        whether `logits` and `probs` may hold lists
+    others
+        whether unknown columns are passed over; otherwise they are refused
 
     Raises
     ------
@@ -79,66 +81,46 @@ def find_columns(
         One line: columns that are unknown, missing, there twice or do not go together.
     """
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
-    listed = ("logits", "probs") if lists else ()
-    found: dict[str, dict[int, int]] = {}
-    single: dict[str, int] = {}
-    called = None if others else _class_names(names)
-    if called is not None:
-        kind, classes = called
-        numbers = {f"{kind}_{name}": f"{kind}_{j}" for j, name in enumerate(classes)}
-        numbered = [numbers.get(name, name) for name in names]
-        return replace(
-            find_columns(numbered, labels_required, lists=lists), names=list(names), classes=classes
-        )
-    for place, name in enumerate(names):
-        match = _SCORE.fullmatch(name)
-        if match is not None:
-            places = found.setdefault(match[1], {})
-            if int(match[2]) in places:
-                raise InputError(f"column {name!r} is there twice")
-            places[int(match[2])] = place
-        elif name in (*_SINGLE, "score", *listed):
-            if name in single:
-                raise InputError(f"column {name!r} is there twice")
-            single[name] = place
-        elif not others:
+    whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
+    numbers = {} if others else _numbers_of_classes(names)
+    found: dict[str, dict[int, str]] = {}  # kind -> number of the class, or 0 -> name
+    for name in names:
+        match = _SCORE.fullmatch(numbers.get(name, name))
+        if match is None and name not in (*_SINGLE, *whole):
+            if others:
+                continue
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
-    kinds = [*found, *(name for name in ("score", *listed) if name in single)]
+        kind, number = (name, 0) if match is None else (match[1], int(match[2]))
+        if number in found.setdefault(kind, {}):
+            raise InputError(f"column {name!r} is there twice")
+        found[kind][number] = name
+    kinds = [kind for kind in ("logit", "prob", *whole) if kind in found]
     if len(kinds) != 1:
-        problem = f"{' and '.join(kinds)} columns together"
-        if not kinds:
-            problem = f"no score columns among {_listed(names)}"
+        together = f"{' and '.join(kinds)} columns together"
+        problem = together if kinds else f"no score columns among {_listed(names)}"
         raise InputError(f"{problem}; allowed: {allowed}")
-    if labels_required and "label" not in single:
+    if labels_required and "label" not in found:
         raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
-    kind = kinds[0]
-    if kind in single:
-        scores = [single[kind]]
-    else:
-        places = found[kind]
-        missing = next((j for j in range(len(places)) if j not in places), None)
-        if missing is not None:
-            raise InputError(f"column '{kind}_{missing}' is missing")
-        scores = [places[j] for j in range(len(places))]
+    scores = found[kinds[0]]
+    missing = next((j for j in range(len(scores)) if j not in scores), None)
+    if missing is not None:
+        raise InputError(f"column '{kinds[0]}_{missing}' is missing")
     return Columns(
-        names=list(names),
-        kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
-        scores=scores,
-        listed=kind in listed,
-        classes=None,
-        **{name: single.get(name) for name in _SINGLE},
+        kind={"logit": "logits", "prob": "probs"}.get(kinds[0], kinds[0]),
+        scores=[scores[j] for j in range(len(scores))],
+        listed=kinds[0] in ("logits", "probs"),
+        single=[name for name in _SINGLE if name in found],
+        classes=tuple(name.partition("_")[2] for name in numbers) or None,
     )
 
 
-def _class_names(names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The kind and the classes where all score columns have names of classes, else None."""
-    found = [match for match in map(_NAMED.fullmatch, names) if match is not None]
-    classes = tuple(dict.fromkeys(match[2] for match in found))
-    one_kind = len({match[1] for match in found}) == 1
-    if not one_kind or len(classes) < max(2, len(found)) or any(map(_SCORE.fullmatch, names)):
-        return None
-    return found[0][1], classes
+def _numbers_of_classes(names: Sequence[str]) -> dict[str, str]:
+    """`prob_cat` -> `prob_0` and so on where all score columns have names of classes, else {}."""
+    found = {name: match[1] for name in names if (match := _NAMED.fullmatch(name))}
+    if len(set(found.values())) != 1 or len(found) < 2 or any(map(_SCORE.fullmatch, names)):
+        return {}
+    return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(found.items())}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -147,19 +129,7 @@ def _listed(names: Sequence[str]) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def bad_score(value: float) -> str | None:
-    """What is wrong with a cell of the column `score`, or None."""
-    if -RANGE_TOLERANCE <= value <= 1 + RANGE_TOLERANCE:
-        return None
-    return f"score must lie in [0, 1], got {value:g}"
-
-
-def part_code(name: str) -> int:
-    """The place of a part's name in `PARTS`, or InputError."""
-    return PARTS.index(name if name in PARTS else one_of("split", name[:80], PARTS))
-
-
-def fit_name(names: Sequence[str]) -> str:
+def fit_name(names: Iterable[str]) -> str:
     """The one name of a fit part among names of `PARTS`, or InputError."""
     fit = [name for name in names if name in FIT]
     if not fit:
@@ -171,35 +141,47 @@ def fit_name(names: Sequence[str]) -> str:
 
 def arguments(
     columns: Columns,
-    scores: Floats,
-    labels: NDArray[Any] | None,
-    ids: Mapping[str, NDArray[Any] | None],
-    split: Integers | None,
+    values: Mapping[str, NDArray[Any]],
     labels_required: bool,
+    row_name: Callable[[int], str] = "row {}".format,
 ) -> dict[str, Any]:
     """Columns as arguments for `from_arrays`.
 
     Parameters
     ----------
-    columns : what they are
-    scores : (n, c), or (n, 1) of the kind "score"
-    labels : (n,), or None
-    ids : each of `IDS`, (n,) or None
-    split : (n,) places in `PARTS`, or None
-    labels_required : False where rows are to be calibrated: without labels `split` is then
+    columns
+        what they are
+    values
+        "scores", (n, c) or (n, 1) of the kind "score", and all of `columns.single`, (n,)
+    labels_required
+        False where rows are to be calibrated: without labels `split` is then
         passed over, and with labels the test part must come last, so that rows keep their order
+    row_name
+        what a row, from 0, is called in messages
     """
+    scores, labels, split = values["scores"], values.get("label"), values.get("split")
     kind = "logits" if columns.kind == "logits" else "probs"
     if columns.kind == "score":
+        bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
+        if bad.any():
+            row = int(np.argmax(bad))
+            problem = f"score must lie in [0, 1], got {scores[row, 0]:g}"
+            raise InputError(f"{row_name(row)}: {problem}")
         scores = np.concatenate([1 - scores, scores], axis=1)
-    classes = {"classes": columns.classes}
-    whole = {kind: scores, "labels": labels, **ids}
-    if split is None or labels is None:
-        return whole | classes
-    fit_name([PARTS[code] for code in np.unique(split)])
-    test = split == PARTS.index(TEST)
-    if not test.any():
-        return whole | classes
+    test = np.zeros(len(scores), np.bool_)
+    if split is not None:
+        unknown = np.flatnonzero(~np.isin(split, PARTS))
+        if len(unknown):
+            try:
+                one_of("split", str(split[unknown[0]])[:80], PARTS)
+            except InputError as error:
+                raise InputError(f"{row_name(int(unknown[0]))}: {error}") from None
+        if labels is not None:
+            fit_name(np.unique(split).tolist())
+            test = split == TEST
+    whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
+    if labels is None or not test.any():
+        return whole | {"classes": columns.classes}
     if not labels_required and test[:-1][~test[1:]].any():
         raise InputError(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
@@ -207,7 +189,7 @@ def arguments(
         )
     return {
         **{name: None if part is None else part[~test] for name, part in whole.items()},
-        **classes,
         f"test_{kind}": scores[test],
         "test_labels": labels[test],
+        "classes": columns.classes,
     }

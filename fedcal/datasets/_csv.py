@@ -6,21 +6,26 @@ import csv
 import gzip
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from fedcal.datasets._columns import arguments, bad_score, find_columns, part_code
+from fedcal.datasets._columns import arguments, find_columns
 from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
-from fedcal.npz import MAX_BYTES
+from fedcal.npz import MAX_BYTES, intact
 
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
 
-_ID_BYTES = 64  # about what one short string takes
+_DAMAGE: dict[tuple[type[Exception], ...], str] = {
+    (gzip.BadGzipFile,): "is not a gzip file",
+    (EOFError, zlib.error): "is a truncated or damaged gzip file",
+    (UnicodeDecodeError,): "is not UTF-8 text",
+}
+_TEXT_BYTES = 64  # about what one short string takes
 
 
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -37,84 +42,68 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     InputError
         One line; with the line number (from 1) where a single line is at fault.
     """
-    try:
-        if path.name.lower().endswith(".gz"):
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as packed:
-                return _read(packed, labels_required)
-        with path.open(encoding="utf-8-sig", newline="") as plain:
-            return _read(plain, labels_required)
-    except InputError:
-        raise
-    except gzip.BadGzipFile:
-        raise InputError("is not a gzip file") from None
-    except (EOFError, zlib.error):
-        raise InputError("is a truncated or damaged gzip file") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text") from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or 'damaged'}") from None
-    except MemoryError:
-        raise InputError("does not fit into memory") from None
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        return _read(file, labels_required)
 
 
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
-    scores, labels, parts = array("d"), array("d"), array("b")
-    words: list[str] = []  # labels, if the first one is no number
-    ids: dict[str, list[str]] = {name: [] for name in IDS}
+    scores, lines = array("d"), array("q")
     try:
         header = next((row for row in reader if row), None)
         if header is None:
             raise InputError("is empty; the first line must name the columns")
+        names = [name.strip() for name in header]
         try:
             _check_commas(header)
-            columns = find_columns([name.strip() for name in header], labels_required)
+            columns = find_columns(names, labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None
+        places = {name: names.index(name) for name in columns.scores}
+        texts = [(names.index(name), list[str]()) for name in columns.single]
         for row in reader:
             if not row:
                 continue
-            where = f"line {reader.line_num}"
-            if len(row) != len(columns.names):
-                hint = "; a decimal comma?" if len(row) > len(columns.names) else ""
-                told = f"{where}: {len(row)} cells for {len(columns.names)} columns{hint}"
-                raise InputError(told)
+            if len(row) != len(names):
+                hint = "; a decimal comma?" if len(row) > len(names) else ""
+                found = f"{len(row)} cells for {len(names)} columns{hint}"
+                raise InputError(f"line {reader.line_num}: {found}")
+            lines.append(reader.line_num)
             try:
-                scores.extend([float(row[place]) for place in columns.scores])
+                scores.extend([float(row[place]) for place in places.values()])
             except ValueError:  # now find out which
-                for place in columns.scores:
-                    _number(row[place], columns.names[place], where)
-            if columns.kind == "score" and (problem := bad_score(scores[-1])):
-                raise InputError(f"{where}: {problem}")
-            if columns.label is not None:
-                cell = row[columns.label].strip()
-                if cell and (words or not (labels or _is_number(cell))):
-                    words.append(cell)
-                else:
-                    labels.append(_number(cell, "label", where))
-            for name, cells in ids.items():
-                if (place := getattr(columns, name)) is not None:
-                    cells.append(row[place].strip())
-                    if not cells[-1]:
-                        told = f"{where}: the {name} is empty; every row must name its own"
-                        raise InputError(told)
-            if columns.split is not None:
-                parts.append(_part(row[columns.split].strip(), where))
-            strings = len(words) + sum(map(len, ids.values()))
-            if 8 * len(scores) + _ID_BYTES * strings > MAX_BYTES:
-                raise InputError(f"{where}: more than {MAX_BYTES >> 30} GiB of rows")
+                for name, place in places.items():
+                    _number(row[place], name, lines[-1])
+            for place, cells in texts:
+                cells.append(row[place].strip())
+            if 8 * len(scores) + _TEXT_BYTES * len(lines) * len(texts) > MAX_BYTES:
+                raise InputError(f"line {lines[-1]}: more than {MAX_BYTES >> 30} GiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
     if not scores:
         raise InputError("has no rows below the column names")
-    return arguments(
-        columns,
-        np.frombuffer(scores, np.float64).reshape(-1, len(columns.scores)),
-        None if columns.label is None else np.array(words or labels),
-        {name: _numbers_or_names(cells) if cells else None for name, cells in ids.items()},
-        None if columns.split is None else np.frombuffer(parts, np.int8),
-        labels_required,
-    )
+    values = {"scores": np.frombuffer(scores, np.float64).reshape(len(lines), -1)}
+    for name, (_, cells) in zip(columns.single, texts, strict=True):
+        values[name] = _column(name, cells, lines)
+    return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
+
+
+def _column(name: str, cells: list[str], lines: Sequence[int]) -> Any:
+    """Numbers or names from the cells of a column that is no score."""
+    empty = cells.index("") if "" in cells else None
+    if name == "label":
+        if not cells[0] or _is_number(cells[0]):
+            return np.array([_number(cell, name, n) for cell, n in zip(cells, lines, strict=True)])
+        if empty is not None:
+            _number("", name, lines[empty])
+    elif name in IDS:
+        if empty is not None:
+            raise InputError(
+                f"line {lines[empty]}: the {name} is empty; every row must name its own"
+            )
+        return _numbers_or_names(cells)
+    return np.array(cells, np.str_)
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -146,20 +135,13 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _number(cell: str, column: str, where: str) -> float:
+def _number(cell: str, column: str, line: int) -> float:
     try:
         return float(cell)
     except ValueError:
         hint = "; decimals need a point" if _is_number(cell.replace(",", ".", 1)) else ""
-        told = f"{where}: column {column!r} holds no number: {cell[:40]!r}{hint}"
-        raise InputError(told) from None
-
-
-def _part(cell: str, where: str) -> int:
-    try:
-        return part_code(cell)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        problem = f"column {column!r} holds no number: {cell[:40]!r}{hint}"
+        raise InputError(f"line {line}: {problem}") from None
 
 
 def _numbers_or_names(names: list[str]) -> Any:

@@ -173,49 +173,45 @@ def from_arrays(
     InputError
         One line that names the array and the first offending row; rows and columns count from 0.
     """
-    kind = _kind(logits, probs, "logits", "probs")
-    if kind is None:
+    if (part := _declared("", logits, probs)) is None:
         raise InputError("scores are missing: give logits or probs")
-    scores = check_scores(kind, kind, logits if kind == "logits" else probs)
-    rows, columns = scores.shape
-    given = logits if kind == "logits" else probs
+    kind, given = part
+    scores = check_scores(kind, kind, given)
     names = classes if classes is not None else getattr(given, "columns", None)
-    place = _places(names, [labels, test_labels], columns)
-    if labels is not None:
-        checked = _labels("labels", labels, kind, rows, columns, place)
-    elif labels_required:
+    place = _places(names, [labels, test_labels], scores.shape[1])
+    if labels is None and labels_required:
         raise InputError("labels are missing")
-    else:
-        checked = np.empty(0, np.int64)
+    checked = np.empty(0, np.int64)
+    if labels is not None:
+        checked = _labels("labels", labels, kind, scores.shape, place)
+    rows = len(scores)
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
+    data = Dataset(name, kind, scores, checked, owner, owners, subject=about)
 
-    test_kind = _kind(test_logits, test_probs, "test_logits", "test_probs")
-    if (test_kind is None) != (test_labels is None):
-        given, lacking = ("test_labels", f"test_{kind}")
-        if test_kind is not None:
-            given, lacking = f"test_{test_kind}", "test_labels"
-        raise InputError(f"{given} without {lacking}: a test part needs both")
-    test_scores = test_checked = None
-    if test_kind is not None and test_labels is not None:
-        if test_kind != kind:
-            raise InputError(f"test_{test_kind} beside {kind}: give test_{kind}")
-        test_name = f"test_{kind}"
-        test_scores = check_scores(test_name, kind, test_logits if kind == "logits" else test_probs)
-        if test_scores.shape[1] != columns:
-            raise InputError(f"{test_name}: {test_scores.shape[1]} classes, {kind} has {columns}")
-        test_checked = _labels(
-            "test_labels", test_labels, test_name, len(test_scores), columns, place
-        )
-    return Dataset(name, kind, scores, checked, owner, owners, test_scores, test_checked, about)
+    test = _declared("test_", test_logits, test_probs)
+    if test is None and test_labels is None:
+        return data
+    of, test_given = (f"test_{kind}", None) if test is None else (f"test_{test[0]}", test[1])
+    if test is None or test_labels is None:
+        pair = ("test_labels", of) if test is None else (of, "test_labels")
+        raise InputError(f"{pair[0]} without {pair[1]}: a test part needs both")
+    if test[0] != kind:
+        raise InputError(f"{of} beside {kind}: give test_{kind}")
+    test_scores = check_scores(of, kind, test_given)
+    if test_scores.shape[1] != data.classes:
+        raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
+    test_checked = _labels("test_labels", test_labels, of, test_scores.shape, place)
+    return replace(data, test_scores=test_scores, test_labels=test_checked)
 
 
-def _kind(logits: Any, probs: Any, logits_name: str, probs_name: str) -> Kind | None:
+def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:
+    """What scores are declared to be, and these scores; None if there are none."""
     if logits is not None and probs is not None:
-        raise InputError(f"both {logits_name} and {probs_name} are given; give one of them")
+        raise InputError(f"both {prefix}logits and {prefix}probs are given; give one of them")
     if logits is not None:
-        return "logits"
-    return None if probs is None else "probs"
+        return "logits", logits
+    return None if probs is None else ("probs", probs)
 
 
 def _per_row(name: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]:
@@ -262,9 +258,10 @@ def _places(names: Any, labels: list[Any], columns: int) -> dict[str, int]:
 
 
 def _labels(
-    name: str, value: Any, of: str, rows: int, classes: int, place: Mapping[str, int]
+    name: str, value: Any, of: str, shape: tuple[int, ...], place: Mapping[str, int]
 ) -> Integers:
-    array = as_array(name, value)
+    """Classes of the rows of scores of that shape."""
+    (rows, classes), array = shape, as_array(name, value)
     if place and array.dtype.kind == "U":
         array = np.array([place[str(word)] for word in array.flat]).reshape(array.shape)
     array = _per_row(name, numbers(name, array), of, rows)

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.datasets._columns import arguments, bad_score, find_columns, part_code
-from fedcal.datasets._dataset import IDS, Dataset, from_arrays
-from fedcal.errors import InputError
+from fedcal.datasets._columns import arguments, find_columns
+from fedcal.datasets._dataset import Dataset, from_arrays
 from fedcal.scores import numbers
 
 
@@ -17,13 +16,16 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
 
     Parameters
     ----------
-    frame : DataFrame
+    frame
+        DataFrame
         Of pandas or Polars (whatever has `columns`, and `to_numpy` of each), with the columns that
         a file of `load` has: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
         of `logits` or `probs`; optional `client`, `subject`, `split`.
-    name : str
+    name
+        str
         What the set is called in reports.
-    labels_required : bool
+    labels_required
+        bool
         False lets the labels be missing.
 
     Raises
@@ -32,23 +34,14 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
         One line: columns that are unknown, missing or do not go together, or what `from_arrays`
         refuses.
     """
-    names = [str(column) for column in frame.columns]
-    found = find_columns(names, labels_required, lists=True)
-
-    def column(place: int | None) -> Any:
-        return None if place is None else frame[frame.columns[place]].to_numpy()
-
+    found = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
+    arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
+    values = {name: arrays[name] for name in found.single}
     if found.listed:
-        first = found.scores[0]
-        scores = numbers(names[first], list(column(first)))
+        values["scores"] = numbers(found.kind, list(arrays[found.kind]))
     else:
-        scores = np.column_stack([numbers(names[p], column(p)) for p in found.scores])
-    if found.kind == "score":
-        problem = next(filter(None, map(bad_score, scores[:, 0])), None)
-        if problem is not None:
-            raise InputError(problem)
-    split = column(found.split)
-    codes = None if split is None else np.array([part_code(str(part)) for part in split], np.int64)
-    ids = {key: column(getattr(found, key)) for key in IDS}
-    whole = arguments(found, scores, column(found.label), ids, codes, labels_required)
-    return from_arrays(**whole, name=name, labels_required=labels_required)
+        values["scores"] = np.column_stack([numbers(name, arrays[name]) for name in found.scores])
+    if "split" in values:
+        values["split"] = np.array([str(part) for part in values["split"]])
+    given = arguments(found, values, labels_required)
+    return from_arrays(**given, name=name, labels_required=labels_required)

@@ -10,14 +10,16 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.checks import one_of
-from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
+from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
 from fedcal.datasets._dataset import IDS, Dataset, from_arrays
 from fedcal.errors import InputError
+from fedcal.npz import intact
 from fedcal.optional import need
 
 MAX_JSON = 2**20
@@ -81,14 +83,12 @@ def from_huggingface(
         raise InputError(f"{name}: one column cannot be two of scores, labels, client, subject")
     pa = need("pyarrow", "datasets", "reading Hugging Face data")
 
-    def read(part: Any) -> dict[str, Any]:
-        return _from_object(pa, part, called, labels_required)
-
     try:
         parts = data if isinstance(data, Mapping) else {"": data}
         for part in parts.values():
             _check_object(part)
-        with damage_in_one_line(pa, "an intact dataset"):
+        with intact(damage(pa, "an intact dataset")):
+            read = partial(_from_object, pa, called, labels_required)
             arrays = _joined(list(parts), lambda key: read(parts[key]))
         return from_arrays(name=name, labels_required=labels_required, **arrays)
     except InputError as error:
@@ -112,7 +112,7 @@ def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
         One line: pyarrow is missing, or what is wrong with the folder.
     """
     pa = need("pyarrow", "datasets", "reading a saved Hugging Face dataset")
-    with damage_in_one_line(pa, _FOLDER):
+    with intact(damage(pa, _FOLDER)):
         if not (folder / _DICT).is_file():
             return _from_folder(pa, folder, labels_required)
         splits = _json(folder / _DICT).get("splits")
@@ -148,11 +148,11 @@ def _from_folder(pa: Any, folder: Path, labels_required: bool) -> dict[str, Any]
         raise InputError(f"{_STATE} names no .arrow files in its folder")
     names = _column_names(pa, files[0])
     columns = find_columns(names, labels_required, lists=True, others=True)
-    if (folder.parent / _DICT).is_file():
-        columns = replace(columns, split=None)  # the split is the folder's name
+    if (folder.parent / _DICT).is_file():  # the split is the folder's name
+        columns = replace(columns, single=[n for n in columns.single if n != "split"])
 
     def batches() -> Iterator[Any]:
-        options = pa.ipc.IpcReadOptions(included_fields=sorted(columns.used))
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(map(names.index, columns.used)))
         for file in files:
             if _column_names(pa, file) != names:
                 raise InputError(f"{file.name} has other columns than {files[0].name}")
@@ -199,7 +199,7 @@ def _check_object(part: Any) -> None:
 
 
 def _from_object(
-    pa: Any, part: Any, called: Mapping[str, str], labels_required: bool
+    pa: Any, called: Mapping[str, str], labels_required: bool, part: Any
 ) -> dict[str, Any]:
     there = list(part.column_names)
     for column, meant in called.items():
@@ -207,23 +207,15 @@ def _from_object(
         optional |= meant == "label" and not labels_required
         if column not in there and not optional:
             raise InputError(f"no column {column!r}; there are: {', '.join(there)[:200]}")
-    named = "logits" in called.values() or "probs" in called.values()
-
-    def standard(key: str) -> str:
-        """What a column is called in a file; "" for one that is passed over."""
-        if key in called:
-            return called[key]
-        if named:
-            return key if key == "split" else ""
-        return "" if key in ("label", *IDS) else key
-
-    names = [standard(key) for key in there]
-    columns = find_columns(names, labels_required, lists=True, others=True)
-    used = [there[place] for place in columns.used]
+    asked = "logits" in called.values() or "probs" in called.values()
+    kept = {"split"} if asked else set(there) - {"label", *IDS}
+    names = {key: called.get(key, key if key in kept else "") for key in there}  # as in a file
+    columns = find_columns(list(names.values()), labels_required, lists=True, others=True)
+    used = [key for key, name in names.items() if name in columns.used]
 
     def batches() -> Iterator[Any]:
         for table in part.with_format("arrow", columns=used).iter(batch_size=BATCH):
-            renamed = table.rename_columns([standard(key) for key in table.column_names])
+            renamed = table.rename_columns([names[key] for key in table.column_names])
             yield from renamed.combine_chunks().to_batches()
 
     return read_batches(pa, batches(), columns, labels_required)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from fedcal.checks import one_of
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset, from_arrays
 from fedcal.datasets._huggingface import is_saved, read_saved
@@ -11,9 +13,6 @@ from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-
-_SUFFIXES = (".npz", ".csv", ".csv.gz", ".parquet")
-_FILES = ", ".join(_SUFFIXES)
 
 
 def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
@@ -50,7 +49,7 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         return load_shipped(entry, text)
     path = Path(name_or_path).expanduser()
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
-    suffix = next((end for end in _SUFFIXES if path.name.lower().endswith(end)), None)
+    suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
         is_file, is_there, saved = path.is_file(), path.exists(), is_saved(path)
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -67,23 +66,24 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
     if suffix is None and not saved:
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
+    read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        if saved:
-            arguments = read_saved(path, labels_required)
-        elif suffix == ".npz":
-            arrays = read_npz(path)
-            for key in arrays:
-                if key not in KEYS:
-                    allowed = ", ".join(KEYS)
-                    raise InputError(f"unknown key {key[:80]!r}; allowed: {allowed}")
-            arguments = {key: arrays.get(key) for key in KEYS}
-        elif suffix == ".parquet":
-            arguments = read_parquet(path, labels_required)
-        else:
-            arguments = read_csv(path, labels_required)
+        arguments = read(path, labels_required)
         return from_arrays(name=path.name, labels_required=labels_required, **arguments)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
+
+
+def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
+    """Arguments for `from_arrays` from an `.npz` file."""
+    arrays: dict[str, Any] = read_npz(path)
+    for key in arrays:
+        one_of("key", key[:80], KEYS)
+    return {"labels": None} | arrays
+
+
+_READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
+_FILES = ", ".join(_READERS)
 
 
 def _readable(folder: Path) -> str | None:
@@ -92,4 +92,5 @@ def _readable(folder: Path) -> str | None:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError:
         return None
-    return next((repr(name[-80:]) for name in names if name.lower().endswith(_SUFFIXES)), None)
+    known = [name for name in names if name.lower().endswith(tuple(_READERS))]
+    return repr(known[0][-80:]) if known else None

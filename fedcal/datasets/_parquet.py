@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedcal.datasets._arrow import BATCH, damage_in_one_line, read_batches
+from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import find_columns
 from fedcal.errors import InputError
-from fedcal.npz import MAX_BYTES
+from fedcal.npz import MAX_BYTES, intact
 from fedcal.optional import need
 
 
@@ -28,7 +28,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     pa = need("pyarrow", "parquet", "reading .parquet files")
     pq = need("pyarrow.parquet", "parquet", "reading .parquet files")
     with (
-        damage_in_one_line(pa, "an intact .parquet file"),
+        intact(damage(pa, "an intact .parquet file")),
         path.open("rb") as raw,
         pq.ParquetFile(raw, page_checksum_verification=True) as file,
     ):
@@ -36,6 +36,5 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         # not metadata.row_group(k).column(j): where that is damaged, pyarrow ends the process
         if file.metadata.num_rows * len(columns.scores) * 8 > MAX_BYTES:
             raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers")
-        names = [columns.names[place] for place in columns.used]
-        batches = file.iter_batches(batch_size=BATCH, columns=names)
+        batches = file.iter_batches(batch_size=BATCH, columns=columns.used)
         return read_batches(pa, batches, columns, labels_required)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.errors import InputError
-from fedcal.npz import read_npz
 from fedcal.types import Floats
 
 STEPS = 12
@@ -39,12 +35,6 @@ def unpacked(code: NDArray[np.uint8]) -> Floats:
 def key_of(variant: Variant) -> str:
     """The variant's array in the file, such as `fog_5`."""
     return f"{variant[0]}_{variant[1]}"
-
-
-def read_variant(path: Path, variant: Variant) -> tuple[Floats, NDArray[Any]]:
-    """Logits and labels of one variant of a shipped file."""
-    arrays = read_npz(path)
-    return unpacked(arrays[key_of(variant)]), arrays["labels"]
 
 
 def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:

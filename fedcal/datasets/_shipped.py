@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcal.checks import one_of
 from fedcal.datasets._dataset import Dataset, from_arrays
-from fedcal.datasets._shifted import Variant, parse, read_variant
+from fedcal.datasets._shifted import Variant, key_of, parse, unpacked
 from fedcal.npz import read_npz
 from fedcal.scores import Kind
 
@@ -183,26 +183,17 @@ def entry_of(name: str) -> Shipped | None:
 
 def load_shipped(entry: Shipped, name: str) -> Dataset:
     """Read one of the shipped sets, by its name or that of a variant."""
-    if entry.default is not None:
-        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
-        logits, labels = read_variant(_HERE / entry.files[0], variant)
-        return from_arrays(name=name, logits=logits, labels=labels)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Any] = {}
     for file in entry.files:
         arrays |= read_npz(_HERE / file)
+    if entry.default is not None:
+        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
+        arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
         arrays["probs"] = _probs_from_log_odds(arrays.pop("log_odds"))
     if "client_names" in arrays:
         arrays["client"] = arrays.pop("client_names")[arrays["client"]]
-    return from_arrays(
-        name=entry.name,
-        logits=arrays.get("logits"),
-        probs=arrays.get("probs"),
-        labels=arrays["labels"],
-        client=arrays.get("client"),
-        test_logits=arrays.get("test_logits"),
-        test_labels=arrays.get("test_labels"),
-    )
+    return from_arrays(name=name, **arrays)
 
 
 def _probs_from_log_odds(log_odds: NDArray[Any]) -> NDArray[np.float64]:

@@ -26,7 +26,8 @@ class Graph:
 
     Parameters
     ----------
-    dtype : "float32" or "float64", of input and output
+    dtype
+        "float32" or "float64", of input and output
     """
 
     def __init__(self, dtype: str) -> None:
@@ -53,6 +54,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
+    def number(self, value: float) -> str:
+        """A constant in double; its name."""
+        return self.constant(value, np.float64)
+
     def cast(self, x: str, dtype: Any) -> str:
         """`x` as another type."""
         return self.op("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
@@ -69,10 +74,14 @@ def model_of(
 
     Parameters
     ----------
-    build : (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`
-    input : "logits" or "probs"
-    dtype : "float32" or "float64", of input and output
-    metadata : kept as the model's metadata
+    build
+        (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`
+    input
+        "logits" or "probs"
+    dtype
+        "float32" or "float64", of input and output
+    metadata
+        kept as the model's metadata
     """
     graph, source = Graph(dtype), INPUT_NAMES[input]
     x = source

@@ -12,17 +12,14 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     """The predicted class gets its bin's value, the others share the rest."""
     c, bins = calibrator.classes, len(calibrator.values)
 
-    def number(value: float) -> str:
-        return g.constant(value, np.float64)
-
     def largest_of(x: str) -> str:
         return g.op("ReduceMax", x, axes=[-1], keepdims=1)
 
     probs = g.op("Softmax", g.cast(z, np.float64), axis=-1)
     confidence = largest_of(probs)
     lost = g.op("IsNaN", confidence)  # no bin is theirs, and no cast to an integer is defined
-    found = g.op("Where", lost, number(0.0), confidence)
-    index = g.cast(g.op("Mul", found, number(bins)), np.int64)
+    found = g.op("Where", lost, g.number(0.0), confidence)
+    index = g.cast(g.op("Mul", found, g.number(bins)), np.int64)
     index = g.op("Min", index, g.constant(bins - 1, np.int64))
     values = np.maximum(calibrator.values, least_value(c))
     v = g.op("Gather", g.constant(values, np.float64), index, axis=0)
@@ -30,18 +27,18 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
 
     first = g.op("ArgMax", z, axis=-1, keepdims=1)
     predicted = g.op("Equal", g.constant(np.arange(c), np.int64), first)
-    others = g.op("Where", predicted, number(0.0), probs)
+    others = g.op("Where", predicted, g.number(0.0), probs)
     rest = g.op("ReduceSum", others, g.constant([-1], np.int64), keepdims=1)
-    some, even = g.op("Greater", rest, number(0.0)), number(1.0 / (c - 1))
-    share = g.op("Div", others, g.op("Where", some, rest, number(1.0)))
+    some, even = g.op("Greater", rest, g.number(0.0)), g.number(1.0 / (c - 1))
+    share = g.op("Div", others, g.op("Where", some, rest, g.number(1.0)))
     share = g.op("Where", some, share, even)
-    largest = largest_of(g.op("Where", predicted, number(0.0), share))
+    largest = largest_of(g.op("Where", predicted, g.number(0.0), share))
 
-    left = g.op("Sub", number(1.0), v)
-    excess = g.op("Sub", g.op("Mul", left, largest), g.op("Mul", number(1.0 - MARGIN), v))
+    left = g.op("Sub", g.number(1.0), v)
+    excess = g.op("Sub", g.op("Mul", left, largest), g.op("Mul", g.number(1.0 - MARGIN), v))
     room = g.op("Mul", left, g.op("Sub", largest, even))
-    weight = g.op("Div", excess, g.op("Max", room, number(TINY)))
-    weight = g.op("Clip", weight, number(0.0), number(1.0))
+    weight = g.op("Div", excess, g.op("Max", room, g.number(TINY)))
+    weight = g.op("Clip", weight, g.number(0.0), g.number(1.0))
     mixed = g.op("Add", share, g.op("Mul", weight, g.op("Sub", even, share)))
     out = g.op("Where", predicted, v, g.op("Mul", left, mixed))
     return g.cast(out, g.dtype)

@@ -41,10 +41,14 @@ class Partition:
 
     Attributes
     ----------
-    kind : one of `KINDS`
-    beta : of `dirichlet` and `quantity`, else 0
-    shards : shards per client of `shards`, else 0
-    partitioner, options : of `flwr`: the class in flwr-datasets and its parameters
+    kind
+        one of `KINDS`
+    beta
+        of `dirichlet` and `quantity`, else 0
+    shards
+        shards per client of `shards`, else 0
+    partitioner, options
+        of `flwr`: the class in flwr-datasets and its parameters
     """
 
     kind: str
@@ -69,7 +73,8 @@ def parse(spec: str) -> Partition:
 
     Parameters
     ----------
-    spec : `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
+    spec
+        `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
         parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
 
     Raises
@@ -110,11 +115,15 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
 
     Parameters
     ----------
-    data : its test part is left alone; rows of one subject are dealt like any others
-    spec : as `--partition` takes it
-    clients : how many; None = the data's own for `natural`, the partitioner's own for `flwr`
+    data
+        its test part is left alone; rows of one subject are dealt like any others
+    spec
+        as `--partition` takes it
+    clients
+        how many; None = the data's own for `natural`, the partitioner's own for `flwr`
         where it has a number of its own (natural ids, given sizes), else 100
-    seed : of what is drawn
+    seed
+        of what is drawn
 
     Raises
     ------
@@ -123,23 +132,19 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     """
     partition = parse(spec)
 
-    def shards(owner: Integers, count: int) -> Shards:
-        rows = (data.logits, data.labels)
-        return Shards.from_owner(*rows, owner, count, data.input, data.subject)
-
     if partition.kind == "natural":
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
-        there = len(data.client_names)
+        owner, there = owners.natural(data.client), len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-        return shards(owners.natural(data.client), there)
-    if partition.kind == "flwr":
+    elif partition.kind == "flwr":
         name = partition.partitioner
-        owner, made = owners_by(name, partition.options, data, clients or CLIENTS, seed)
-        if clients not in (None, made):
-            raise InputError(f"flwr:{name} makes {made} partitions, but clients = {clients}")
-        return shards(owner, made)
-    clients = clients or CLIENTS
-    owner = partition.draw(data.labels, clients, stream(seed, Purpose.PARTITION))
-    return shards(owner, clients)
+        owner, there = owners_by(name, partition.options, data, clients or CLIENTS, seed)
+        if clients not in (None, there):
+            raise InputError(f"flwr:{name} makes {there} partitions, but clients = {clients}")
+    else:
+        there = clients or CLIENTS
+        owner = partition.draw(data.labels, there, stream(seed, Purpose.PARTITION))
+    rows = (data.logits, data.labels)
+    return Shards.from_owner(*rows, owner, there, data.input, data.subject)

@@ -10,8 +10,7 @@ from typing import Any, Self
 from fedcal import accounting
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
-from fedcal.fields import real, text
-from fedcal.fields import whole as read_whole
+from fedcal.fields import read
 from fedcal.mechanisms import PRIVATE
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
@@ -53,22 +52,34 @@ class Federation:
 
     Attributes
     ----------
-    clients : enrolled clients K
-    classes : classes c of the model
-    rounds : rounds of queries; None = the method's default
-    sampling_rate : each client takes part in a round with this probability (Poisson)
-    epsilon : budget of the whole run for each unit; inf = no differential privacy
-    delta : its failure probability; must be > 0 for Gaussian noise
-    unit : what is protected: "user", all rows of one client, "subject", all rows of one subject
+    clients
+        enrolled clients K
+    classes
+        classes c of the model
+    rounds
+        rounds of queries; None = the method's default
+    sampling_rate
+        each client takes part in a round with this probability (Poisson)
+    epsilon
+        budget of the whole run for each unit; inf = no differential privacy
+    delta
+        its failure probability; must be > 0 for Gaussian noise
+    unit
+        what is protected: "user", all rows of one client, "subject", all rows of one subject
         at one client, or "example", one row
-    trust : who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
+    trust
+        who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
         "distributed" (each client a share, the sum has all of it) or "local" (each client all of
         it); None = the one of the first two that fits epsilon
-    seed : of sampling and noise. Seeded noise protects nobody who knows the seed
-    mechanism : one of `fedcal.mechanisms`, or "auto", what the method prefers
-    quorum : under trust "distributed", the share of the clients that must answer a round: noise
+    seed
+        of sampling and noise. Seeded noise protects nobody who knows the seed
+    mechanism
+        one of `fedcal.mechanisms`, or "auto", what the method prefers
+    quorum
+        under trust "distributed", the share of the clients that must answer a round: noise
         shares are sized so that these alone make all of it
-    noise_source : "seeded" (simulation, repeatable) or "system" (the operating system's generator)
+    noise_source
+        "seeded" (simulation, repeatable) or "system" (the operating system's generator)
     """
 
     clients: int
@@ -138,25 +149,26 @@ class Federation:
 
         Parameters
         ----------
-        nodes, classes : what `clients` = 0 and `classes` = 0 stand for
+        nodes, classes
+            what `clients` = 0 and `classes` = 0 stand for
 
         Raises
         ------
         InputError
             If a key is missing or its value is not allowed.
         """
-        trust = text(fields, "trust") or None
-        check_quorum(real(fields, "quorum"), trust)
+        trust = read(fields, "trust", str) or None
+        check_quorum(read(fields, "quorum", float), trust)
         return cls(
-            clients=read_whole(fields, "clients") or nodes,
-            classes=read_whole(fields, "classes") or classes,
-            rounds=read_whole(fields, "rounds") or None,
-            sampling_rate=real(fields, "sampling-rate"),
-            epsilon=real(fields, "epsilon"),
-            delta=real(fields, "delta"),
-            unit=text(fields, "unit"),
+            clients=read(fields, "clients", int) or nodes,
+            classes=read(fields, "classes", int) or classes,
+            rounds=read(fields, "rounds", int) or None,
+            sampling_rate=read(fields, "sampling-rate", float),
+            epsilon=read(fields, "epsilon", float),
+            delta=read(fields, "delta", float),
+            unit=read(fields, "unit", str),
             trust=trust,
-            mechanism=text(fields, "mechanism"),
-            quorum=real(fields, "quorum"),
-            noise_source=text(fields, "noise-source"),
+            mechanism=read(fields, "mechanism", str),
+            quorum=read(fields, "quorum", float),
+            noise_source=read(fields, "noise-source", str),
         )

@@ -127,21 +127,6 @@ def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
         np.testing.assert_allclose(slopes @ step, want, rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_the_diagonal_is_the_variance_of_the_slopes(classes: int) -> None:
-    z, labels = rows(classes, 6)
-    y, _ = OrderPreservingMLP.features(z, labels)
-    w = parameters(classes)
-    p = softmax(OrderPreservingMLP.scores(y, w))
-    slopes = np.stack(
-        [OrderPreservingMLP.pull_back(y, w, np.tile(e, (6, 1))) for e in np.eye(classes)]
-    )
-    mean = np.einsum("nk,kns->ns", p, slopes)
-    want = np.einsum("nk,kns->ns", p, (slopes - mean) ** 2)
-    got = OrderPreservingMLP.diagonal(y, w, p)
-    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12 * want.max())
-
-
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int) -> None:
     z, labels = rows(classes, 24)
