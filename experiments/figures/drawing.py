@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedcal.experiments.figures.style import BOXES, LINES, settings
 
 if TYPE_CHECKING:
@@ -189,10 +191,13 @@ def save_sheets(
 
 
 def bars(ax: Axes, series: str, left: Any, right: Any, low: Any, high: Any) -> None:
-    """Upright boxes, arrays of one length; those without height are left out."""
-    there = high > low
-    x, width, height = left[there], (right - left)[there], (high - low)[there]
-    ax.bar(x, height, width, low[there], align="edge", label=series, **BOXES[series])
+    """Upright boxes, arrays of one length, as one artist; those without height are left out."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Outline
+
+    corners = np.array([[left, low], [right, low], [right, high], [left, high]])
+    outline = Outline.make_compound_path_from_polys(corners.transpose(2, 0, 1)[high > low])
+    ax.add_patch(PathPatch(outline, label=series, **BOXES[series]))
 
 
 def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = None) -> None:

@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
@@ -84,9 +85,8 @@ def whiskers(panel: Panel, series: str) -> np.ndarray:
 
 def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
     """Left ends, and low and high ends, (boxes, 2)."""
-    (bars,) = (b for b in plotted(panel).containers if b.get_label() == series)
-    ends = [(b.get_y(), b.get_y() + b.get_height()) for b in bars]
-    return np.array([b.get_x() for b in bars]), np.array(ends)
+    corners = marks(panel, PathPatch, series).get_path().vertices.reshape(-1, 5, 2)
+    return corners[:, 0, 0], corners[:, [0, 2], 1]
 
 
 # --- what is drawn ------------------------------------------------------------------------------
