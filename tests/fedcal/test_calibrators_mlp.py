@@ -127,7 +127,6 @@ def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
         np.testing.assert_allclose(slopes @ step, want, rtol=1e-5, atol=1e-9)
 
 
-
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int) -> None:
     z, labels = rows(classes, 24)
