@@ -61,7 +61,8 @@ def answer(shards: Shards, request: Request) -> Words:
 
     Returns
     -------
-    (clients, length) uint64
+    Words
+        (clients, length) uint64
 
     Raises
     ------
@@ -96,13 +97,16 @@ def contribute(
 
     Parameters
     ----------
-    sites : (clients,) the number of each client's site, which keys its randomness
-    simulated : draw coins and noise from the request's seed; False = from the operating system,
+    sites
+        (clients,) the number of each client's site, which keys its randomness
+    simulated
+        draw coins and noise from the request's seed; False = from the operating system,
         whatever the request says
 
     Returns
     -------
-    (clients, length) uint64
+    Words
+        (clients, length) uint64
 
     Raises
     ------

@@ -15,8 +15,9 @@ def class_histograms(shards: Shards, query: ClassHistograms) -> Floats:
 
     Returns
     -------
-    (clients, 2 * tables * bins): positives of every class first, then negatives; for two
-    classes only class 1's. Unit: rows.
+    Floats
+        (clients, 2 * tables * bins): positives of every class first, then negatives; for two
+        classes only class 1's. Unit: rows.
     """
     bins = query.bins
     cells = shards.derived(("cells", bins), lambda s: cells_of(s.logits, s.labels, bins))
@@ -31,7 +32,8 @@ def pooled_histograms(shards: Shards, query: PooledHistograms) -> Floats:
 
     Returns
     -------
-    (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit: rows.
+    Floats
+        (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit: rows.
     """
     bins = query.bins
     cells = shards.derived(

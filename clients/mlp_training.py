@@ -27,7 +27,8 @@ def mlp_update(shards: Shards, query: MLPUpdate) -> Floats:
 
     Returns
     -------
-    (clients, size) or, with `count`, (clients, size + 1)
+    Floats
+        (clients, size) or, with `count`, (clients, size + 1)
     """
     w, batch = query.w, query.batch
     out = np.zeros((shards.clients, len(w) + query.count))

@@ -29,7 +29,8 @@ def temperature_newton(shards: Shards, query: TemperatureNewton) -> Floats:
 
     Returns
     -------
-    (clients, 2): G, H in nats
+    Floats
+        (clients, 2): G, H in nats
     """
     a = math.exp(query.log_a)
     mean, var = tempered_moments(shifted_logits(shards), a)
@@ -45,7 +46,8 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
 
     Returns
     -------
-    (clients, points) in nats
+    Floats
+        (clients, points) in nats
     """
     z, of_label = shifted_logits(shards), label_logits(shards)
     out = np.empty((shards.clients, query.points))

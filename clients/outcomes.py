@@ -22,7 +22,8 @@ def bin_outcomes(shards: Shards, query: BinOutcomes) -> Floats:
 
     Returns
     -------
-    (clients, 2 * bins) in rows
+    Floats
+        (clients, 2 * bins) in rows
     """
     bins = query.bins
     cells = shards.owner * (2 * bins) + _cells(shards, bins)
@@ -44,7 +45,8 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
 
     Returns
     -------
-    (clients, 2 * bins): a single 1; zeros if the client has no rows
+    Floats
+        (clients, 2 * bins): a single 1; zeros if the client has no rows
     """
     bins, seed = query.bins, query.seed
     out = np.zeros((shards.clients, 2 * bins))

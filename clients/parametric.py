@@ -20,7 +20,8 @@ def scaling_update(shards: Shards, query: ScalingUpdate) -> Floats:
 
     Returns
     -------
-    (clients, size) or, with `count`, (clients, size + 1)
+    Floats
+        (clients, size) or, with `count`, (clients, size + 1)
     """
     form, w = _form(shards, query), query.w
     update = w - local_fits(form, shards, w, proximal=query.proximal, steps=query.steps)
@@ -37,7 +38,8 @@ def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
 
     Returns
     -------
-    (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or none
+    Floats
+        (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or none
     """
     form, w, wanted = _form(shards, query), query.w, query.curvature
     lengths = {"none": 0, "diagonal": len(w), "full": len(w) * (len(w) + 1) // 2}

@@ -28,9 +28,12 @@ def local_log_a(
 
     Parameters
     ----------
-    start : log(1/T) to begin from
-    limit : bound of `|log(1/T)|`, by default log 20
-    steps : most steps of Newton, as an optimiser that gives up would take them: a shard without
+    start
+        log(1/T) to begin from
+    limit
+        bound of `|log(1/T)|`, by default log 20
+    steps
+        most steps of Newton, as an optimiser that gives up would take them: a shard without
         errors then ends on its way to the bound; None = to the optimum
     """
     shifted_logits(shards), label_logits(shards)  # computed once, carried along by `take`
@@ -76,7 +79,8 @@ def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
 
     Returns
     -------
-    (clients, 1) or, with `count`, (clients, 2)
+    Floats
+        (clients, 1) or, with `count`, (clients, 2)
     """
     w, inverse = query.w, query.average == "inverse"
     limit = LOG_A_LIMIT if query.limit == LIMIT else float(np.log(query.limit))

@@ -26,11 +26,13 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
 
     Parameters
     ----------
-    run : what all sites share: `data` (a shipped name, an absolute path, or the file that
+    run
+        what all sites share: `data` (a shipped name, an absolute path, or the file that
         `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
         (0: as many as there are nodes), `seed`; and, if the calibrator is to say what it takes,
         `input`, "logits" or "probs" ("": what the data are)
-    node : what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
+    node
+        what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
 
     Returns
     -------

@@ -26,7 +26,8 @@ def accuracy_gap(shards: Shards, query: AccuracyGap) -> Floats:
 
     Returns
     -------
-    (clients, temperatures) in rows
+    Floats
+        (clients, temperatures) in rows
     """
     return _each(shards, query, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
 
@@ -36,7 +37,8 @@ def clipped_nll(shards: Shards, query: ClippedNLL) -> Floats:
 
     Returns
     -------
-    (clients, temperatures) in nats
+    Floats
+        (clients, temperatures) in nats
     """
     clip = query.nll_clip
 
@@ -54,7 +56,8 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
 
     Returns
     -------
-    (clients, temperatures * bins) in rows, the bins of one temperature together
+    Floats
+        (clients, temperatures * bins) in rows, the bins of one temperature together
     """
     bins = query.bins
 

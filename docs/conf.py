@@ -58,6 +58,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!fedcal\b).*"),
     (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
+    (r"py:class", r"fedcal\.artifact\.T"),
 ]
 
 html_theme = "furo"

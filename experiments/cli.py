@@ -10,7 +10,7 @@ import click
 import typer
 import typer.main
 from rich.markup import escape
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
 from fedcal.checks import one_of
@@ -30,7 +30,47 @@ COMMANDS = {
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
-"""Name -> what it does; the commands themselves are modules of `fedcal.experiments.commands`."""
+"""Name -> what it does."""
+
+_MODULES = {
+    "simulate": "simulate",
+    "compare": "compare",
+    **dict.fromkeys(("plan", "train", "reproduce"), "studies"),
+    **dict.fromkeys(("report", "export", "apply", "flower-app", "datasets"), "files"),
+}
+"""Name -> the module of `fedcal.experiments.commands` that has the function."""
+
+EXAMPLES = {
+    "simulate": (
+        "fedcal simulate --epsilon 1 --out run",
+        "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
+    ),
+    "compare": (
+        "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
+        "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
+        "fedcal compare --out sweep --resume",
+    ),
+    "plan": (
+        "fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1",
+        "fedcal plan --clients 20 --rows-per-client 500 --data imdb-binary --epsilon 4 --out plan",
+    ),
+    "train": (
+        "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
+        "fedcal train --data leaf --model lstm --min-rows 100 --out model",
+    ),
+    "reproduce": (
+        "fedcal reproduce --list",
+        "fedcal reproduce table-accuracy --seeds 1 --out again",
+    ),
+    "report": ("fedcal report run",),
+    "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
+    "apply": (
+        "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
+    ),
+    "flower-app": ("fedcal flower-app app",),
+    "datasets": ("fedcal datasets --json",),
+}
+"""Name -> command lines, as `--help` shows them."""
 
 LATER = ("evaluate", "site")
 """Commands that are not built yet."""
@@ -44,12 +84,12 @@ def load_command(name: str) -> click.Command:
     if name in LATER:
         raise NotBuiltYet(f"the command '{name}'")
     one_of("command", name, COMMANDS)
-    module = import_module(f"fedcal.experiments.commands.{name.replace('-', '_')}")
-    examples = [f"    {escape(example)}" for example in module.EXAMPLES]
+    module = import_module(f"fedcal.experiments.commands.{_MODULES[name]}")
+    examples = [f"    {escape(example)}" for example in EXAMPLES[name]]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name, help=COMMANDS[name], epilog="\n\n".join(["For example:", *examples]))(
-        module.command
-    )
+    command = getattr(module, f"{name.replace('-', '_')}_command")
+    epilog = "\n\n".join(["For example:", *examples])
+    alone.command(name, help=COMMANDS[name], epilog=epilog)(command)
     return typer.main.get_command(alone)
 
 
@@ -63,28 +103,13 @@ class Commands(TyperGroup):
         return args[0], load_command(args[0]), args[1:]
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        typer.echo(f"fedcal {__version__}")
-        ctx.exit()
-
-
 app = Commands(
     name="fedcal",
     help="Private, federated calibration of classifiers.",
     commands={name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
-    params=[
-        TyperOption(
-            param_decls=["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_print_version,
-            help="Show the version.",
-        )
-    ],
     no_args_is_help=True,
 )
+click.version_option(__version__, message="fedcal %(version)s", help="Show the version.")(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -155,16 +155,13 @@ class Config(Options):
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
         check_quorum(self.quorum, self.trust)
-        if self.cap is not None:
-            positive("cap", self.cap)
-            if self.ledger is None:
-                raise InputError("cap needs a ledger: give --ledger FILE")
-            if math.isfinite(self.epsilon) and self.epsilon > self.cap:
-                raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
-        if self.cap_delta is not None:
-            positive("cap_delta", self.cap_delta)
-            if self.ledger is None:
-                raise InputError("cap_delta needs a ledger: give --ledger FILE")
+        for name in ("cap", "cap_delta"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+                if self.ledger is None:
+                    raise InputError(f"{name} needs a ledger: give --ledger FILE")
+        if self.cap is not None and self.cap < self.epsilon < math.inf:
+            raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
         if self.ray_address is not None and self.engine != "ray":
             raise InputError("ray_address needs the engine ray: give --engine ray")
         if self.ledger is not None and math.isinf(self.epsilon):
@@ -202,38 +199,27 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     they go as well.
     """
     base, given = _read(read_toml(Path(path))), _read(overrides)
-
-    def changed(*keys: str) -> bool:
-        return any(k in given and k in base and given[k] != base[k] for k in keys)
-
-    stale: set[str] = set()
-    dropped: set[str] = set()
-    settings = base.get("set", {})
-    if changed("method"):
-        stale |= {"rounds"}
-        known = settings_of(given["method"])
-        dropped |= {k for k in settings if k != "rows_per_client" or k not in known}
-    if changed("trust"):
+    changed = {key for key in base.keys() & given if base[key] != given[key]}
+    stale = {"rounds"} if "method" in changed else set[str]()
+    if "trust" in changed:
         stale |= {"quorum"}
-    if changed("epsilon") and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
+    if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
         stale |= {"trust", "quorum"}
-    if set(_ONCE_RESOLVED) <= set(base):
+    settings = set(base.get("set", {}))
+    dropped = set[str]()
+    if "method" in changed:
+        dropped = settings - (settings_of(given["method"]).keys() & {"rows_per_client"})
+    if {"clients", "trust", "secure_aggregation", "rounds"} <= base.keys():  # written by 0.1
         if stale - {"rounds"}:
             stale |= {"rounds", "secure_aggregation"}
-        if changed("method", "data", "clients", "partition"):
+        if changed & {"method", "data", "clients", "partition"}:
             dropped |= {"rows_per_client"}
-        if changed("data", "partition") and "natural" in (
-            base.get("partition"),
-            given.get("partition"),
-        ):
+        natural = "natural" in (base.get("partition"), given.get("partition"))
+        if natural and changed & {"data", "partition"}:
             stale |= {"clients"}
     if settings:
-        base["set"] = {k: v for k, v in settings.items() if k not in dropped}
+        base["set"] = {k: v for k, v in base["set"].items() if k not in dropped}
     return merge({k: v for k, v in base.items() if k not in stale}, given)
-
-
-_ONCE_RESOLVED = ("clients", "trust", "secure_aggregation", "rounds")
-"""A file that holds all of these was written by fedcal 0.1, most likely."""
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:
@@ -287,19 +273,6 @@ def federation_of(config: Config, shards: Shards) -> Federation:
     )
     check_subjects(federation, shards)
     return federation
-
-
-UNUSED_ROWS = (
-    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
-)
-
-
-def unused_rows(config: Config, job: Job) -> list[str]:
-    """A sentence if `rows_per_client` was given to a run that does not need it, else nothing."""
-    rows = config.set.get("rows_per_client")
-    if rows is None or STRATEGIES[job.method].needs_rows(job.federation, job.settings):
-        return []
-    return [UNUSED_ROWS.format(rows)]
 
 
 def job_of(config: Config, shards: Shards) -> Job:

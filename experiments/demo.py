@@ -20,6 +20,7 @@ from fedcal.errors import TooLittle
 from fedcal.experiments.commands import compare as compare_command
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.figures import reliability_figure, save_figure
+from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import progress
 from fedcal.metrics import Reliability
@@ -45,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore", TooLittle)  # the statement below the table says it, too
     comparison = calibrate()
     comparison.save(out)
-    simulate(DATA, method="fednewton", epsilon=1.0, out=out / ONE_RUN)
+    run = simulate(DATA, method="fednewton", epsilon=1.0, out=out / ONE_RUN)
+    title = title_of(run.to_json(), "test rows")
+    for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
+        save_figure(reliability_figure(run.reliability, title, dark=dark), out / name, dark=dark)
     write_figures(out)
     compare_command.show(comparison, out)
     Console(highlight=False, soft_wrap=True).print(

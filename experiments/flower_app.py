@@ -19,7 +19,8 @@ from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config
 from fedcal.privacy.federation import Federation
-from fedcal.strategies.job import Job, Setting
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting
 
 FILE = "pyproject.toml"
 NAME = "fedcal-app"

@@ -33,18 +33,29 @@ class SimulationResult:
 
     Attributes
     ----------
-    artifact : what the run yields
-    judged : what the artifact says of itself on test rows. For the researcher's eyes: exact
+    artifact
+        what the run yields
+    judged
+        what the artifact says of itself on test rows. For the researcher's eyes: exact
         numbers about test rows, not private releases
-    privacy : unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
-    communication : payload bytes per client over the whole run, rounds
-    config : resolved; running it again gives the same bits
-    given : what was asked for, and so does this: what follows from other values is left out
-    seconds : of the federated rounds (or the pooled fit); None where who is sampled is secret
-    rounds : one record per release
-    test : the rows that `judged` is about
-    data : what the run was on
-    history : the artifact after each release
+    privacy
+        unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
+    communication
+        payload bytes per client over the whole run, rounds
+    config
+        resolved; running it again gives the same bits
+    given
+        what was asked for, and so does this: what follows from other values is left out
+    seconds
+        of the federated rounds (or the pooled fit); None where who is sampled is secret
+    rounds
+        one record per release
+    test
+        the rows that `judged` is about
+    data
+        what the run was on
+    history
+        the artifact after each release
     """
 
     artifact: Artifact

@@ -1,23 +1,56 @@
-"""One method on one data set over simulated clients: what `fedcal simulate` runs."""
+"""One method on one data set over simulated clients: what `fedcal simulate` runs.
+
+`fit`, before anything is tested, is what the estimator runs, too.
+"""
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcal import datasets
 from fedcal.artifact import Holdout
+from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.config import Config, merge
-from fedcal.experiments.fitting import Fitted, fit
-from fedcal.experiments.inputs import load_any as load_any  # found here by those who had it here
+from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.engines.ray import Source, run_ray
 from fedcal.experiments.result import SimulationResult, versions
-from fedcal.experiments.statement import HELD_OUT, NOT_NATURAL
+from fedcal.experiments.statement import HELD_OUT, about_subjects, of_plan, without_privacy
+from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
-from fedcal.strategies.outcome import Progress
+from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.enough import tell, too_little
+from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.streams import Purpose, stream
+from fedcal.trust import SecAgg
+
+_TOGETHER = ("pooled", "All rows were pooled in one place: no federation and no privacy.")
+_BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
+    "none": (Identity, SecAgg.name, "Nothing was learned from anybody."),
+    "one-source": (
+        TemperatureScaling,
+        "one-source",
+        "One client fitted a temperature to its own rows, for itself: no federation, and nothing "
+        "that was sent to anybody.",
+    ),
+    "pooled-temperature": (TemperatureScaling, *_TOGETHER),
+    "pooled-bbq": (BBQ, *_TOGETHER),
+}
+"""Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
+
+UNUSED_ROWS = (
+    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
 
 
 def simulate(
@@ -32,12 +65,17 @@ def simulate(
 
     Parameters
     ----------
-    data : a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
+    data
+        a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
         of a data file (`logits` or `probs`, `labels`, ...); None = what `config` names
-    config : instead of options
-    out : folder for result files; None = write nothing
-    progress : called after each round
-    **options : as on the command line: method, clients, partition, rounds, sampling_rate,
+    config
+        instead of options
+    out
+        folder for result files; None = write nothing
+    progress
+        called after each round
+    **options
+        as on the command line: method, clients, partition, rounds, sampling_rate,
         epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, dropout,
         seed, ledger, cap, cap_delta, set={...}
 
@@ -53,11 +91,9 @@ def simulate(
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
-    named, by_name = loaded.name, False
-    if isinstance(data, (str, Path)):
-        by_name = True
-        if not datasets.is_shipped(str(data)):
-            named = str(Path(data).expanduser().resolve())
+    named, by_name = loaded.name, isinstance(data, (str, Path))
+    if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
+        named = str(Path(data).expanduser().resolve())
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
@@ -66,27 +102,17 @@ def simulate(
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
     fitted = fit(config, shards, held_out=held_out, by_name=by_name, progress=progress)
-    statement = fitted.privacy["statement"]
-    if held_out:
-        statement.append(HELD_OUT.format(fitted.outcome.artifact.noun))
-    statement += fitted.about_subjects
     if loaded.client_names is not None and config.partition != "natural":
-        dealt = NOT_NATURAL.format(loaded.name, len(loaded.client_names), config.partition)
-        statement.append(dealt)
-    result = _judge(fitted, given, loaded)
-    if out is not None:
-        result.save(out)
-    return result
-
-
-def _judge(fitted: Fitted, given: Config, data: Dataset) -> SimulationResult:
-    """The result of a run on the test rows of `data`."""
-    logits, before, labels = data.test_logits, data.test_probs, data.test_labels
+        fitted.privacy["statement"].append(
+            f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "
+            f"its rows out by {config.partition} instead (partition 'natural' uses them)."
+        )
+    logits, before, labels = loaded.test_logits, loaded.test_probs, loaded.test_labels
     if logits is None or before is None or labels is None:
-        raise InputError(f"{data.name} has no test rows")
+        raise InputError(f"{loaded.name} has no test rows")
     outcome = fitted.outcome
     test = Holdout(logits, before, labels, fitted.config.seed)
-    return SimulationResult(
+    result = SimulationResult(
         artifact=outcome.artifact,
         judged=outcome.artifact.judge(test),
         privacy=fitted.privacy,
@@ -101,6 +127,166 @@ def _judge(fitted: Fitted, given: Config, data: Dataset) -> SimulationResult:
         versions=versions(),
         rounds=outcome.records,
         test=test,
-        data=data,
+        data=loaded,
         history=outcome.history,
     )
+    if out is not None:
+        result.save(out)
+    return result
+
+
+def load_any(data: Any) -> Dataset:
+    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, Path)):
+        return datasets.load(data)
+    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
+        return datasets.from_huggingface(data)
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        return datasets.from_frame(data)
+    if not isinstance(data, Mapping):
+        raise InputError(
+            "data must be a name, a path, a Dataset, a data frame, or arrays as "
+            f'{{"logits": (n, c), "labels": (n,)}}; got {type(data).__name__}'
+        )
+    if "labels" not in data or not set(data) <= {*datasets.KEYS, "name"}:
+        raise InputError(
+            f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
+            f"got {', '.join(map(str, data))}"
+        )
+    return datasets.from_arrays(**data)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What came of a run, its resolved config, and its privacy record."""
+
+    outcome: Outcome
+    config: Config
+    privacy: dict[str, Any]
+    too_little: list[str]
+    about_subjects: list[str]
+
+
+def fit(
+    config: Config,
+    shards: Shards,
+    *,
+    tested: bool = True,
+    held_out: bool = False,
+    by_name: bool = False,
+    progress: Progress | None = None,
+) -> Fitted:
+    """Run a method, one that the planner chooses, or a baseline.
+
+    Warnings are those of the caller's caller.
+
+    Parameters
+    ----------
+    config
+        Config
+        "auto" and whatever is not given are resolved.
+    shards
+        Shards
+        The rows as they were dealt.
+    tested
+        bool
+        Whether test rows are judged afterwards.
+    held_out
+        bool
+        Whether these were drawn from the same rows.
+    by_name
+        bool
+        Whether others find the data by what the config calls them.
+    progress
+        callable, optional
+        Called after each round.
+
+    Raises
+    ------
+    InputError
+        Anything that is not allowed; nothing was released.
+    RoundFailed
+        Nobody who was sampled answered.
+    """
+    chosen: list[str] = []
+    if config.method == AUTO:
+        from fedcal.experiments.planner.auto import resolved
+
+        config, chosen = resolved(config, shards, progress)
+    if config.method in POOLED:
+        fitted = _fit_baseline(config, shards, tested)
+    else:
+        fitted = _fit_federated(config, shards, tested, held_out, by_name, progress)
+    fitted.privacy["statement"] += chosen
+    if not chosen:  # the planner has looked at more than this does
+        tell(fitted.too_little, fitted.privacy, stacklevel=3)
+    if held_out:
+        fitted.privacy["statement"].append(HELD_OUT.format(fitted.outcome.artifact.noun))
+    fitted.privacy["statement"] += fitted.about_subjects
+    return fitted
+
+
+def _fit_baseline(config: Config, shards: Shards, tested: bool) -> Fitted:
+    federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
+    calibrator_class, trust, words = _BASELINES[config.method]
+    read = shards
+    if config.method == "one-source":  # Luo et al., 5.1: a client with rows, drawn by the seed
+        some = np.flatnonzero(shards.rows)
+        draw = stream(config.seed, Purpose.SAMPLING, 0, "one source").integers(len(some))
+        read = shards.take(some[[int(draw)]])
+    start = time.perf_counter()
+    calibrator = calibrator_class().fit(read.logits, read.labels)
+    seconds = time.perf_counter() - start
+    calibrator.learnt_on(read.input)
+    known = replace(
+        config,
+        clients=shards.clients,
+        trust=SecAgg.name,
+        rounds=None,
+        secure_aggregation=config.secure_aggregation or "none",
+    )
+    outcome = Outcome(calibrator, [], [], 0, 0, seconds, [])
+    privacy = without_privacy(trust, config.unit, words, tested=tested)
+    return Fitted(outcome, known, privacy, too_little(config.method, read), [])
+
+
+def _fit_federated(
+    config: Config,
+    shards: Shards,
+    tested: bool,
+    held_out: bool,
+    by_name: bool,
+    progress: Progress | None,
+) -> Fitted:
+    job = job_of(config, shards)
+    plan = job.plan
+    if plan.private and plan.delta >= 1 / plan.clients:
+        warnings.warn(large_delta(plan), stacklevel=4)
+    if config.engine == "ray":
+        source = Source(config.data, config.partition) if by_name else None
+        address = config.ray_address
+        outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
+    else:
+        drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
+        outcome = job.run(drive, progress)
+    known = replace(
+        config,
+        clients=shards.clients,
+        rounds=plan.rounds - plan.counting_rounds,
+        trust=plan.trust,
+        secure_aggregation=job.secure_aggregation,
+        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
+        set=job.settings,
+    )
+    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
+    noun = outcome.artifact.noun
+    privacy = of_plan(
+        plan, len(outcome.records), job.secure_aggregation, rows, tested=tested, noun=noun
+    )
+    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    if "rows_per_client" in config.set and not needed:
+        privacy["statement"].append(UNUSED_ROWS.format(rows))
+    few = too_little(config.method, shards, job)
+    return Fitted(outcome, known, privacy, few, about_subjects(plan, config.partition, held_out))

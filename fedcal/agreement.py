@@ -49,8 +49,10 @@ def check_request(fields: Mapping[str, Any], request: Request) -> Plan:
 
     Parameters
     ----------
-    fields : public facts of the job, as `Federation.to_fields` writes them
-    request : as it came
+    fields
+        public facts of the job, as `Federation.to_fields` writes them
+    request
+        as it came
 
     Raises
     ------

@@ -38,11 +38,16 @@ class Holdout:
 
     Attributes
     ----------
-    logits : (n, c); of probabilities log(max(p, 1e-12))
-    probs : (n, c) of the model itself
-    labels : (n,)
-    seed : of what is drawn to judge (a bootstrap)
-    kept : what an artifact computed of these rows and needs again, by a key of its own
+    logits
+        (n, c); of probabilities log(max(p, 1e-12))
+    probs
+        (n, c) of the model itself
+    labels
+        (n,)
+    seed
+        of what is drawn to judge (a bootstrap)
+    kept
+        what an artifact computed of these rows and needs again, by a key of its own
     """
 
     logits: Floats
@@ -59,9 +64,11 @@ class Artifact(ABC):
 
     Attributes
     ----------
-    form : what it is, and the name of its file in a result folder (`calibrator` of all
+    form
+        what it is, and the name of its file in a result folder (`calibrator` of all
         calibrators, whatever their own kind)
-    noun : what sentences about a run call it
+    noun
+        what sentences about a run call it
     """
 
     form: ClassVar[str]
@@ -93,12 +100,15 @@ class Artifact(ABC):
 
         Parameters
         ----------
-        stem : what the file is called, without its suffix
-        test : with it also what is worth keeping of the test rows
+        stem
+            what the file is called, without its suffix
+        test
+            with it also what is worth keeping of the test rows
 
         Returns
         -------
-        the names of the files
+        list[str]
+            the names of the files
         """
         path = folder / f"{stem}.npz"
         write_arrays(path, {"format": FORMAT, "form": self.form}, self.arrays())
@@ -165,9 +175,12 @@ def read_arrays(
 
     Parameters
     ----------
-    format : of the header, "fedcal-" and what the file is
-    fields : what else must be in the header
-    noun : what the file is called in messages
+    format
+        of the header, "fedcal-" and what the file is
+    fields
+        what else must be in the header
+    noun
+        what the file is called in messages
 
     Raises
     ------

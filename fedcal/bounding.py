@@ -61,11 +61,16 @@ class Bound:
 
     Attributes
     ----------
-    lengths : numbers in each block
-    norms : bound of each block in the statistic's own units; empty = not bounded (no privacy)
-    rule : how the blocks' norms combine, see the module's table
-    order : 1 or 2, the norm that is bounded
-    per : "client", or "subject" or "row" where the addend of each is clipped before a client adds
+    lengths
+        numbers in each block
+    norms
+        bound of each block in the statistic's own units; empty = not bounded (no privacy)
+    rule
+        how the blocks' norms combine, see the module's table
+    order
+        1 or 2, the norm that is bounded
+    per
+        "client", or "subject" or "row" where the addend of each is clipped before a client adds
         them up
     """
 
@@ -167,9 +172,11 @@ def bounded(x: Floats, bound: Bound) -> Floats:
 
     Parameters
     ----------
-    x : (clients, length) contributions in the statistic's own units; (rows, length) if the bound
+    x
+        (clients, length) contributions in the statistic's own units; (rows, length) if the bound
         is per row
-    bound : from the query, never from the client
+    bound
+        from the query, never from the client
 
     Raises
     ------
@@ -203,7 +210,8 @@ def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
 
     Returns
     -------
-    (clients, length) uint64, integers mod 2**64
+    Words
+        (clients, length) uint64, integers mod 2**64
     """
     words = ring.encode(bounded(x, bound))
     if bound.finite:

@@ -53,13 +53,17 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
 
     Parameters
     ----------
-    start : (k, size) inside the box
-    low, high : (size,)
-    steps : most evaluations
+    start
+        (k, size) inside the box
+    low, high
+        (size,)
+    steps
+        most evaluations
 
     Returns
     -------
-    (k, size)
+    Floats
+        (k, size)
     """
     out = start.copy()
     ids = np.arange(len(out))

@@ -48,7 +48,8 @@ def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
 
     Parameters
     ----------
-    damage : what errors of these types mean; an error of the system says what it is itself
+    damage
+        what errors of these types mean; an error of the system says what it is itself
     """
     try:
         yield

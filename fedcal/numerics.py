@@ -107,12 +107,15 @@ def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any]
 
     Parameters
     ----------
-    shifted_logits : (n, c), each row's largest entry 0 (so that nothing overflows)
-    a : inverse temperature, a scalar or (n, 1)
+    shifted_logits
+        (n, c), each row's largest entry 0 (so that nothing overflows)
+    a
+        inverse temperature, a scalar or (n, 1)
 
     Returns
     -------
-    (n,), (n,)
+    tuple[NDArray[Any], NDArray[Any]]
+        (n,), (n,)
     """
     e = np.exp(shifted_logits * a)
     s0 = row_sum(e)

@@ -21,10 +21,14 @@ class Table:
 
     Attributes
     ----------
-    title : of the section
-    columns : headings, with units ("rows", "AUC, %")
-    rows : of as many entries each; numbers finite
-    note : a sentence below; "" = none
+    title
+        of the section
+    columns
+        headings, with units ("rows", "AUC, %")
+    rows
+        of as many entries each; numbers finite
+    note
+        a sentence below; "" = none
     """
 
     title: str
@@ -44,10 +48,14 @@ class Curve:
 
     Attributes
     ----------
-    title : of the section
-    x, y : labels of the axes, with units
-    series : name -> points in the order in which they are joined, at most 16 series
-    note : a sentence below; "" = none
+    title
+        of the section
+    x, y
+        labels of the axes, with units
+    series
+        name -> points in the order in which they are joined, at most 16 series
+    note
+        a sentence below; "" = none
     """
 
     title: str

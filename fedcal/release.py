@@ -66,8 +66,10 @@ class Release:
 
     Attributes
     ----------
-    values : (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
-    std : (length,) noise std of each value; zeros without privacy; empty for a drawn index
+    values
+        (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
+    std
+        (length,) noise std of each value; zeros without privacy; empty for a drawn index
     """
 
     round: int
@@ -81,10 +83,13 @@ class Curator:
 
     Parameters
     ----------
-    plan : frozen before anything is asked
-    ledger : where a private run's budget is kept; None = a ledger of its own, capped at the
+    plan
+        frozen before anything is asked
+    ledger
+        where a private run's budget is kept; None = a ledger of its own, capped at the
         plan's epsilon
-    masked : whether the server sees nothing but sums of contributions
+    masked
+        whether the server sees nothing but sums of contributions
     """
 
     def __init__(self, plan: Plan, ledger: Ledger | None = None, *, masked: bool = True) -> None:
@@ -103,7 +108,8 @@ class Curator:
 
         Parameters
         ----------
-        norms : what each block is clipped to where there is no privacy; () = nothing is. With
+        norms
+            what each block is clipped to where there is no privacy; () = nothing is. With
             privacy the plan says it
         """
         if round_number != self.releases + 1 or round_number > self.plan.rounds:
@@ -159,7 +165,8 @@ class Curator:
 
         Parameters
         ----------
-        repliers : how many clients answered
+        repliers
+            how many clients answered
 
         Raises
         ------
@@ -192,7 +199,8 @@ class Curator:
 
         Parameters
         ----------
-        total : (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+        total
+            (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
         """
         if self._charged is None or asked is not self._charged[0]:
             raise PrivacyError(f"round {asked.round} was not charged: each round is released once")

@@ -54,13 +54,17 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
 
     Parameters
     ----------
-    name : what they are called in messages
-    kind : what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
+    name
+        what they are called in messages
+    kind
+        what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
         to 1 up to 1e-2; they are kept as given, but for negative rounding, which becomes 0.
         Logits lie within +-1e100, and are no probabilities, rounded ones neither: of fewer than 5
         rows, which may be so by chance, that is only warned of
-    value : (n, c), c >= 2, of any numeric type
-    least : rows that are needed
+    value
+        (n, c), c >= 2, of any numeric type
+    least
+        rows that are needed
 
     Raises
     ------
@@ -134,14 +138,17 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
 
     Parameters
     ----------
-    name : what it is called in messages
-    value : an array, a pandas frame or series, a torch tensor on any device (detached from its
+    name
+        what it is called in messages
+    value
+        an array, a pandas frame or series, a torch tensor on any device (detached from its
         graph; bfloat16 becomes float32), or lists and tuples of numbers, strings or tensors
 
     Returns
     -------
-    `value` itself if it is an array of numbers or strings. An array of objects becomes one of
-    float64 or of strings where all entries are numbers or all are strings.
+    NDArray[Any]
+        `value` itself if it is an array of numbers or strings. An array of objects becomes one of
+        float64 or of strings where all entries are numbers or all are strings.
 
     Raises
     ------

@@ -39,9 +39,12 @@ class Search(ABC):
 
     Parameters
     ----------
-    low, high : interval of the search, 0 < low < high
-    evaluations : how often the objective is evaluated
-    searches : independent searches
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    searches
+        independent searches
     """
 
     def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
@@ -83,9 +86,12 @@ class GoldenSection(Search):
 
     Parameters
     ----------
-    low, high : interval of the search, 0 < low < high
-    iterations : K, how often the interval shrinks
-    searches : independent searches
+    low, high
+        interval of the search, 0 < low < high
+    iterations
+        K, how often the interval shrinks
+    searches
+        independent searches
     """
 
     def __init__(self, low: float, high: float, iterations: int = 5, searches: int = 1) -> None:
@@ -150,11 +156,16 @@ class PosteriorBisection(Search):
 
     Parameters
     ----------
-    low, high : interval of the search, 0 < low < high
-    evaluations : how often the objective is evaluated
-    slope : least and largest change of the objective per unit of log t, > 0; public
-    tailed : whether the noise has the tails of Laplace noise; False = normal, or nearly so
-    searches : independent searches
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    slope
+        least and largest change of the objective per unit of log t, > 0; public
+    tailed
+        whether the noise has the tails of Laplace noise; False = normal, or nearly so
+    searches
+        independent searches
     """
 
     def __init__(

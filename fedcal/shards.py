@@ -25,11 +25,16 @@ class Shards:
 
     Attributes
     ----------
-    logits : (n, c) float64, C-contiguous
-    labels : (n,) int64 in [0, c)
-    offsets : (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
-    input : what the logits were made of, and so what a calibrator that is fitted on them takes
-    subjects : (n,) whom each row is about, or None. Rows of one client with one number are of one
+    logits
+        (n, c) float64, C-contiguous
+    labels
+        (n,) int64 in [0, c)
+    offsets
+        (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
+    input
+        what the logits were made of, and so what a calibrator that is fitted on them takes
+    subjects
+        (n,) whom each row is about, or None. Rows of one client with one number are of one
         subject; the same number at another client is another subject
     """
 
@@ -136,8 +141,9 @@ class Shards:
 
         Returns
         -------
-        The subjects' rows, those of one client together and of each subject in the order that they
-        have; and (subjects,) the client of each, sorted.
+        tuple[Shards, Integers]
+            The subjects' rows, those of one client together and of each subject in the order that
+            they have; and (subjects,) the client of each, sorted.
 
         Raises
         ------

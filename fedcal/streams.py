@@ -56,11 +56,13 @@ def key_of(*parts: Any) -> str:
 
     Parameters
     ----------
-    parts : text, numbers, None, and sequences, arrays and tables of these
+    parts
+        text, numbers, None, and sequences, arrays and tables of these
 
     Returns
     -------
-    64 hexadecimal digits
+    str
+        64 hexadecimal digits
     """
     return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()
 

@@ -67,14 +67,20 @@ class _Binning(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; default 1 round
-    bins_exponent : M, 2**M bins of equal width
-    weighting : "none", "all" rows, or only rows whose prediction the calibrator has "changed"
-    tables : "per_class" or "pooled"
-    clipping, clip_positive, clip_negative : as above, in rows; None = "per_class", 2 and 10: these
+    federation
+        public facts and budget; default 1 round
+    bins_exponent
+        M, 2**M bins of equal width
+    weighting
+        "none", "all" rows, or only rows whose prediction the calibrator has "changed"
+    tables
+        "per_class" or "pooled"
+    clipping, clip_positive, clip_negative
+        as above, in rows; None = "per_class", 2 and 10: these
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
-    negatives : what becomes of negative noisy counts, see `fedcal.calibrators.noisy_counts`; None =
+    negatives
+        what becomes of negative noisy counts, see `fedcal.calibrators.noisy_counts`; None =
         "cut". Refused without privacy, where no count is negative
     """
 
@@ -223,14 +229,20 @@ class FedBBQ(_Binning):
 
     Parameters
     ----------
-    tables : None = "pooled" with privacy, "per_class" without
-    clipping : with privacy None = "joint"
-    clip_positive : with privacy None = 1 pooled, of two classes 0.5; 2 per class; in rows (the
+    tables
+        None = "pooled" with privacy, "per_class" without
+    clipping
+        with privacy None = "joint"
+    clip_positive
+        with privacy None = 1 pooled, of two classes 0.5; 2 per class; in rows (the
         paper: 10)
-    clip_negative : with privacy None = 0.5 pooled; per class 10, of two classes 2; in rows (the
+    clip_negative
+        with privacy None = 0.5 pooled; per class 10, of two classes 2; in rows (the
         paper: 50)
-    negatives : with privacy None = "norm-sub" of two classes pooled, else "cut"
-    estimate : what is averaged over binnings, "posterior" means (ours), or "share", P / (P + N)
+    negatives
+        with privacy None = "norm-sub" of two classes pooled, else "cut"
+    estimate
+        what is averaged over binnings, "posterior" means (ours), or "share", P / (P + N)
         (Maddock et al., B.4)
     """
 

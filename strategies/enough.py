@@ -50,8 +50,10 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
 
     Parameters
     ----------
-    shards : with privacy nothing of it is read; None = a server that does not have them
-    job : None for a method without a federation
+    shards
+        with privacy nothing of it is read; None = a server that does not have them
+    job
+        None for a method without a federation
     """
     if job is not None and job.plan.private:
         given = job.settings.get("rows_per_client")

@@ -221,9 +221,12 @@ class Who(NamedTuple):
 
     Attributes
     ----------
-    site : from 0
-    node : Flower's random number
-    clients : to how many a site of a simulation deals the data of the run config; None = its
+    site
+        from 0
+    node
+        Flower's random number
+    clients
+        to how many a site of a simulation deals the data of the run config; None = its
         rows come from elsewhere
     """
 

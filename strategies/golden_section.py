@@ -51,19 +51,26 @@ class _TemperatureSearch(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; `rounds` is the number of evaluations
-    search : how the next temperature is chosen
+    federation
+        public facts and budget; `rounds` is the number of evaluations
+    search
+        how the next temperature is chosen
 
         * "golden": golden section, as Algorithm 1; 6 evaluations
         * "bisection": on the sign of the sum (AccT only); 6 evaluations
         * "posterior": on its size, too (AccT only); 3 evaluations
         * "exponential": one draw from `points` temperatures, evenly spaced in log T
         * "auto": what measured best under the trust model, see the class
-    iterations : K of Algorithm 1, evaluations - 1; None = as above
-    low, high : interval of the search
-    points : of the grid of "exponential" (101), and refused elsewhere
-    clip : of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
-    rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
+    iterations
+        K of Algorithm 1, evaluations - 1; None = as above
+    low, high
+        interval of the search
+    points
+        of the grid of "exponential" (101), and refused elsewhere
+    clip
+        of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
+    rows_per_client
+        m, the public nominal number of rows of a client; needed with privacy for
         unit `user` (unless `clip` is given), and for "posterior"
     """
 
@@ -259,13 +266,20 @@ class AccT(_TemperatureSearch):
 
     Parameters
     ----------
-    federation : public facts and budget; `rounds` is the number of evaluations
-    search : "golden", "bisection", "posterior", "exponential" or "auto"
-    iterations : K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
-    low, high : interval of the search
-    points : of the grid of "exponential", evenly spaced in log T; None = 101
-    clip : of unit `user` with privacy, in rows; None = max(0.08 m, 2)
-    rows_per_client : m, the public nominal number of rows of a client
+    federation
+        public facts and budget; `rounds` is the number of evaluations
+    search
+        "golden", "bisection", "posterior", "exponential" or "auto"
+    iterations
+        K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
+    low, high
+        interval of the search
+    points
+        of the grid of "exponential", evenly spaced in log T; None = 101
+    clip
+        of unit `user` with privacy, in rows; None = max(0.08 m, 2)
+    rows_per_client
+        m, the public nominal number of rows of a client
     """
 
     name = "acct"
@@ -297,8 +311,10 @@ class NLLT(_TemperatureSearch):
 
     Parameters
     ----------
-    nll_clip : nats that a row adds at most; the paper's 10
-    federation, search, iterations, low, high, points, clip, rows_per_client : as for AccT
+    nll_clip
+        nats that a row adds at most; the paper's 10
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for AccT
     """
 
     name = "nllt"
@@ -332,8 +348,10 @@ class ECET(_TemperatureSearch):
 
     Parameters
     ----------
-    bins : of equal width
-    federation, search, iterations, low, high, points, clip, rows_per_client : as for AccT
+    bins
+        of equal width
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for AccT
     """
 
     name = "ecet"

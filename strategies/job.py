@@ -22,19 +22,8 @@ from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.outcome import OUTCOME as OUTCOME  # found here by those who had it here
-from fedcal.strategies.outcome import RELEASED as RELEASED
-from fedcal.strategies.outcome import Outcome as Outcome
-from fedcal.strategies.outcome import Progress as Progress
-from fedcal.strategies.outcome import Watch
-from fedcal.strategies.settings import Setting as Setting
-from fedcal.strategies.settings import calibrating as calibrating
-from fedcal.strategies.settings import check_settings as check_settings
-from fedcal.strategies.settings import check_subjects as check_subjects
-from fedcal.strategies.settings import lacks_rows as lacks_rows
-from fedcal.strategies.settings import must_calibrate as must_calibrate
-from fedcal.strategies.settings import needs_subjects as needs_subjects
-from fedcal.strategies.settings import settings_of as settings_of
+from fedcal.strategies.outcome import Outcome, Progress, Watch
+from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
 
@@ -45,13 +34,20 @@ class Job:
 
     Attributes
     ----------
-    method : a key of `STRATEGIES`
-    federation : public facts and budget
-    settings : the method's own parameters
-    secure_aggregation : "masks" or "none"
-    dropout : in a simulation, each client misses each round with this probability
-    ledger, cap, cap_delta : file that a private run is charged to, its total epsilon and delta
-    input : "logits" or "probs": what the clients' rows are, and so what the calibrator takes
+    method
+        a key of `STRATEGIES`
+    federation
+        public facts and budget
+    settings
+        the method's own parameters
+    secure_aggregation
+        "masks" or "none"
+    dropout
+        in a simulation, each client misses each round with this probability
+    ledger, cap, cap_delta
+        file that a private run is charged to, its total epsilon and delta
+    input
+        "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     """
 
     method: str
@@ -96,10 +92,14 @@ class Job:
 
         Parameters
         ----------
-        fields : values by dashed name
-        nodes : what `clients` = 0 stands for
-        classes : what `classes` = 0 stands for
-        input : what `input` = "" stands for
+        fields
+            values by dashed name
+        nodes
+            what `clients` = 0 stands for
+        classes
+            what `classes` = 0 stands for
+        input
+            what `input` = "" stands for
 
         Raises
         ------

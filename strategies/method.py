@@ -64,8 +64,10 @@ def nominal_clip(
 
     Parameters
     ----------
-    share, least : of each of the public nominal `rows_per_client`, and in all
-    clip : what the user said instead; refused where it does nothing
+    share, least
+        of each of the public nominal `rows_per_client`, and in all
+    clip
+        what the user said instead; refused where it does nothing
     """
     if not federation.private:
         unused("without privacy nothing is clipped", clip=clip)
@@ -96,18 +98,26 @@ class Method(ABC):
 
     Parameters
     ----------
-    plan : frozen privacy plan; it owns the number of rounds, because the noise depends on it
-    ledger : where a private run's budget is charged; None = one of its own
-    secure_aggregation : "masks" (the server sees masked vectors and their sum) or "none"
+    plan
+        frozen privacy plan; it owns the number of rounds, because the noise depends on it
+    ledger
+        where a private run's budget is charged; None = one of its own
+    secure_aggregation
+        "masks" (the server sees masked vectors and their sum) or "none"
 
     Attributes
     ----------
-    releases : what was released so far
-    bytes_up, bytes_down : payload that one client is expected to send and get, so far. An
+    releases
+        what was released so far
+    bytes_up, bytes_down
+        payload that one client is expected to send and get, so far. An
         expectation over the sampling: who was really asked stays secret
-    on_release : called after each release
-    norms : what each block of an answer is clipped to without privacy; () = nothing is
-    unavailable : in a simulation, round -> clients that drop out: they are sampled, and do not
+    on_release
+        called after each release
+    norms
+        what each block of an answer is clipped to without privacy; () = nothing is
+    unavailable
+        in a simulation, round -> clients that drop out: they are sampled, and do not
         answer
     """
 

@@ -39,8 +39,10 @@ class _Newton(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget
-    rows_per_client : needed with privacy of unit "user", not used otherwise
+    federation
+        public facts and budget
+    rows_per_client
+        needed with privacy of unit "user", not used otherwise
     """
 
     form: ClassVar[type[ParametricScaling]]
@@ -98,8 +100,10 @@ class FedNewtonEntropy(_Newton):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy of unit
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        m, the public nominal number of rows per client; needed with privacy of unit
         "user", not used otherwise
     """
 
@@ -138,8 +142,10 @@ class FedNewtonVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : as FedNewtonEntropy's
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        as FedNewtonEntropy's
     """
 
     name, form = "fednewton-vector", VectorScaling
@@ -160,8 +166,10 @@ class FedNewtonOPVector(_ByForm):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : as FedNewtonEntropy's
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        as FedNewtonEntropy's
     """
 
     name, form = "fednewton-opvector", OrderPreservingVector

@@ -86,7 +86,8 @@ class KalmanFilter:
 
     Parameters
     ----------
-    std : (size,) of the prior
+    std
+        (size,) of the prior
     """
 
     def __init__(self, std: Floats) -> None:
@@ -100,8 +101,10 @@ class KalmanFilter:
 
         Parameters
         ----------
-        g, g_std : (size,)
-        h, h_std : (size,) a diagonal, or a packed upper triangle
+        g, g_std
+            (size,)
+        h, h_std
+            (size,) a diagonal, or a packed upper triangle
         """
         h = _lifted(h, h_std, len(g))
         values, vectors = np.linalg.eigh(self.covariance)

@@ -26,13 +26,19 @@ class Outcome:
 
     Attributes
     ----------
-    artifact : after the last round
-    history : the artifact after each release
-    records : one for each release: round, query, released values, noise_std, and what the artifact
+    artifact
+        after the last round
+    history
+        the artifact after each release
+    records
+        one for each release: round, query, released values, noise_std, and what the artifact
         tells of itself (`temperature`)
-    bytes_up, bytes_down : payload that one client is expected to send and get over the run
-    seconds : of the rounds; None where who is sampled is secret, because it tells how many
-    round_seconds : of each of them; empty there
+    bytes_up, bytes_down
+        payload that one client is expected to send and get over the run
+    seconds
+        of the rounds; None where who is sampled is secret, because it tells how many
+    round_seconds
+        of each of them; empty there
     """
 
     artifact: Artifact

@@ -42,11 +42,16 @@ class DPHistogram(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; one round
-    bins : of equal width
-    counts : "correct_wrong" or "correct_total"
-    clip : of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
-    rows_per_client : m, the public nominal number of rows of a client; needed with privacy for
+    federation
+        public facts and budget; one round
+    bins
+        of equal width
+    counts
+        "correct_wrong" or "correct_total"
+    clip
+        of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
+    rows_per_client
+        m, the public nominal number of rows of a client; needed with privacy for
         unit `user` unless `clip` is given
     """
 

@@ -26,11 +26,16 @@ def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, tailed:
 
     Parameters
     ----------
-    u : (points,) where the curve was asked
-    values : (points,) it was released with noise
-    std : of the noise in each value, > 0
-    roots : (roots,) candidates
-    tailed : the noise is Laplace's; False = normal, or nearly so
+    u
+        (points,) where the curve was asked
+    values
+        (points,) it was released with noise
+    std
+        of the noise in each value, > 0
+    roots
+        (roots,) candidates
+    tailed
+        the noise is Laplace's; False = normal, or nearly so
     """
     v = np.tanh((roots[:, None] - u)[:, None, :] / np.array(_WIDTHS)[:, None])
     shape = v[:, :, None, :] * (1.0 + np.array(_BENDS)[:, None] * v[:, :, None, :])

@@ -38,10 +38,13 @@ class _Averaged(CalibrationStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; default 12 rounds
-    clip : bound of one client's update, in units of the parameters; None = 0.5 with privacy, none
+    federation
+        public facts and budget; default 12 rounds
+    clip
+        bound of one client's update, in units of the parameters; None = 0.5 with privacy, none
         without
-    server_lr : step of the server
+    server_lr
+        step of the server
     """
 
     form: ClassVar[type[ParametricScaling]]
@@ -112,9 +115,11 @@ class _LocalFits(_Averaged):
 
     Parameters
     ----------
-    proximal : weight of the way from w in each local fit, (proximal / 2) |w_k - w|^2 nats
+    proximal
+        weight of the way from w in each local fit, (proximal / 2) |w_k - w|^2 nats
         (FedProx, Li et al. 2020); >= 0
-    steps : most evaluations of a local fit, the start included: >= 2; the paper's is 50
+    steps
+        most evaluations of a local fit, the start included: >= 2; the paper's is 50
     """
 
     def __init__(
@@ -184,8 +189,10 @@ class FedCal(_Averaged):
 
     Parameters
     ----------
-    federation, clip, server_lr : as for the other averaged methods
-    epochs, batch, lr : of a client's SGD; the papers tell the first only
+    federation, clip, server_lr
+        as for the other averaged methods
+    epochs, batch, lr
+        of a client's SGD; the papers tell the first only
     """
 
     name, form = "fedcal", OrderPreservingMLP

@@ -27,15 +27,9 @@ from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.flower import ask_who
-from fedcal.strategies.job import (
-    OUTCOME,
-    RELEASED,
-    Job,
-    Outcome,
-    check_subjects,
-    lacks_rows,
-    needs_subjects,
-)
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 
 PATIENCE = 60.0
 """Seconds that the nodes of all clients have to appear."""
@@ -97,12 +91,15 @@ def wait_for_nodes(grid: Grid, clients: int) -> tuple[int, bool]:
 
     Parameters
     ----------
-    grid : Flower's
-    clients : enrolled; 0 = as many as there are nodes, which a node of a simulation knows
+    grid
+        Flower's
+    clients
+        enrolled; 0 = as many as there are nodes, which a node of a simulation knows
 
     Returns
     -------
-    How many clients there are, and whether they deal the data of the run config among them.
+    tuple[int, bool]
+        How many clients there are, and whether they deal the data of the run config among them.
 
     Raises
     ------

@@ -56,15 +56,21 @@ class FedTemp(_Temperature):
 
     Parameters
     ----------
-    federation : public facts and budget; default 12 rounds
-    clip : bound of one client's update, in units of the averaged parameter; None = 0.5 with
+    federation
+        public facts and budget; default 12 rounds
+    clip
+        bound of one client's update, in units of the averaged parameter; None = 0.5 with
         privacy, none without (A.3.5 measures what one does there)
-    server_lr : step of the server
-    average : what is averaged, "inverse" (1/T, as in Algorithm 2) or "temperature" (T, A.6)
-    limit : the largest 1/T and T of a client and of the server, in (1, 1e6]; ours, the paper names
+    server_lr
+        step of the server
+    average
+        what is averaged, "inverse" (1/T, as in Algorithm 2) or "temperature" (T, A.6)
+    limit
+        the largest 1/T and T of a client and of the server, in (1, 1e6]; ours, the paper names
         none. It decides what a shard without errors answers, and where there are many, the result
         (`fedcal reproduce fedtemp-bound`)
-    steps : most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
+    steps
+        most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
         solver that it does not name, here Newton's; None = to the optimum, or to `limit`
     """
 
@@ -132,8 +138,10 @@ class FedNewton(_Temperature):
 
     Parameters
     ----------
-    federation : public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client : m; needed with privacy of unit "user", not used otherwise
+    federation
+        public facts and budget; default 8 rounds, 4 with privacy
+    rows_per_client
+        m; needed with privacy of unit "user", not used otherwise
     """
 
     name = "fednewton"
@@ -194,10 +202,13 @@ class FedOneShot(_Temperature):
 
     Parameters
     ----------
-    federation : public facts and budget; one round
-    rows_per_client : m, the public nominal number of rows per client; needed with privacy of unit
+    federation
+        public facts and budget; one round
+    rows_per_client
+        m, the public nominal number of rows per client; needed with privacy of unit
         "user", not used otherwise
-    points, low, high : the log grid of temperatures
+    points, low, high
+        the log grid of temperatures
     """
 
     name = "fedoneshot"

@@ -41,12 +41,17 @@ def quick_figures() -> Iterator[None]:
     def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in (".png", ".svg")]
         for name in written:
-            (folder / name).write_text(repr(sheets[name.partition(".")[0]]), "utf-8")
+            said = [panel.said for panel in sheets[name.partition(".")[0]].panels]
+            (folder / name).write_text("\n".join(said), "utf-8")
         return written
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (simulation, comparison):
             patch.setattr(module, "save_sheets", save_sheets)
-        for name in ("panel_svg", "key_svg"):
-            patch.setattr(page, name, lambda what, *_: f"<svg>{html.escape(repr(what))}</svg>")
+        patch.setattr(page, "key_svg", lambda series, *_: f"<svg>{series}</svg>")
+        patch.setattr(
+            page,
+            "panel_svgs",
+            lambda sheet, *_: [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
+        )
         yield

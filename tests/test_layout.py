@@ -35,7 +35,6 @@ OPTIONAL = {
     "experiments/estimator/__init__.py": {"sklearn"},
     "experiments/estimator/federated.py": {"sklearn"},
     "experiments/estimator/model.py": {"sklearn"},
-    "experiments/training/local.py": {"torch"},
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -20,127 +21,135 @@ from fedcal.artifact import Artifact
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
 from fedcal.errors import FedcalError
-from fedcal.experiments.benchmarks import population
+from fedcal.experiments.benchmarks.pooled import DATA, synthetic
 from fedcal.experiments.benchmarks.timing import Case, Contestant, Inside, PeerMissing, checksum
 from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
+from fedcal.release import Asked
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.types import Integers, Words
 
-_DATA = "resnet110-cifar10"
 _ROWS = 50  # of a client
 _ROUNDS = 12
 
 Engine = Callable[[CalibrationStrategy, Shards], Artifact]
 
-
-def histogram_round(quick: bool) -> Case:
-    """A whole run of one round: cells, clip, ring, sum, ledger, noise, table."""
-    shards = _federation(20 if quick else 100)
-    return Case(
-        f"one histogram round, {_shape(shards)}",
-        2e-3,
-        _round("fedcal inline", run_inline, shards),
-        (
-            _round("answer() client by client", _one_by_one, shards),
-            _round("Flower's loop, in-process grid", run_in_process, shards),
-        ),
-    )
+INLINE, ONE_BY_ONE = "fedcal inline", "answer() client by client"
+IN_PROCESS, RAY = "Flower's loop, in-process grid", "Flower's loop, Ray"
 
 
-def later_round(quick: bool) -> Case:
-    """A round's share of a run of twelve: cells and ledger are made once."""
-    shards = _federation(20 if quick else 100)
-    return Case(
-        f"a histogram round in a run of {_ROUNDS}, {_shape(shards)}",
-        2e-3,
-        _round("fedcal inline", run_inline, shards, rounds=_ROUNDS),
-        (_round("answer() client by client", _one_by_one, shards, rounds=_ROUNDS),),
-    )
-
-
-def masked_round(quick: bool) -> Case:
-    """The same round with every contribution masked."""
-    shards = _federation(20 if quick else 100)
-    return Case(
-        f"one histogram round with masks, {shards.clients} clients",
-        None,
-        _round("fedcal inline", run_inline, shards, masks=True),
-        (_round("Flower's loop, in-process grid", run_in_process, shards, masks=True),),
-    )
-
-
-def many_clients(quick: bool) -> Case:
-    """Rounds over a population, in a process of its own."""
-    clients, rows, rounds = (200, 10, 2) if quick else (10_000, 10, _ROUNDS)
-    return Case(
-        f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
-        5.0,
-        Contestant(
-            "fedcal inline",
-            lambda: lambda: population.run_apart(clients, rows, rounds),
-            lambda told: dict(told),
-        ),
-    )
-
-
-def _shape(shards: Shards) -> str:
-    rows = len(shards.labels) // shards.clients
-    return f"{shards.clients} clients x {rows} rows x {shards.classes} classes"
-
-
-def _federation(clients: int, rows: int = _ROWS) -> Shards:
-    data = datasets.load(_DATA)
+def _federation(clients: int, rows: int) -> tuple[Shards, str]:
+    """Real rows dealt at random, and their size in words."""
+    data = datasets.load(DATA)
     n = clients * rows
     owner = partition.iid(data.labels[:n], clients, np.random.default_rng(0))
-    return Shards.from_owner(data.logits[:n], data.labels[:n], owner, clients)
+    shards = Shards.from_owner(data.logits[:n], data.labels[:n], owner, clients)
+    return shards, f"{clients} clients x {rows} rows x {shards.classes} classes"
 
 
-def _round(
-    name: str, engine: Engine, shards: Shards, *, rounds: int = 1, masks: bool = False
-) -> Contestant:
-    """FedBin at epsilon = 1; what is timed is one round's share of a run."""
+# -- a run of an engine -------------------------------------------------------------------------
 
-    def prepare() -> Callable[[], Inside]:
+
+def histograms(
+    what: str,
+    target: float | None,
+    engines: Mapping[str, Engine],
+    quick: bool,
+    *,
+    rounds: int = 1,
+    masks: str = "none",
+) -> Case:
+    """FedBin at epsilon = 1: cells, clip, ring, sum, ledger, noise, table.
+
+    What is timed is one round's share of a run: in one of several rounds cells and ledger are made
+    once.
+    """
+    shards, size = _federation(20 if quick else 100, _ROWS)
+    federation = Federation(shards.clients, shards.classes, rounds=rounds, epsilon=1.0)
+
+    def prepare(engine: Engine) -> Callable[[], Artifact]:
         fresh = Shards(shards.logits, shards.labels, shards.offsets)  # nothing derived yet
-        strategy = FedBin(
-            Federation(shards.clients, shards.classes, rounds=rounds, epsilon=1.0),
-            secure_aggregation="masks" if masks else "none",
-        )
+        return partial(engine, FedBin(federation, secure_aggregation=masks), fresh)
 
-        def run() -> Inside:
-            start = time.perf_counter()
-            calibrator = engine(strategy, fresh)
-            return Inside((time.perf_counter() - start) / rounds, calibrator)
-
-        return run
-
-    return Contestant(name, prepare, _table)
+    return Case(
+        f"{what}, {size}",
+        target,
+        [Contestant(name, partial(prepare, run), _table, rounds) for name, run in engines.items()],
+    )
 
 
 def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Artifact:
     """A plain loop over clients, the same `answer` for each: what vectorising saves."""
-    for round_number in range(1, strategy.plan.rounds + 1):
-        asked = strategy.open_round(round_number)
-        if asked is None:
-            break
-        strategy.charge_round(asked, len(asked.clients))
+
+    def sum_of(asked: Asked, clients: Integers) -> Words:
         total = np.zeros(asked.request.bound.length, np.uint64)
-        for k in asked.clients.tolist():
+        for k in clients.tolist():
             total += answer(shards.block(k, k + 1), asked.request)[0]
-        strategy.close_round(asked, total)
-    return strategy.result()
+        return total
+
+    return run_inline(strategy, shards, sum_of=sum_of)
 
 
 def _table(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
     return {"table crc32": checksum(calibrator.table)}
 
 
-# -- engines ------------------------------------------------------------------------------------
+# -- a population in a process of its own, so that its peak memory is its own -------------------
 
-Drive = Callable[[Job, Shards, Progress], Outcome]
+
+def many_clients(quick: bool) -> Case:
+    """Rounds over a population."""
+    clients, rows, rounds = (200, 10, 2) if quick else (10_000, 10, _ROUNDS)
+    command = [sys.executable, "-m", __name__, str(clients), str(rows), str(rounds)]
+
+    def run() -> Inside:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        return Inside(*json.loads(done.stdout))
+
+    return Case(
+        f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
+        5.0,
+        [Contestant(INLINE, lambda: run, dict)],
+    )
+
+
+def measure(clients: int, rows: int, rounds: int) -> tuple[float, dict[str, float]]:
+    """FedBin with clipping (epsilon = 1) over synthetic rows, `rows` per client on average.
+
+    Returns
+    -------
+    tuple[float, dict[str, float]]
+        seconds of all rounds; peak MiB of the process before (interpreter, imports and rows) and
+        after them
+    """
+    logits, labels = synthetic(clients * rows, 10)
+    owner = np.random.default_rng(0).integers(0, clients, len(labels))
+    shards = Shards.from_owner(logits, labels, owner, clients)
+    federation = Federation(clients, shards.classes, rounds=rounds, epsilon=1.0)
+    strategy = FedBin(federation, secure_aggregation="none")
+    before = peak_mib()
+    start = time.perf_counter()
+    run_inline(strategy, shards)
+    seconds = time.perf_counter() - start
+    return seconds, {"MiB before": before, "peak MiB": peak_mib()}
+
+
+def peak_mib() -> float:
+    """Most memory that this process ever held, in MiB.
+
+    Linux tells `getrusage` also what the parent held when it started us, so its own figure for
+    this process comes first.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+# -- later rounds, and the command --------------------------------------------------------------
 
 
 def engine_round(clients: int, quick: bool) -> Case:
@@ -148,76 +157,49 @@ def engine_round(clients: int, quick: bool) -> Case:
 
     The released values of all rounds are compared bit for bit.
     """
-    shards, rounds = _federation(*_size(clients, quick)), 3 if quick else _ROUNDS
+    shards, size = _federation(*_size(clients, quick))
+    rounds = 3 if quick else _ROUNDS
     return Case(
-        f"a later histogram round, {_shape(shards)}",
+        f"a later histogram round, {size}",
         None,
-        _later("fedcal inline", _driven_by(run_inline), shards, rounds),
-        (
-            _later("Flower's loop, in-process grid", _driven_by(run_in_process), shards, rounds),
-            _later("Flower's loop, Ray", _drive_ray, shards, rounds),
-        ),
-    )
-
-
-def engine_run(clients: int, quick: bool) -> Case:
-    """`fedcal simulate` with one round: interpreters, imports, data, result files, all of it."""
-    clients, rows = _size(clients, quick)
-    options: dict[str, Any] = {
-        "--data": _DATA,
-        "--method": "fedbin",
-        "--clients": clients,
-        "--partition": "iid",
-    }
-    return Case(
-        f"the command for one histogram round, {clients} clients x {rows} rows",
-        None,
-        _command("fedcal simulate", options),
-        (_command("fedcal simulate --engine ray", options | {"--engine": "ray"}),),
+        [
+            Contestant(name, partial(_later, name, engine, shards, rounds), _released)
+            for name, engine in {**_MESSAGES, RAY: None}.items()
+        ],
     )
 
 
 def _size(clients: int, quick: bool) -> tuple[int, int]:
     """Clients and rows of each: together all of the data."""
     clients = 20 if quick else clients
-    return clients, len(datasets.load(_DATA).labels) // clients
+    return clients, len(datasets.load(DATA).labels) // clients
 
 
-def _later(name: str, drive: Drive, shards: Shards, rounds: int) -> Contestant:
-    """Seconds of a round after the first, the mean over a run."""
+def _later(
+    name: str, engine: Callable[..., Artifact] | None, shards: Shards, rounds: int
+) -> Callable[[], Inside]:
+    """Seconds of a round after the first, the mean over a run; without an engine on Ray.
 
-    def prepare() -> Callable[[], Inside]:
-        if drive is _drive_ray:
-            _need_ray()
-        fresh = Shards(shards.logits, shards.labels, shards.offsets)
-        job = Job("fedbin", Federation(fresh.clients, fresh.classes, rounds=rounds, epsilon=1.0))
-        ended: list[float] = []
-
-        def run() -> Inside:
-            outcome = drive(job, fresh, lambda done, planned: ended.append(time.perf_counter()))
-            if len(ended) != rounds:
-                raise FedcalError(f"{name}: {len(ended)} of {rounds} rounds were told")
-            return Inside((ended[-1] - ended[0]) / (rounds - 1), outcome.records)
-
-        return run
-
-    return Contestant(name, prepare, _released)
-
-
-def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    values = np.concatenate([np.asarray(r["values"], np.float64).ravel() for r in records])
-    return {"releases": len(records), "released crc32": checksum(values)}
-
-
-def _driven_by(engine: Callable[..., Artifact]) -> Drive:
-    return lambda job, shards, progress: job.run(partial(engine, shards=shards), progress)
-
-
-def _drive_ray(job: Job, shards: Shards, progress: Progress) -> Outcome:
-    """Progress is looked at every 0.05 s: little beside eleven rounds."""
+    There progress is looked at every 0.05 s: little beside eleven rounds.
+    """
     from fedcal.experiments.engines.ray import run_ray
 
-    return run_ray(job, shards, progress=progress)
+    fresh = Shards(shards.logits, shards.labels, shards.offsets)
+    job = Job("fedbin", Federation(fresh.clients, fresh.classes, rounds=rounds, epsilon=1.0))
+    if engine is None:
+        _need_ray()
+        drive = partial(run_ray, job, fresh)
+    else:
+        drive = partial(job.run, partial(engine, shards=fresh))
+    ended: list[float] = []
+
+    def run() -> Inside:
+        outcome = drive(progress=lambda done, planned: ended.append(time.perf_counter()))
+        if len(ended) != rounds:
+            raise FedcalError(f"{name}: {len(ended)} of {rounds} rounds were told")
+        return Inside((ended[-1] - ended[0]) / (rounds - 1), outcome.records)
+
+    return run
 
 
 def _need_ray() -> None:
@@ -225,22 +207,55 @@ def _need_ray() -> None:
         raise PeerMissing("ray is not installed: the extra fedcal[simulation] has it")
 
 
-def _command(name: str, options: dict[str, Any]) -> Contestant:
-    """A fresh process of the command line, until its result files are there."""
+def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    values = np.concatenate([np.asarray(r["values"], np.float64).ravel() for r in records])
+    return {"releases": len(records), "released crc32": checksum(values)}
 
-    def prepare() -> Callable[[], list[dict[str, Any]]]:
-        if "--engine" in options:
-            _need_ray()
-        return run
 
-    def run() -> list[dict[str, Any]]:
+def engine_run(clients: int, quick: bool) -> Case:
+    """`fedcal simulate` with one round: interpreters, imports, data, result files, all of it."""
+    clients, rows = _size(clients, quick)
+    start = "from fedcal.experiments.cli import main; main()"
+    command = [sys.executable, "-c", start, "simulate", "--quiet", "--method", "fedbin"]
+    command += ["--data", DATA, "--partition", "iid", "--clients", str(clients)]
+    command += ["--rounds", "1", "--epsilon", "1"]
+
+    def run(*options: str) -> list[dict[str, Any]]:
+        """A fresh process of the command line, until its result files are there."""
         with TemporaryDirectory() as folder:
-            given = options | {"--rounds": 1, "--epsilon": 1, "--out": folder}
-            start = "from fedcal.experiments.cli import main; main()"
-            command = [sys.executable, "-c", start, "simulate", "--quiet"]
-            command += [str(word) for pair in given.items() for word in pair]
-            subprocess.run(command, check=True)
+            subprocess.run([*command, *options, "--out", folder], check=True)
             lines = Path(folder, "rounds.jsonl").read_text("utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
-    return Contestant(name, prepare, _released)
+    def on_ray() -> Callable[[], list[dict[str, Any]]]:
+        _need_ray()
+        return partial(run, "--engine", "ray")
+
+    return Case(
+        f"the command for one histogram round, {clients} clients x {rows} rows",
+        None,
+        [
+            Contestant("fedcal simulate", lambda: run, _released),
+            Contestant("fedcal simulate --engine ray", on_ray, _released),
+        ],
+    )
+
+
+_MESSAGES: dict[str, Engine] = {INLINE: run_inline, IN_PROCESS: run_in_process}
+_CLIENTS: dict[str, Engine] = {INLINE: run_inline, ONE_BY_ONE: _one_by_one}
+
+CASES: dict[str, Callable[[bool], Case]] = {
+    "round": partial(histograms, "one histogram round", 2e-3, _CLIENTS | _MESSAGES),
+    "later-round": partial(
+        histograms, f"a histogram round in a run of {_ROUNDS}", 2e-3, _CLIENTS, rounds=_ROUNDS
+    ),
+    "population": many_clients,
+    "masks": partial(histograms, "one histogram round with masks", None, _MESSAGES, masks="masks"),
+    "engine-round-100": partial(engine_round, 100),
+    "engine-round-500": partial(engine_round, 500),
+    "engine-run-100": partial(engine_run, 100),
+    "engine-run-500": partial(engine_run, 500),
+}
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:]))))

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
+import logging
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from fedcal.errors import InputError
-from fedcal.experiments.benchmarks import apart
+from fedcal.checks import one_of
+from fedcal.experiments.benchmarks import peers
+from fedcal.experiments.benchmarks.timing import APART, Case, Contestant, apart, compare
 from fedcal.experiments.files import to_json
 from fedcal.experiments.runs import Row
-from fedcal.experiments.terminal import console, print_table
+from fedcal.experiments.show.tables import TextTable, markdown, print_table
+from fedcal.experiments.terminal import console
 
-OPTIONS: Mapping[str, tuple[type, str]] = {
-    "quick": (bool, "small sizes, two repetitions, no targets"),
-    "draws": (int, "of noise at a time"),
-    "trials": (int, "runs in each of two worlds; trials of each of Luo's settings"),
-    "error": (float, "that any row's bound is wrong"),
-    "seed": (int, "of the attacked runs"),
-    "every": (int, "every k-th of Luo's settings"),
-    "plain": (int, "trials of the plain loop, for each setting and method"),
-    "data": (str, "shipped names, with commas"),
-    "seeds": (int, "of each candidate"),
-    "jobs": (int, "processes; default: the cores that may be used"),
-}
-"""Option -> its type, and what it means; the defaults are those of `Benchmark.rows`."""
+REPETITIONS = 7
 
-_PACKAGES = ("fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "torchmetrics")
+Cases = Mapping[str, Callable[[bool], Case]]
+"""Name of `--only` -> what makes the case, quick or not; its data live no longer than the row."""
+
+_PACKAGES = ["fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "torchmetrics"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +36,16 @@ class Benchmark:
 
     Attributes
     ----------
-    about : in a line
-    rows : gives a row when it is there; its parameters are the benchmark's options
-    lines : a row as lines of the table, by heading; what holds several values is not shown
-    notes : sentences about all rows, for below the table
-    passed : whether all rows are as they must be
+    about
+        in a line
+    rows
+        gives a row when it is there; its parameters are the benchmark's options
+    lines
+        a row as lines of the table, by heading; what holds several values is not shown
+    notes
+        sentences about all rows, for below the table
+    passed
+        whether all rows are as they must be
     """
 
     about: str
@@ -66,18 +62,14 @@ class Benchmark:
 
 def machine() -> dict[str, Any]:
     """What the times depend on."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
+    (there,) = compare([Contestant("peers", apart("versions", {}, packages=APART), dict)], 1)
+    packages = peers.versions(_PACKAGES)() | there.get("values", dict.fromkeys(APART))
     return {
         "cores": os.cpu_count(),
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "versions": found | apart.versions(),
+        "versions": {"python": platform.python_version(), **packages},
     }
 
 
@@ -86,7 +78,8 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
 
     Returns
     -------
-    Whether all rows are as they must be.
+    bool
+        Whether all rows are as they must be.
     """
     out.mkdir(parents=True, exist_ok=True)
     here, rows, lines = machine(), list[Row](), list[Row]()
@@ -97,8 +90,14 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
         content = {"benchmark": name, "options": options, "machine": here, "rows": rows}
         (out / f"{name}.json").write_text(to_json(content), "utf-8")
     headings = [h for h in dict.fromkeys(chain(*lines)) if any(text(n.get(h)) for n in lines)]
-    numbers = [h for h in headings if any(isinstance(n.get(h), (int, float)) for n in lines)]
-    table = [[text(n.get(h)) for h in headings] for n in lines]
+    words = [
+        k
+        for k, h in enumerate(headings)
+        if not any(isinstance(n.get(h), (int, float)) for n in lines)
+    ]
+    table = TextTable(
+        tuple(headings), [[text(n.get(h)) for h in headings] for n in lines], left=words
+    )
     notes = benchmark.notes(rows)
     notes.append(
         f"{here['cores']} cores, {here['platform']}; "
@@ -106,17 +105,10 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
         + (". Small sizes (--quick): no targets" if options.get("quick") else "")
         + ". Compare ratios, not times of different runs."
     )
-    to = console()
-    shown = Table(pad_edge=False, padding=(0, 1))
-    for heading in headings:
-        shown.add_column(heading, justify="right" if heading in numbers else "left")
-    for cells in table:
-        shown.add_row(*cells)
-    print_table(to, shown)
-    to.print("\n".join([*notes, f"written to {out}/"]))
-    rule = ["---:" if h in numbers else "---" for h in headings]
-    page = ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *table)]
-    (out / f"{name}.md").write_text("\n".join([*page, "", *notes, ""]), "utf-8")
+    print_table(console(), table)
+    console().print("\n".join([*notes, f"written to {out}/"]))
+    page = "\n".join([markdown(table), *notes, ""])
+    (out / f"{name}.md").write_text(page, "utf-8")
     return benchmark.passed(rows)
 
 
@@ -129,38 +121,76 @@ def text(value: Any) -> str:
     return str(value) if isinstance(value, (int, str)) else ""
 
 
-def command(
-    benchmarks: Mapping[str, Benchmark], arguments: Sequence[str] | None, about: str
-) -> int:
-    """The command line; the exit code is 1 if a benchmark found what must not be."""
-    listed = "\n".join(f"  {name:10}{b.about}" for name, b in benchmarks.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.benchmarks",
-        description=f"{about}\n\n{listed}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    default = next(iter(benchmarks))
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {default}")
-    parser.add_argument("--out", type=Path, default=Path("bench-out"), help="folder for the files")
-    parser.add_argument("--only", action="append", help="a row of `bench`; repeatable")
-    for key, (kind, text) in OPTIONS.items():
-        takers = [name for name, b in benchmarks.items() if key in b.options]
-        how: dict[str, Any] = {"action": "store_true"} if kind is bool else {"type": kind}
-        parser.add_argument(f"--{key}", default=None, help=f"{text} ({', '.join(takers)})", **how)
-    given = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
-    names, out = given.pop("names") or [default], given.pop("out")
-    for name in names:
-        if name not in benchmarks:
-            parser.error(f"no benchmark {name!r}; there are {', '.join(benchmarks)}")
-    for key in given:
-        if not any(key in benchmarks[name].options for name in names):
-            parser.error(f"--{key} is no option of {', '.join(names)}")
-    passed = True
-    for name in dict.fromkeys(names):
-        chosen = benchmarks[name]
-        options = {k: v for k, v in given.items() if k in chosen.options}
-        try:
-            passed &= run(name, chosen, options, out)
-        except InputError as e:
-            parser.error(str(e))
-    return 0 if passed else 1
+# -- ours beside peers' -------------------------------------------------------------------------
+
+
+def beside(about: str, cases: Cases) -> Benchmark:
+    """All cases, or those that are named: everybody is timed on each."""
+    return Benchmark(about, partial(_rows, cases), lines)
+
+
+def _rows(cases: Cases, only: Sequence[str] | None = None, quick: bool = False) -> Iterator[Row]:
+    for name in only or ():
+        one_of("only", name, cases)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    for name in only or cases:
+        yield time_one(name, cases[name], quick=quick)
+
+
+def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
+    """Prepare the data of one case and time everybody on it.
+
+    Returns
+    -------
+    dict
+        `name`, `work` (its title), `target` in seconds (or None), `met`, `ours` and `peers`: as
+        `timing.compare`, and the `ratio` of peers' medians to ours.
+    """
+    case = make(quick)
+    target = None if quick else case.target
+    ours, *others = compare(case.contestants, 2 if quick else REPETITIONS)
+    if "skipped" in ours:
+        raise RuntimeError(f"{name}: {ours['skipped']}")
+    for peer in others:
+        if "median" in peer:
+            peer["ratio"] = peer["median"] / ours["median"]
+    met = None if target is None else ours["median"] <= target
+    head = {"name": name, "work": case.title or name, "target": target, "met": met}
+    return {**head, "ours": ours, "peers": others}
+
+
+def lines(row: Row) -> list[Row]:
+    """One for each peer."""
+    ours = row["ours"]
+    head = {
+        "work": row["work"],
+        "ours (median)": _shown(ours["median"]),
+        "least": _shown(ours["min"]),
+        "target": "" if row["target"] is None else f"<= {_shown(row['target'])}",
+        "": {None: "", True: "met", False: "missed"}[row["met"]],
+        "result: ours": _values(ours),
+    }
+    peers = [
+        {"peer": peer["name"], "peer (median)": "skipped", "peer's": peer["skipped"]}
+        if "skipped" in peer
+        else {
+            "peer": peer["name"],
+            "peer (median)": _shown(peer["median"]),
+            "peer's least": _shown(peer["min"]),
+            "peer / ours": peer["ratio"],
+            "peer's": _values(peer),
+        }
+        for peer in row["peers"]
+    ]
+    return [{**head, **first} for first in peers[:1] or [{}]] + peers[1:]
+
+
+def _shown(seconds: float) -> str:
+    """Seconds with three digits and a unit."""
+    unit, size = next((u for u in (("s", 1.0), ("ms", 1e-3)) if seconds >= u[1]), ("us", 1e-6))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _values(timed: Mapping[str, Any]) -> str:
+    values = timed["values"].items()
+    return ", ".join(f"{k} {v if isinstance(v, int) else f'{v:.9g}'}" for k, v in values)

@@ -1,52 +1,57 @@
-"""What others would have us call, imported only here and only when it is timed.
+"""What others would have us call, and the program that times it in another environment.
 
-Peers that cannot share our environment are in `peer_worker.py`.
+Each function prepares outside the clock (imports, the peer's own arrays, fresh objects) and returns
+what is timed; ImportError if a package is not there. Its result is plain, or a function that makes
+it so after the clock has stopped.
 
-Each function prepares outside the clock (imports, conversion to the peer's own arrays) and
-returns what is timed.
+Peers that cannot share our environment are timed by an interpreter that runs this file, which
+imports nothing of ours. Its one argument is JSON: the peer, its options and the folder with its
+arrays (`NAME.npy`). Every line on stdin asks for one repetition, the first for one on few rows.
+Every answer is a line of JSON on stdout: `{"seconds": ..., "result": ...}` or
+`{"failed": reason}`.
 """
 
 from __future__ import annotations
 
-import importlib
+import json
 import math
 import os
+import sys
+import time
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
+from importlib import import_module
+from importlib.metadata import distributions, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcal.experiments.benchmarks.apart import HUGE_PAGES
-from fedcal.experiments.benchmarks.timing import PeerMissing
-from fedcal.numerics import LOG_A_LIMIT
-from fedcal.types import Floats, Integers
+HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
+"""numpy asks for huge pages by itself, torch only if it is told to before it is imported: without
+them a peer's fit of 50,000 x 1,000 spends three quarters of its time in page faults."""
 
+_WARM_ROWS = 100  # what peers import at the first call stays outside the clock, too
 
-def _load(module: str, distribution: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise PeerMissing(f"{distribution} is not installed") from None
+Array = NDArray[Any]
+Run = Callable[[], Any]
 
 
-def _calibration() -> Any:
-    module = _load("sklearn.calibration", "scikit-learn")
+# -- temperature --------------------------------------------------------------------------------
+
+
+def _sklearn_calibration() -> Any:
     release = version("scikit-learn")
     if tuple(int(part) for part in release.split(".")[:2]) < (1, 8):
-        raise PeerMissing(f"scikit-learn {release} has no temperature scaling, 1.8 has")
-    return module
+        raise ImportError(f"scikit-learn {release} has no temperature scaling, 1.8 has")
+    return import_module("sklearn.calibration")
 
 
-SKLEARN = "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')"
-SKLEARN_CORE = "scikit-learn _TemperatureScaling (the fit alone)"
-SCIPY = "scipy minimize_scalar on the NLL"
-
-
-def sklearn_temperature(logits: Floats, labels: Integers) -> Callable[[], float]:
+def sklearn_temperature(logits: Array, labels: Array) -> Run:
     """T by scikit-learn's public interface, around a frozen model that returns the logits."""
-    calibration = _calibration()
-    base, frozen = _load("sklearn.base", "scikit-learn"), _load("sklearn.frozen", "scikit-learn")
+    calibration = _sklearn_calibration()
+    base, frozen = import_module("sklearn.base"), import_module("sklearn.frozen")
 
     class Logits(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc, name-defined]
         """A model whose decision function is its input."""
@@ -71,64 +76,192 @@ def sklearn_temperature(logits: Floats, labels: Integers) -> Callable[[], float]
     return run
 
 
-def sklearn_temperature_core(logits: Floats, labels: Integers) -> Callable[[], float]:
+def sklearn_temperature_core(logits: Array, labels: Array) -> Run:
     """T by the class behind it (private), without folds, copies and label encoding."""
-    calibration = _calibration()
+    calibration = _sklearn_calibration()
     return lambda: 1.0 / float(calibration._TemperatureScaling().fit(logits, labels).beta_)
 
 
-def scipy_temperature(logits: Floats, labels: Integers) -> Callable[[], float]:
-    """T by a general scalar minimiser: what one writes in five lines."""
-    from scipy.optimize import minimize_scalar
+def mean_nll(logits: Array, labels: Array, a: float) -> float:
+    """Mean negative log-likelihood of a * logits, without the floor that scores have."""
     from scipy.special import logsumexp
 
-    rows = np.arange(len(labels))
+    z = a * logits
+    return float((logsumexp(z, axis=1) - z[np.arange(len(labels)), labels]).mean())
+
+
+def scipy_temperature(logits: Array, labels: Array, limit: float) -> Run:
+    """T by a general scalar minimiser, log T in [-limit, limit]: what one writes in five lines."""
+    from scipy.optimize import minimize_scalar
 
     def run() -> float:
-        def loss(log_a: float) -> float:
-            z = logits * math.exp(log_a)
-            return float((logsumexp(z, axis=1) - z[rows, labels]).mean())
-
         found = minimize_scalar(
-            loss, bounds=(-LOG_A_LIMIT, LOG_A_LIMIT), method="bounded", options={"xatol": 1e-9}
+            lambda log_a: mean_nll(logits, labels, math.exp(log_a)),
+            bounds=(-limit, limit),
+            method="bounded",
+            options={"xatol": 1e-9},
         )
         return math.exp(-float(found.x))
 
     return run
 
 
-def _torchmetrics() -> tuple[Any, Any]:
+def netcal_temperature(probs: Array, labels: Array) -> Run:
+    """T by netcal's maximum likelihood, which takes probabilities.
+
+    In double: in single precision its finite differences vanish and it stays at T = 1. Without
+    its log for TensorBoard.
+    """
+    scaling = import_module("netcal.scaling").TemperatureScaling()
+    return lambda: 1.0 / float(scaling.fit(probs, labels, tensorboard=False).temperature[0])
+
+
+def probmetrics_temperature(logits: Array, labels: Array, opt: str, dtype: str) -> Run:
+    """T by probmetrics, from logits that are tensors already.
+
+    Parameters
+    ----------
+    opt
+        "bisection", its default, or "lbfgs_line_search"
+    dtype
+        "float64" or "float32"
+
+    Its other implementations (plain L-BFGS, and those after Guo, AutoGluon, TorchUncertainty and
+    torchcal) are slower than the fastest of these or miss the optimum.
+    """
+    torch, distributions = _torch(), import_module("probmetrics.distributions")
+    scaling = import_module("probmetrics.calibrators").TemperatureScalingCalibrator(opt=opt)
+    z = distributions.CategoricalLogits(torch.from_numpy(logits).to(getattr(torch, dtype)))
+    y = torch.from_numpy(labels)
+    return lambda: 1.0 / float(scaling.fit_torch(z, y).invtemp_)
+
+
+# -- calibration errors -------------------------------------------------------------------------
+
+
+def _torch() -> Any:
     """On one thread, as we are; class by class two are no faster, and under load much slower."""
     os.environ.update(HUGE_PAGES)
-    torch = _load("torch", "torch")
+    torch = import_module("torch")
     torch.set_num_threads(1)
-    return torch, _load("torchmetrics.functional.classification", "torchmetrics")
+    return torch
 
 
-def torchmetrics_classwise(probs: Floats, labels: Integers, bins: int) -> Callable[[], float]:
+def torchmetrics_classwise(probs: Array, labels: Array, bins: int) -> Run:
     """Classwise ECE: torchmetrics' binary calibration error, one class against the rest."""
-    torch, functional = _torchmetrics()
+    torch, functional = _torch(), import_module("torchmetrics.functional.classification")
+    error = partial(
+        functional.binary_calibration_error, n_bins=bins, norm="l1", validate_args=False
+    )
     columns, y = torch.from_numpy(probs.T.copy()), torch.from_numpy(labels)
 
     def run() -> float:
-        errors = [
-            functional.binary_calibration_error(
-                column, (y == j).long(), n_bins=bins, norm="l1", validate_args=False
-            )
-            for j, column in enumerate(columns)
-        ]
+        errors = [error(column, (y == j).long()) for j, column in enumerate(columns)]
         return float(torch.stack(errors).mean())
 
     return run
 
 
-def torchmetrics_top_label(probs: Floats, labels: Integers, bins: int) -> Callable[[], float]:
+def torchmetrics_top_label(probs: Array, labels: Array, bins: int) -> Run:
     """Top-label ECE by torchmetrics."""
-    torch, functional = _torchmetrics()
+    torch, functional = _torch(), import_module("torchmetrics.functional.classification")
+    error = functional.multiclass_calibration_error
+    options = {"num_classes": probs.shape[1], "n_bins": bins, "norm": "l1", "validate_args": False}
     p, y = torch.from_numpy(probs), torch.from_numpy(labels)
-    classes = p.shape[1]
-    return lambda: float(
-        functional.multiclass_calibration_error(
-            p, y, num_classes=classes, n_bins=bins, norm="l1", validate_args=False
-        )
-    )
+    return lambda: float(error(p, y, **options))
+
+
+def netcal_classwise(probs: Array, labels: Array, bins: int) -> Run:
+    """Classwise ECE: netcal's ECE of each class against the rest, contiguous columns."""
+    error = import_module("netcal.metrics").ECE(bins)
+    columns = np.ascontiguousarray(probs.T)
+
+    def run() -> float:
+        each = [error.measure(p, (labels == j).astype(int)) for j, p in enumerate(columns)]
+        return float(np.mean(each))
+
+    return run
+
+
+def netcal_top_label(probs: Array, labels: Array, bins: int) -> Run:
+    """Top-label ECE by netcal."""
+    error = import_module("netcal.metrics").ECE(bins)
+    return lambda: float(error.measure(probs, labels))
+
+
+def probmetrics_top_label(probs: Array, labels: Array, bins: int) -> Run:
+    """Top-label ECE by probmetrics, which asks torchmetrics."""
+    torch, distributions = _torch(), import_module("probmetrics.distributions")
+    error = import_module("probmetrics.metrics").CalibrationError(n_bins=bins)
+    p = distributions.CategoricalProbs(torch.from_numpy(probs))
+    y = distributions.CategoricalDirac(torch.from_numpy(labels), n_classes=probs.shape[1])
+    return lambda: float(error.compute(y, p))
+
+
+# -- BBQ, noise ---------------------------------------------------------------------------------
+
+
+def netcal_bbq(probs: Array, labels: Array, held_out: Array) -> Run:
+    """BBQ by netcal; its result is the probabilities for the rows of `held_out`."""
+    binning = import_module("netcal.binning").BBQ()
+
+    def run() -> Run:
+        fitted = binning.fit(probs, labels)
+        return lambda: fitted.transform(held_out).tolist()
+
+    return run
+
+
+def opendp_noise(maker: str, metric: str, scale: float, draws: int) -> Run:
+    """Exact noise on whole numbers by OpenDP.
+
+    Parameters
+    ----------
+    maker
+        "make_laplace" or "make_gaussian"
+    metric
+        "l1_distance" or "l2_distance"
+    """
+    dp = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    kind = int if metric == "l1_distance" else float
+    domain = dp.vector_domain(dp.atom_domain(T=int))
+    measure = getattr(dp.m, maker)(domain, getattr(dp, metric)(T=kind), scale)
+    return partial(measure, [0] * draws)
+
+
+def versions(packages: list[str]) -> Run:
+    """Versions of packages in this environment; None = not installed."""
+    found = {d.name: d.version for d in distributions()}
+    return lambda: {package: found.get(package) for package in packages}
+
+
+# -- in another environment ---------------------------------------------------------------------
+
+
+def main() -> None:
+    """Answer on the real stdout; what peers print goes nowhere."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        asked, arrays = json.loads(sys.argv[1]), dict[str, Array]()
+        for file in Path(asked["folder"]).glob("*.npy"):
+            arrays[file.stem] = np.load(file)
+        given = {name: array[:_WARM_ROWS] for name, array in arrays.items()}
+        for _ in sys.stdin:
+            run = globals()[asked["peer"]](**given, **asked["options"])
+            start = time.perf_counter()
+            result = run()
+            seconds = time.perf_counter() - start
+            answer = {"seconds": seconds, "result": result() if callable(result) else result}
+            print(json.dumps(answer), file=out, flush=True)
+            given = arrays
+    except ImportError as e:
+        missing = f"{e.name or 'a module'} is not installed in {sys.prefix}"
+        print(json.dumps({"failed": missing}), file=out, flush=True)
+    except Exception as e:  # noqa: BLE001  whatever a peer fails of goes into the table
+        print(json.dumps({"failed": f"{type(e).__name__}: {e}"}), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

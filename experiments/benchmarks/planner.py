@@ -8,14 +8,11 @@ on the real test rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from fedcal import datasets
-from fedcal.calibrators import Calibrator, calibrator_of
+from fedcal.calibrators import calibrator_of
 from fedcal.datasets import Dataset
 from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.inline import run_inline
@@ -23,7 +20,7 @@ from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, advise
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.worlds import Errors, errors, made_up
+from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.experiments.runs import Row, Run
 from fedcal.experiments.runs.pools import here
 from fedcal.partition import deal
@@ -55,16 +52,6 @@ BETTER = 1.3
 """The claim: the recommended method is within this factor of the best candidate."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A candidate on real data, means over seeds; `left` as the planner's."""
-
-    ece: float
-    classwise_ece: float
-    left: float
-    accuracy_lost: float
-
-
 def rows(data: str = ",".join(DATA), seeds: int = SEEDS, jobs: int | None = None) -> Iterator[Row]:
     """One row for each data set and federation, in any order if there are several jobs."""
     sources = {name: datasets.load(name) for name in data.split(",")}
@@ -84,71 +71,66 @@ def measured_row(run: Run, data: Dataset) -> Row:
         what is left, `ece_ratio`, `classwise_ratio`; `pays_planned` and `pays_measured` (the
         best of the candidates leaves at most 90 %).
     """
-    deals = [_Deal.of(data, run["facts"]["clients"], seed) for seed in range(run["seeds"])]
     federation = Federation(classes=data.classes, **run["facts"])
-    facts = PublicFacts(federation, len(deals[0].data.labels) / federation.clients)
+    parts = [data.split(seed) for seed in range(run["seeds"])]
+    worlds = [
+        (seed, deal(part, "dirichlet:0.1", federation.clients, seed), of_public(part))
+        for seed, part in enumerate(parts)
+    ]
+    facts = PublicFacts(federation, len(parts[0].labels) / federation.clients)
     advice = advise(facts, made_up(data.classes), search=False)
     tried = [e.candidate for e in advice.estimates]
     tried += [Candidate(m) for m in ALSO if data.classes <= _MOST_CLASSES]
-    found = {candidate.text: _measured(candidate, facts, deals) for candidate in tried}
-    alone = Measured(deals[0].before.ece, deals[0].before.classwise_ece, 1.0, 0.0)
-    allowed = {c: m for c, m in found.items() if m.accuracy_lost <= MOST_ACCURACY_LOST}
-    rivals = {"none": alone, **allowed}
-    best = min(rivals, key=lambda name: rivals[name].left)
+    found = {candidate.text: _measured(candidate, facts, worlds) for candidate in tried}
+    before = worlds[0][2].judge(None)[0]
+    alone = {"ece": before.ece, "classwise_ece": before.classwise_ece}
+    rivals = {"none": alone | {"left": 1.0}}
+    rivals |= {c: m for c, m in found.items() if m["accuracy_lost"] <= MOST_ACCURACY_LOST}
+    best = min(rivals, key=lambda name: rivals[name]["left"])
     chosen = advice.chosen
-    advised = alone if chosen is None else found[chosen.candidate.text]
+    advised = rivals["none"] if chosen is None else found[chosen.candidate.text]
+    ratios = {
+        name: advised[key] / min(m[key] for m in rivals.values())
+        for name, key in (
+            ("ratio", "left"),
+            ("ece_ratio", "ece"),
+            ("classwise_ratio", "classwise_ece"),
+        )
+    }
     return {
         "data": run["data"],
         **run["facts"],
         "advice": None if chosen is None else chosen.candidate.text,
         "expected_left": 1.0 if chosen is None else chosen.left,
-        "before": {"ece": alone.ece, "classwise_ece": alone.classwise_ece},
-        "measured": {
-            c: {k: float(f"{v:.6g}") for k, v in asdict(m).items()} for c, m in found.items()
-        },
+        "before": alone,
+        "measured": {c: {k: float(f"{v:.6g}") for k, v in m.items()} for c, m in found.items()},
         "planned": {e.candidate.text: round(e.left, 4) for e in advice.estimates},
         "planner_pays": [e.candidate.text for e in advice.estimates if e.pays],
         "best": best,
-        "ratio": advised.left / rivals[best].left,
-        "ece_ratio": advised.ece / min(m.ece for m in rivals.values()),
-        "classwise_ratio": advised.classwise_ece / min(m.classwise_ece for m in rivals.values()),
+        **ratios,
         "pays_planned": chosen is not None,
-        "pays_measured": rivals[best].left <= PAYS,
+        "pays_measured": rivals[best]["left"] <= PAYS,
     }
 
 
-class _Deal(NamedTuple):
-    """Real rows, split and dealt with a seed, and the model's errors on the test part."""
-
-    seed: int
-    data: Dataset
-    shards: Shards
-    before: Errors
-
-    @classmethod
-    def of(cls, whole: Dataset, clients: int, seed: int) -> _Deal:
-        data = whole.split(seed)
-        return cls(seed, data, deal(data, "dirichlet:0.1", clients, seed), _errors(data))
-
-
-def _measured(candidate: Candidate, facts: PublicFacts, deals: Sequence[_Deal]) -> Measured:
+def _measured(
+    candidate: Candidate, facts: PublicFacts, worlds: Sequence[tuple[int, Shards, World]]
+) -> dict[str, float]:
+    """A candidate on real data, means over seeds; `left` as the planner's."""
     found = []
-    for seed, data, shards, before in deals:
+    for seed, shards, world in worlds:
         job = candidate.job(facts, facts.rows_per_client, seed)
-        after = _errors(data, calibrator_of(run_inline(job.strategy(), shards)))
-        left = 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece)
-        lost = before.accuracy - after.accuracy
-        found.append((after.ece, after.classwise_ece, left, lost))
-    return Measured(*(fmean(column) for column in zip(*found, strict=True)))
-
-
-def _errors(data: Dataset, calibrator: Calibrator | None = None) -> Errors:
-    logits, probs, labels = data.test_logits, data.test_probs, data.test_labels
-    if logits is None or probs is None or labels is None:
-        raise ValueError(f"{data.name} was not split")
-    if calibrator is not None:
-        probs = calibrator.calibrated(logits)
-    return errors(probs, np.eye(data.classes)[labels])
+        before, _ = world.judge(None)
+        after, _ = world.judge(calibrator_of(run_inline(job.strategy(), shards)))
+        found.append(
+            {
+                "ece": after.ece,
+                "classwise_ece": after.classwise_ece,
+                "left": 0.5 * (after.ece / before.ece + after.classwise_ece / before.classwise_ece),
+                "accuracy_lost": before.accuracy - after.accuracy,
+            }
+        )
+    return {key: fmean(row[key] for row in found) for key in found[0]}
 
 
 def notes(found: Sequence[Row]) -> list[str]:

@@ -1,31 +1,26 @@
-"""What a draw of noise costs.
+"""What a draw of noise costs: seconds a draw, of `DRAWS` at a time.
 
-Microseconds a draw, medians of interleaved repetitions of `draws` draws at a time, for
+Our samplers on words of the operating system, and beside them
 
-* our samplers on words of the operating system and on seeded ones: the same tables;
+* one draw alone, and the same draws on seeded words, from the same tables;
 * numpy's seeded generator for the nearest law, rounded: doubles, neither exact nor for deployment;
 * OpenDP's exact samplers where it is installed (`pip install opendp`), on fewer draws.
 
-Then, on words of the operating system, one draw alone and the row's first draw, which builds the
-tables that no row above it has built. `categorical` draws one index at a time, and its row counts
-microseconds an index.
+The first draw of all builds the tables that no row above has built. `categorical` draws one index
+at a time.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from fedcal.experiments.benchmarks.harness import Benchmark
-from fedcal.experiments.benchmarks.timing import Contestant, PeerMissing, Skipped, compare
-from fedcal.experiments.runs import Row
+from fedcal.experiments.benchmarks.peers import opendp_noise
+from fedcal.experiments.benchmarks.timing import Case, Contestant, Prepare
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
@@ -38,72 +33,75 @@ from fedcal.mechanisms.samplers import (
     seeded_words,
     system_words,
 )
-from fedcal.types import Integers
+from fedcal.types import Floats, Integers
 
+DRAWS = 1_000_000
 SCALES = (1.0, 2.0**18, 2.0**30, 2.0**40)
 POLYA = ((1.0, 100), (2.0**18, 10), (2.0**18, 100), (2.0**18, 1000), (2.0**40, 100))
 CANDIDATES = (100, 65536)
-REPETITIONS = 7
 FEWER = 20  # OpenDP makes one in so many of the draws
 
+Sampler = Callable[[int, Words], Any]
+"""(n, words) -> n draws."""
 
-@dataclass(frozen=True)
-class Law:
+Numpy = Callable[[np.random.Generator, int], Any]
+"""(generator, n) -> n draws."""
+
+
+def law(
+    quick: bool,
+    *,
+    ours: Sampler,
+    numpy: Numpy | None = None,
+    opendp: Mapping[str, Any] | None = None,
+    draws: int = DRAWS,
+) -> Case:
     """One row.
 
-    Attributes
+    Parameters
     ----------
-    ours : (n, words) -> n draws
-    numpy : (generator, n) -> n draws
-    opendp : name of OpenDP's maker and of its metric, and the scale
-    single : whether a call is one draw, whatever n is
+    opendp
+        what `peers.opendp_noise` takes
+    draws
+        of a call
     """
+    n = min(1000, draws) if quick else draws
+    start = time.perf_counter()
+    ours(1, system_words)
+    first = 1e6 * (time.perf_counter() - start)
+    seeded = seeded_words(np.random.Generator(np.random.Philox(1)))
 
-    name: str
-    ours: Callable[[int, Words], Any]
-    numpy: Callable[[np.random.Generator, int], Any] | None = None
-    opendp: tuple[str, str, float] | None = None
-    single: bool = False
+    def drawn(name: str, prepare: Prepare, n: int = n) -> Contestant:
+        return Contestant(name, prepare, lambda result: {}, n)
 
-
-def laws(quick: bool) -> list[Law]:
-    """All rows; not the slowest one if it has to be quick."""
-    rows = []
-    for s in SCALES:
-        text = f"2^{np.log2(s):.0f}"
-        laplace, normal = partial(_numpy_laplace, s), partial(_numpy_normal, s)
-        rows += [
-            Law(
-                f"discrete Laplace, scale {text}",
-                partial(discrete_laplace, s),
-                laplace,
-                ("make_laplace", "l1_distance", s),
-            ),
-            Law(f"rounded Laplace, scale {text}", partial(rounded_laplace, s), laplace),
-            Law(
-                f"discrete Gaussian, std {text}",
-                partial(discrete_gaussian, s),
-                normal,
-                ("make_gaussian", "l2_distance", s),
-            ),
-            Law(f"rounded Gaussian, std {text}", partial(rounded_gaussian, s), normal),
-        ]
-    for s, shares in POLYA:
-        name = f"Polya share, scale 2^{np.log2(s):.0f}, {shares} shares"
-        rows.append(Law(name, partial(polya_share, s, shares), partial(_numpy_polya, s, shares)))
-    rows.append(Law("Bernoulli, 0.3", partial(bernoulli, 0.3), _numpy_bernoulli))
-    for candidates in CANDIDATES[: 1 if quick else None]:
-        ours = partial(_index, np.linspace(-80.0, 0.0, candidates))
-        rows.append(Law(f"categorical, {candidates} candidates", ours, single=True))
-    return rows
+    contestants = [
+        Contestant(
+            "OS words",
+            lambda: partial(ours, n, system_words),
+            lambda result: {"first draw, us": first},
+            n,
+        ),
+        drawn("one draw alone", lambda: partial(ours, 1, system_words), 1),
+        drawn("seeded words", lambda: partial(ours, n, seeded)),
+    ]
+    if numpy is not None:
+        rng = np.random.Generator(np.random.PCG64(1))
+        contestants.append(drawn("numpy", lambda: partial(numpy, rng, n)))
+    if opendp is not None:
+        fewer = max(1, n // FEWER)
+        exact = partial(opendp_noise, draws=fewer, **opendp)
+        contestants.append(drawn("OpenDP", exact, fewer))
+    return Case("", None, contestants)
 
 
-def _numpy_laplace(scale: float, rng: np.random.Generator, n: int) -> Integers:
-    return np.rint(rng.laplace(0.0, scale, n)).astype(np.int64)
+# -- laws ---------------------------------------------------------------------------------------
 
+Parameter = Callable[[float, np.random.Generator, int], Any]
 
-def _numpy_normal(std: float, rng: np.random.Generator, n: int) -> Integers:
-    return np.rint(rng.normal(0.0, std, n)).astype(np.int64)
+_NUMPY: Mapping[str, Parameter] = {
+    "Laplace": lambda scale, rng, n: np.rint(rng.laplace(0.0, scale, n)).astype(np.int64),
+    "Gaussian": lambda std, rng, n: np.rint(rng.normal(0.0, std, n)).astype(np.int64),
+}
 
 
 def _numpy_polya(scale: float, shares: float, rng: np.random.Generator, n: int) -> Integers:
@@ -111,62 +109,56 @@ def _numpy_polya(scale: float, shares: float, rng: np.random.Generator, n: int) 
     return np.asarray(a - b)
 
 
-def _numpy_bernoulli(rng: np.random.Generator, n: int) -> Any:
-    return rng.random(n) < 0.3
-
-
-def _index(log_weights: Any, n: int, words: Words) -> int:
+def _index(log_weights: Floats, n: int, words: Words) -> int:
     return categorical(log_weights, words)
 
 
-def _opendp(maker: str, metric: str, scale: float, n: int) -> Callable[[], Any]:
-    try:
-        dp = import_module("opendp.prelude")
-    except ImportError:
-        raise PeerMissing("OpenDP is not installed") from None
-    dp.enable_features("contrib")
-    kind = int if metric == "l1_distance" else float
-    domain = dp.vector_domain(dp.atom_domain(T=int))
-    measure = getattr(dp.m, maker)(domain, getattr(dp, metric)(T=kind), scale)
-    return partial(measure, [0] * n)
+_SCALED = {
+    "discrete Laplace, scale": (
+        discrete_laplace,
+        "Laplace",
+        ("make_laplace", "l1_distance"),
+    ),
+    "rounded Laplace, scale": (rounded_laplace, "Laplace", None),
+    "discrete Gaussian, std": (
+        discrete_gaussian,
+        "Gaussian",
+        ("make_gaussian", "l2_distance"),
+    ),
+    "rounded Gaussian, std": (rounded_gaussian, "Gaussian", None),
+}
+"""Law -> ours, numpy's and OpenDP's sampler, which take its scale."""
 
-
-def time_one(law: Law, draws: int, repetitions: int) -> Row:
-    """Microseconds a draw by heading; "skipped" where somebody is not installed."""
-    start = time.perf_counter()
-    law.ours(1, system_words)
-    first = time.perf_counter() - start
-    n = 1 if law.single else draws
-    fewer = max(1, n // FEWER)
-    seeded = seeded_words(np.random.Generator(np.random.Philox(1)))
-    rng = np.random.Generator(np.random.PCG64(1))
-    runs: dict[str, tuple[int, Callable[[], Callable[[], Any]]]] = {
-        "OS words": (n, lambda: partial(law.ours, n, system_words)),
-        "seeded words": (n, lambda: partial(law.ours, n, seeded)),
-    }
-    if (peer := law.numpy) is not None:
-        runs["numpy"] = (n, lambda: partial(peer, rng, n))
-    if (made := law.opendp) is not None:
-        runs["OpenDP"] = (fewer, lambda: _opendp(*made, fewer))
-    contestants = [Contestant(name, prepare, lambda _: {}) for name, (_, prepare) in runs.items()]
-    row: Row = {"law": law.name}
-    for outcome in compare(contestants, repetitions):
-        if isinstance(outcome, Skipped):
-            row[outcome.name] = "skipped"
-        else:
-            row[outcome.name] = outcome.median / runs[outcome.name][0] * 1e6
-    alone = []
-    for _ in range(1 if law.single else 100):
-        start = time.perf_counter()
-        law.ours(1, system_words)
-        alone.append(time.perf_counter() - start)
-    return row | {"one draw alone": statistics.median(alone) * 1e6, "first draw": first * 1e6}
-
-
-def rows(draws: int = 1_000_000, quick: bool = False) -> Iterator[Row]:
-    """One for each law; `quick` is two repetitions of 1000 draws."""
-    for law in laws(quick):
-        yield time_one(law, *((1000, 2) if quick else (draws, REPETITIONS)))
-
-
-BENCHMARK = Benchmark("what a draw of noise costs, in microseconds", rows)
+CASES: dict[str, Callable[[bool], Case]] = {
+    **{
+        f"{name} 2^{np.log2(s):.0f}": partial(
+            law,
+            ours=partial(ours, s),
+            numpy=partial(_NUMPY[theirs], s),
+            opendp=opendp and {"maker": opendp[0], "metric": opendp[1], "scale": s},
+        )
+        for s in SCALES
+        for name, (ours, theirs, opendp) in _SCALED.items()
+    },
+    **{
+        f"Polya share, scale 2^{np.log2(s):.0f}, {shares} shares": partial(
+            law,
+            ours=partial(polya_share, s, shares),
+            numpy=partial(_numpy_polya, s, shares),
+        )
+        for s, shares in POLYA
+    },
+    "Bernoulli, 0.3": partial(
+        law,
+        ours=partial(bernoulli, 0.3),
+        numpy=lambda rng, n: rng.random(n) < 0.3,
+    ),
+    **{
+        f"categorical, {candidates} candidates": partial(
+            law,
+            ours=partial(_index, np.linspace(-80.0, 0.0, candidates)),
+            draws=1,
+        )
+        for candidates in CANDIDATES
+    },
+}

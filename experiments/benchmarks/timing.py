@@ -1,15 +1,47 @@
-"""The stopwatch: warm up, take turns, keep every repetition."""
+"""The stopwatch: warm up, take turns, keep every repetition.
+
+Peers whose packages clash with ours or are heavy are timed by an interpreter of their own: `make
+bench` makes that environment. Arrays go over as `.npy` files, once; afterwards every turn is a line
+out and a line back, with the seconds that passed inside.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+
+from fedcal.experiments.benchmarks import peers
+from fedcal.experiments.engines.processes import LineProcess
+from fedcal.experiments.runs import Row
+from fedcal.experiments.runs.pools import THREADS
+
+VARIABLE = "FEDCAL_PEERS"
+"""Environment variable that names the peers' interpreter."""
+
+APART = ("netcal", "probmetrics")
+"""The packages in its environment; the names of their functions in `peers` begin so."""
+
+_SETTINGS = {
+    **peers.HUGE_PAGES,
+    "TQDM_DISABLE": "1",
+    "PYTHONWARNINGS": "ignore",
+    **dict.fromkeys(THREADS, "1"),
+}
 
 SLOW = 1.0
 """Seconds from which a repetition counts as slow: its warm-up run is kept as a measurement."""
@@ -17,8 +49,11 @@ SLOW = 1.0
 _SLOW_REPETITIONS = 3  # their median does not see a cold start
 _MOST_REPETITIONS = 51
 
+Prepare = Callable[[], Callable[[], Any]]
+"""Makes, outside the clock, what is timed; ImportError if something is not there."""
 
-class PeerMissing(Exception):
+
+class PeerMissing(ImportError):
     """A peer cannot be timed here; the message says why."""
 
 
@@ -28,32 +63,39 @@ class Contestant:
 
     Attributes
     ----------
-    name : as shown
-    prepare : outside the clock: makes what is timed. It may raise PeerMissing
-    values : what a result is worth, so that speed is not bought by a worse one
-    close : called when everybody has been timed
+    name
+        as shown
+    prepare
+        or what gives it when it is entered, and is left when everybody has been timed
+    values
+        what a result is worth, so that speed is not bought by a worse one
+    pieces
+        of work in a repetition; the seconds are those of one
     """
 
     name: str
-    prepare: Callable[[], Callable[[], Any]]
+    prepare: Prepare | AbstractContextManager[Prepare]
     values: Callable[[Any], dict[str, float]]
-    close: Callable[[], None] = lambda: None
+    pieces: int = 1
 
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of work; the first contestant is ours.
+    """One piece of work.
 
     Attributes
     ----------
-    title : as shown
-    target : seconds that our median should stay below; None = just shown
+    title
+        as shown; "" = the row's name
+    target
+        seconds that our median should stay below; None = just shown
+    contestants
+        the first is ours
     """
 
     title: str
     target: float | None
-    ours: Contestant
-    peers: tuple[Contestant, ...] = ()
+    contestants: Sequence[Contestant]
 
 
 @dataclass(frozen=True)
@@ -64,96 +106,127 @@ class Inside:
     result: Any
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What a contestant needed, in seconds, and what its result is worth."""
-
-    name: str
-    seconds: tuple[float, ...]
-    values: dict[str, float]
-
-    @property
-    def median(self) -> float:
-        """Median of the repetitions."""
-        return statistics.median(self.seconds)
-
-    @property
-    def least(self) -> float:
-        """The fastest repetition: what disturbs a clock only ever adds to it."""
-        return min(self.seconds)
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A contestant that could not be timed."""
-
-    name: str
-    reason: str
-
-
 def checksum(values: NDArray[Any]) -> int:
     """The same number means the same bits."""
     return zlib.crc32(values.tobytes())
 
 
-def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
-    """Time contestants in turns, so that all of them see the same weather, then close them.
+def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Row]:
+    """Time contestants in turns, so that all of them see the same weather.
 
     Parameters
     ----------
-    repetitions : at least so many for each; more (up to 51) for what takes little time, three
+    repetitions
+        at least so many for each; more (up to 51) for what takes little time, three
         for what takes more than a second (also if only a part of it counts)
 
     Returns
     -------
-    In the order of `contestants`.
+    list[Row]
+        For each its `name`, `median` and `min` (seconds), `repetitions` and `values`; or its name
+        and why it is `skipped`.
     """
+    rows: list[Row] = [{"name": c.name} for c in contestants]
+    with ExitStack() as stack:
+        turns = [
+            stack.enter_context(closing(_turns(c, repetitions, row)))
+            for c, row in zip(contestants, rows, strict=True)
+        ]
+        for _ in zip_longest(*turns):
+            pass
+    return rows
+
+
+def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None]:
+    """Run it once a turn; `row` is complete after the last one."""
+    prepare = contestant.prepare
     try:
-        return _compare(contestants, repetitions)
-    finally:
-        for c in contestants:
-            c.close()
+        with prepare if isinstance(prepare, AbstractContextManager) else nullcontext(prepare) as p:
+            first, result, whole = _clock(p, contestant.pieces)
+            values = contestant.values(result)
+            longest = max(first, whole)
+            if longest > SLOW:
+                taken, wanted = [first], min(repetitions, _SLOW_REPETITIONS)
+            else:
+                more = min(_MOST_REPETITIONS, int(SLOW / longest)) if repetitions > 2 else 0
+                taken, wanted = [], max(repetitions, more)
+            while len(taken) < wanted:
+                yield
+                taken.append(_clock(p, contestant.pieces)[0])
+    except ImportError as why:
+        row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
+        return
+    row |= {"median": statistics.median(taken), "min": min(taken)}
+    row |= {"repetitions": len(taken), "values": values}
 
 
-def _compare(contestants: Sequence[Contestant], repetitions: int) -> list[Timing | Skipped]:
-    missing: dict[str, str] = {}
-    taken: dict[str, list[float]] = {}
-    wanted: dict[str, int] = {}
-    values: dict[str, dict[str, float]] = {}
-    for c in contestants:
-        try:
-            first, result, whole = _clock(c)
-        except PeerMissing as why:
-            missing[c.name] = str(why)
-            continue
-        values[c.name] = c.values(result)
-        taken[c.name] = [first] if max(first, whole) > SLOW else []
-        wanted[c.name] = min(repetitions, _SLOW_REPETITIONS)
-        if not taken[c.name]:
-            lots = min(_MOST_REPETITIONS, int(SLOW / first)) if repetitions > 2 else 0
-            wanted[c.name] = max(repetitions, lots)
-    for _ in range(max(wanted.values(), default=0)):
-        for c in contestants:
-            if c.name in missing or len(taken[c.name]) == wanted[c.name]:
-                continue
-            try:
-                taken[c.name].append(_clock(c)[0])
-            except PeerMissing as why:
-                missing[c.name] = str(why)
-    return [
-        Skipped(c.name, missing[c.name])
-        if c.name in missing
-        else Timing(c.name, tuple(taken[c.name]), values[c.name])
-        for c in contestants
-    ]
-
-
-def _clock(contestant: Contestant) -> tuple[float, Any, float]:
+def _clock(prepare: Prepare, pieces: int) -> tuple[float, Any, float]:
     """The seconds that count, the result, and all seconds that passed."""
-    run = contestant.prepare()
+    run = prepare()
     start = time.perf_counter()
     result = run()
     passed = time.perf_counter() - start
     if isinstance(result, Inside):
         return result.seconds, result.result, passed
-    return passed, result, passed
+    return passed / pieces, result, passed
+
+
+# -- peers --------------------------------------------------------------------------------------
+
+
+def peer(
+    name: str,
+    values: Callable[[Any], dict[str, float]],
+    function: str,
+    arrays: Mapping[str, NDArray[Any]],
+    **options: Any,
+) -> Contestant:
+    """A function of `peers`, here or in its own environment.
+
+    Parameters
+    ----------
+    name
+        as shown
+    values
+        what a result is worth
+    arrays, options
+        what the function takes
+    """
+    if function.startswith(APART):
+        return Contestant(name, apart(function, arrays, **options), values)
+    return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
+
+
+@contextmanager
+def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
+    """A process for one peer; it ends when the block is left.
+
+    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` inside our own environment.
+
+    Raises
+    ------
+    PeerMissing
+        There is no environment, the peer is not in it, or it failed.
+    """
+    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / "peers" / "bin" / "python")
+    if not python.is_file():
+        raise PeerMissing(f"no environment for {' and '.join(APART)}: `make bench` has one")
+    with ExitStack() as stack:
+        with TemporaryDirectory(prefix="fedcal-peer-") as folder:
+            for name, array in arrays.items():
+                np.save(Path(folder, f"{name}.npy"), array)
+            asked = json.dumps({"peer": function, "folder": folder, "options": options})
+            command = [str(python), "-P", peers.__file__, asked]
+            process = stack.enter_context(closing(LineProcess(command, os.environ | _SETTINGS)))
+            _repetition(process)  # on few rows, once it has read all of them
+        yield lambda: partial(_repetition, process)
+
+
+def _repetition(process: LineProcess) -> Inside:
+    try:
+        answer: dict[str, Any] = process.ask(None)
+    except EOFError:
+        raise PeerMissing("its process has ended") from None
+    if "failed" in answer:
+        raise PeerMissing(answer["failed"])
+    return Inside(**answer)

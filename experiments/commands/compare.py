@@ -17,18 +17,12 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.comparison.grid import Grid
-from fedcal.experiments.comparison.result import DONE
+from fedcal.experiments.comparison.run import DONE
 from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.files import to_json
 from fedcal.experiments.options import RUNNING
-from fedcal.experiments.runs.ask import ask_about_unfinished
+from fedcal.experiments.runs.journal import ask_about_unfinished
 from fedcal.experiments.terminal import console, progress
-
-EXAMPLES = (
-    "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
-    "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
-    "fedcal compare --out sweep --resume",
-)
 
 
 @takes(
@@ -38,7 +32,7 @@ EXAMPLES = (
     unset={"method": "all but auto", "epsilon": "inf,1"},
 )
 @takes(Grid, "seeds")
-def command(
+def compare_command(
     *,
     jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
     engine: Annotated[

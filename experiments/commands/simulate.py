@@ -26,14 +26,9 @@ from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
 from fedcal.units import UNITS
 
-EXAMPLES = (
-    "fedcal simulate --epsilon 1 --out run",
-    "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
-)
-
 
 @takes(Config)
-def command(
+def simulate_command(
     *,
     resume: Annotated[
         bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fedcal.experiments.comparison.result import Comparison
-from fedcal.experiments.comparison.run import compare
+from fedcal.experiments.comparison.run import Comparison, compare
 
 __all__ = ["Comparison", "compare"]

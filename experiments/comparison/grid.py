@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from fedcal.checks import whole
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.variant import Variant
-from fedcal.experiments.config import POOLED, Config
+from fedcal.experiments.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.experiments.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation, check_quorum
@@ -34,12 +34,69 @@ _SHARED = {
 _NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
 """Axes in the order of the table, between the data and the privacy."""
 
-_OPEN, _CLOSE = "([{", ")]}"
-
 
 def comparable() -> tuple[str, ...]:
     """Methods that a table has columns for: those that calibrate, and the baselines."""
     return (*calibrating(), *POOLED)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with parameters of its own, as in `fedbbq[weighting=none,bins_exponent=5]`."""
+
+    method: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Variant:
+        """From `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
+
+        A label is taken as well, as `FedBBQ (weighting=none)`.
+        """
+        found = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
+        if found is None:
+            raise InputError(f"a method is METHOD or METHOD[KEY=VALUE,...], got {text!r}")
+        method, inside = method_named(found[1]), found[2] if found[3] is None else found[3]
+        settings: dict[str, Setting] = {}
+        for pair in () if inside is None else re.split("[;,]", inside):
+            if "=" not in pair:
+                raise InputError(f"{method}[...] takes KEY=VALUE, got {pair!r} in {text!r}")
+            key, value = parse_setting(pair)
+            if key in settings:
+                raise InputError(f"{key!r} is there twice in {text!r}")
+            settings[key] = value
+        return cls(method, settings)
+
+    @property
+    def text(self) -> str:
+        """What `parse` takes."""
+        return self.method + (f"[{self._pairs(',')}]" if self.settings else "")
+
+    @property
+    def label(self) -> str:
+        """What the table calls it."""
+        return label_of(self.method) + (f" ({self._pairs(', ')})" if self.settings else "")
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it reads the rows themselves, without a federation."""
+        return self.method in POOLED
+
+    @property
+    def dealt(self) -> bool:
+        """Whether its result depends on how the rows were dealt."""
+        return self.method not in POOLED or self.method == "one-source"
+
+    def resolved(self) -> tuple[str, tuple[tuple[str, Setting], ...]]:
+        """Equal for variants that mean the same: defaults that are spelt out do not count."""
+        defaults = {k: p.default for k, p in settings_of(self.method).items()}
+        own = {k: v for k, v in self.settings.items() if k not in defaults or defaults[k] != v}
+        return self.method, tuple(sorted(own.items()))
+
+    def _pairs(self, comma: str) -> str:
+        return comma.join(
+            f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.settings.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -105,6 +162,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         whole("seeds", self.seeds, 1)
         for variant in self.method:
             must_calibrate("compare", variant.method)
+            Config(method=variant.method, set=variant.settings)
         check_seed(self.seed)
         check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:
@@ -125,43 +183,47 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                 quorum=self.quorum,
                 noise_source=self.noise_source,
             )
-        for variant in self.method:
-            Config(method=variant.method, set=variant.settings)
         for key in self.set:
             if not any(key in settings_of(v.method) for v in self.method):
                 raise InputError(f"--set {key}: none of the methods has such a parameter")
-        meant: dict[str, dict[Any, Any]] = {
-            "method": {v.text: v.resolved() for v in self.method},
-            "partition": {p: parse_partition(p) for p in self.partition},
-        }
         for axis in AXES:
-            _refuse_twice(axis, getattr(self, axis), meant.get(axis, {}))
+            seen: dict[Any, str] = {}
+            for value in getattr(self, axis):
+                text, same = str(value), value
+                if axis == "method":
+                    text, same = value.text, value.resolved()
+                elif axis == "partition":
+                    same = parse_partition(value)
+                if same in seen:
+                    also = "" if seen[same] == text else f" ({seen[same]!r} means the same)"
+                    raise InputError(f"{axis} {text!r} is there twice{also}")
+                seen[same] = text
 
     def drafts(self, split_by_seed: Mapping[str, bool]) -> Iterator[Cell]:
         """All cells in the order of the table, not yet resolved.
 
         Parameters
         ----------
-        split_by_seed : name of the data -> whether its test part follows from the seed
+        split_by_seed
+            name of the data -> whether its test part follows from the seed
         """
         seeds = tuple(range(self.seed, self.seed + self.seeds))
         for data in self.data:
-            for variant in self.method:
-                if variant.baseline and not variant.dealt:
-                    config = Config(data=data, method=variant.method, seed=self.seed)
-                    yield Cell(variant, config, seeds if split_by_seed[data] else seeds[:1])
-            for (partition, clients), variant in product(
-                product(self.partition, self.clients), self.method
+            undealt = seeds if split_by_seed[data] else seeds[:1]
+            for dealt, places in (
+                (False, [(Config.partition, Config.clients)]),
+                (True, product(self.partition, self.clients)),
             ):
-                if variant.baseline and variant.dealt:
-                    config = Config(
-                        data=data,
-                        method=variant.method,
-                        partition=partition,
-                        clients=clients,
-                        seed=self.seed,
-                    )
-                    yield Cell(variant, config, seeds)
+                for (partition, clients), variant in product(places, self.method):
+                    if variant.baseline and variant.dealt == dealt:
+                        config = Config(
+                            data=data,
+                            method=variant.method,
+                            partition=partition,
+                            clients=clients,
+                            seed=self.seed,
+                        )
+                        yield Cell(variant, config, seeds if dealt else undealt)
             for values in product(*(getattr(self, name) for name in _NOT_PRIVACY)):
                 known = {"data": data, **dict(zip(_NOT_PRIVACY, values, strict=True))}
                 for epsilon in self.epsilon:
@@ -198,19 +260,13 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
-        plain: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name == "method":
-                plain["method"] = [v.text for v in value]
-            elif f.name == "set":
-                plain["set"] = dict(value)
-            elif f.name in AXES:
-                if value != (None,):
-                    plain[f.name] = list(value)
-            elif value is not None:
-                plain[f.name] = value
-        return plain
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain |= {"method": [v.text for v in self.method], "set": dict(self.set)}
+        return {
+            name: list(value) if name in AXES else value
+            for name, value in plain.items()
+            if value is not None and value != (None,)
+        }
 
     def what_differs(self, earlier: Grid) -> list[str]:
         """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
@@ -218,10 +274,9 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         now, then = self.to_dict(), earlier.to_dict()
         for key in sorted(now | then):
             new, old = now.get(key), then.get(key)
+            grown = key == "seeds" and self.seeds >= earlier.seeds
             if key in AXES and new is not None and old is not None:
                 grown = frozenset(old) <= frozenset(new)
-            else:
-                grown = key == "seeds" and self.seeds >= earlier.seeds
             if new != old and not grown:
                 said.append(f"{key} was {_shown(old)} and is {_shown(new)}")
         return said
@@ -231,18 +286,6 @@ def _shown(value: Any) -> str:
     if value is None:
         return "the default"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _refuse_twice(axis: str, values: Sequence[Any], meant: Mapping[Any, Any]) -> None:
-    seen: dict[Any, str] = {}
-    for value in values:
-        text = value.text if isinstance(value, Variant) else value
-        same = meant.get(text, value)
-        if same in seen:
-            first = seen[same]
-            also = "" if first == str(text) else f" ({first!r} means the same)"
-            raise InputError(f"{axis} {str(text)!r} is there twice{also}")
-        seen[same] = str(text)
 
 
 def read_grid(*layers: Mapping[str, Any]) -> Grid:
@@ -262,10 +305,8 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 
 
 def _value(option: Option, value: Any) -> Any:
-    return _axis(option, value) if option.axis else option.typed(value)
-
-
-def _axis(option: Option, value: Any) -> tuple[Any, ...]:
+    if not option.axis:
+        return option.typed(value)
     if isinstance(value, str):
         listed: Sequence[Any] = split_list(option.name, value)
     elif isinstance(value, Sequence):
@@ -297,18 +338,16 @@ def _entry(option: Option, value: Any) -> Any:
 
 def split_list(name: str, text: str) -> list[str]:
     """Split at commas that are in no brackets; InputError for an empty entry."""
-    entries, depth = [""], 0
-    for letter in text:
-        depth += (letter in _OPEN) - (letter in _CLOSE)
+    cuts, depth = [-1], 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and depth == 0:
-            entries.append("")
-        else:
-            entries[-1] += letter
+            cuts.append(place)
         if depth < 0:
             break
     if depth:
         raise InputError(f"{name}: brackets do not match in {text!r}")
-    listed = [entry.strip() for entry in entries]
+    listed = [text[a + 1 : b].strip() for a, b in pairwise([*cuts, len(text)])]
     if not all(listed):
         raise InputError(f"{name}: an entry of the list {text!r} is empty")
     return listed

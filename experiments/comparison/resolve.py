@@ -12,11 +12,12 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError, NoEffect, TooLittle
 from fedcal.experiments.comparison.grid import Cell, Grid
 from fedcal.experiments.config import Config, job_of
-from fedcal.experiments.statement import large_delta
+from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
-from fedcal.strategies.job import Job, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import settings_of
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""
@@ -73,14 +74,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 c, job = _with_effect(cell, shards)
                 plan = job.plan
             except InputError as e:
-                plain = replace(
-                    c,
-                    unit=Config.unit,
-                    trust=None,
-                    mechanism=Config.mechanism,
-                    quorum=Config.quorum,
-                )
-                if not isinstance(e, NoEffect) and not _goes(plain, shards):
+                if not isinstance(e, NoEffect) and not _goes_alone(c, shards):
                     raise InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))
                 continue
@@ -88,7 +82,15 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
             used.add(("method", cell.variant.text))
             little = "".join(too_little(c.method, shards, job))
-            known = _known(c, job)
+            known = replace(  # what the job resolved, but for the method's parameters
+                c,
+                clients=plan.clients,
+                rounds=plan.rounds - plan.counting_rounds,
+                trust=plan.trust,
+                delta=plan.delta,
+                mechanism=plan.mechanism if plan.private else Config.mechanism,
+                secure_aggregation=job.secure_aggregation,
+            )
             cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
@@ -127,37 +129,24 @@ def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
 
 
-def _goes(config: Config, shards: Shards) -> bool:
-    """Whether there is such a run."""
+def _goes_alone(config: Config, shards: Shards) -> bool:
+    """Whether there is such a run with the default unit, trust and mechanism."""
+    plain = replace(
+        config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
+    )
     try:
-        job_of(config, shards).plan  # noqa: B018  what is not allowed is refused here
+        job_of(plain, shards).plan  # noqa: B018  what is not allowed is refused here
     except InputError:
         return False
     return True
 
 
-def _known(config: Config, job: Job) -> Config:
-    """The configuration with what its job resolved, but for the method's parameters."""
-    plan = job.plan
-    return replace(
-        config,
-        clients=plan.clients,
-        rounds=plan.rounds - plan.counting_rounds,
-        trust=plan.trust,
-        delta=plan.delta,
-        mechanism=plan.mechanism if plan.private else Config.mechanism,
-        secure_aggregation=job.secure_aggregation,
-    )
-
-
 def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
     """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
-    for cell, why in left_out:
-        if ("method", cell.variant.text) not in used:
-            raise InputError(f"{cell.name}: {why}")
-    for axis in _TOGETHER:
+    for axis in ("method", *_TOGETHER):
         for cell, why in left_out:
-            if (axis, getattr(cell.config, axis)) not in used:
+            asked = cell.variant.text if axis == "method" else getattr(cell.config, axis)
+            if (axis, asked) not in used:
                 raise InputError(f"{cell.name}: {why}")
 
 

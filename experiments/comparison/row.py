@@ -12,7 +12,6 @@ from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.config import merge
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Row, Run
-from fedcal.experiments.runs.forms import has_form
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN
 
@@ -31,9 +30,13 @@ _RESULT = {
     "communication": dict.fromkeys(("bytes_up_per_client", "bytes_down_per_client", "rounds"), int),
     "seconds": (None, float),  # None where who is sampled is secret
 }
-"""A row in plain values, in the terms of `has_form`.
+"""A row in plain values, in the terms of `_has_form`.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
+
+
+_LARGEST = 1e100
+"""No number of a row is larger; the squares of such numbers are finite."""
 
 
 def runs_of(cell: Cell) -> list[Run]:
@@ -50,8 +53,10 @@ def run_row(run: Run, data: Dataset) -> Row:
 
     Parameters
     ----------
-    run : from `runs_of`
-    data : what `run["data"]` names
+    run
+        from `runs_of`
+    data
+        what `run["data"]` names
 
     Returns
     -------
@@ -77,7 +82,30 @@ def run_row(run: Run, data: Dataset) -> Row:
 
 def check_row(row: Any) -> Row:
     """A row that was read from a file, if it is whole; ValueError otherwise."""
-    if not any(has_form(row, form) for form in (_RESULT, _FAILURE)):
+    if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
         raise ValueError("not a row")
     found: Row = row
     return found
+
+
+def _has_form(value: Any, form: Any) -> bool:
+    """Whether a value that was read from JSON has the form of one that was written.
+
+    Parameters
+    ----------
+    form
+        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys,
+        values of these forms; a list of one form: one or more of it; a tuple: one of these forms
+    """
+    if isinstance(form, dict):
+        if not isinstance(value, dict) or value.keys() != form.keys():
+            return False
+        return all(_has_form(value[key], part) for key, part in form.items())
+    if isinstance(form, list):
+        return isinstance(value, list) and value != [] and all(_has_form(v, form[0]) for v in value)
+    if isinstance(form, tuple):
+        return any(_has_form(value, part) for part in form)
+    if form in (float, int):
+        least = 0 if form is int else -_LARGEST
+        return type(value) is form and least <= value <= _LARGEST
+    return value is None if form is None else isinstance(value, form)

@@ -2,28 +2,141 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedcal import datasets
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.comparison.result import DONE, FINAL, Comparison
+from fedcal.experiments.comparison.grid import Grid, Variant, read_grid
+from fedcal.experiments.comparison.resolve import Resolved, resolve
 from fedcal.experiments.comparison.row import check_row, run_row, runs_of
-from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.comparison.statement import statement
+from fedcal.experiments.comparison.summary import Line, headline, summarise
+from fedcal.experiments.comparison.table import as_csv, as_markdown
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
-from fedcal.experiments.files import check_out
-from fedcal.experiments.runs import Folder, begun_config, pool_of, run_all
+from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.result import versions
+from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
+from fedcal.experiments.runs.journal import CONFIG, ROWS
 from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
+
+DONE = "compare.json"
+"""The summary, which is there when all runs are finished."""
+
+FINAL = ("table.csv", "table.md", "report.html")
+"""What a finished comparison leaves besides."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods beside each other, over budgets, partitions and seeds.
+
+    Attributes
+    ----------
+    grid
+        what was compared
+    cells
+        one for each line of the table, in its order, as in `compare.json`: plain values, ready
+        for `pandas.json_normalize`
+    rows
+        one for each run, in the same order, seeds innermost
+    statement
+        what the table gives away, in whole sentences
+    """
+
+    grid: Grid
+    cells: list[Line] = field(repr=False)
+    rows: list[Row] = field(repr=False)
+    statement: list[str] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, grid: Grid, resolved: Resolved, sources: Mapping[str, Dataset], rows: Sequence[Row]
+    ) -> Comparison:
+        """Sum up finished runs.
+
+        Parameters
+        ----------
+        resolved
+            what of the grid was run
+        sources
+            its data by name
+        rows
+            one for each cell and seed, in this order
+        """
+        following = iter(rows)
+        cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        return cls(grid, cells, list(rows), statement(resolved.cells, held_out, resolved.left_out))
+
+    @property
+    def failures(self) -> list[Row]:
+        """Runs that failed in operation."""
+        return [row for row in self.rows if "error" in row]
+
+    @property
+    def headline(self) -> str:
+        """Which method did best, in a sentence."""
+        return headline(self.cells)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `compare.json`: strict JSON, no NaN and no infinity."""
+        config = self.grid.to_dict()
+        config["epsilon"] = ["inf" if e == float("inf") else e for e in config["epsilon"]]
+        return {
+            "schema": 1,
+            "kind": "comparison",
+            "config": config,
+            "headline": self.headline,
+            "statement": self.statement,
+            "cells": self.cells,
+            "versions": versions(),
+        }
+
+    def to_markdown(self) -> str:
+        """The headline, the table as people read it, and the statement below."""
+        sentences = "".join(f"* {line}\n" for line in self.statement)
+        return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
+
+    def to_csv(self) -> str:
+        """The table for programs: fractions with all digits, one line for each cell."""
+        return as_csv(self.cells)
+
+    def save(self, out: str | Path) -> None:
+        """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
+
+        Figures of an earlier comparison there go.
+        """
+        write_folder(Path(out), self._write, stale=COMPARISON_NAMES)
+
+    def _write(self, folder: Path) -> None:
+        from fedcal.experiments.report import write_comparison_report
+
+        def text(name: str, content: str) -> None:
+            (folder / name).write_text(content, "utf-8")
+
+        text(CONFIG, self.grid.to_toml())
+        text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
+        text(DONE, to_json(self.to_json()))
+        text("table.csv", self.to_csv())
+        text("table.md", self.to_markdown())
+        write_comparison_report(folder)
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        from fedcal.experiments.report import comparison_card
+
+        return comparison_card(self.to_json())
 
 
 def compare(
@@ -46,23 +159,33 @@ def compare(
 
     Parameters
     ----------
-    data : as in `simulate`, or a list of such
-    config : TOML file with any of the options
-    out : folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
+    data
+        as in `simulate`, or a list of such
+    config
+        TOML file with any of the options
+    out
+        folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
         `table.csv`, `table.md`, `report.html` and figures; None = write nothing. A finished
         comparison there stays until this one is saved; meanwhile this one lies in `.unfinished`
         in it. The hidden `.inputs.json`, with digests of the data, is for `resume` alone and not
         to be published
-    resume : go on with what `out` holds, and run again what failed. Options that are not given
+    resume
+        go on with what `out` holds, and run again what failed. Options that are not given
         are those it was begun with; a grid may grow, but what was begun must stay part of it
-    jobs : processes; None = the cores that may be used. 1 = this process
-    engine : "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
         inline on either: all engines of `simulate` give the same bits
-    ray_address : of a Ray cluster, or "local"; implies "ray"
-    progress : called after each run with runs finished, runs kept earlier among them, and all
-    uncalibrated : whether the model as it is (method none) has a line also where it is not asked
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
+    uncalibrated
+        whether the model as it is (method none) has a line also where it is not asked
         for
-    **options : as on the command line. Each a value, a list, or text with commas: method (all;
+    **options
+        as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
         sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
         (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,
@@ -102,24 +225,27 @@ def compare(
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
     methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
     resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
+    folder = None
+    if out is not None:
+        files = (*FINAL, *COMPARISON_NAMES)
+        folder = Folder(
+            out,
+            grid.to_toml(),
+            lambda begun: grid.what_differs(read_grid(begun)),
+            check_row,
+            DONE,
+            files,
+        )
     return run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
         run_row,
         partial(Comparison.of, grid, resolved, sources),
         place=place,
-        folder=None if out is None else _folder(out, grid),
+        folder=folder,
         resume=resume,
         progress=progress,
     )
-
-
-def _folder(out: Path, grid: Grid) -> Folder:
-    def what_differs(begun: Mapping[str, Any]) -> list[str]:
-        return grid.what_differs(read_grid(begun))
-
-    files = (*FINAL, *COMPARISON_NAMES)
-    return Folder(out, grid.to_toml(), what_differs, check_row, DONE, files)
 
 
 def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:

@@ -11,9 +11,16 @@ from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.comparison.resolve import LeftOut
 from fedcal.experiments.statement import sentences
 from fedcal.privacy.federation import QUORUM
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
+
+_NOISE_SOURCES = {
+    "seeded": "Noise follows from the seed, and runs may share it: this is a simulation, and it "
+    "protects nobody. What follows is for the same runs, each with secret noise of its own.",
+    "system": "Noise comes from the operating system's generator: the same comparison again gives "
+    "other numbers. What follows counts all runs as published.",
+}
 
 
 class Spent(NamedTuple):
@@ -53,50 +60,68 @@ def statement(
 
     Parameters
     ----------
-    cells : resolved
-    held_out : name of the data -> whether its test rows are held out by seed
-    left_out : combinations of the grid that cannot be
+    cells
+        resolved
+    held_out
+        name of the data -> whether its test rows are held out by seed
+    left_out
+        combinations of the grid that cannot be
     """
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
-    said = [sentences.CHOOSING_AMONG_RUNS, sentences.TEST_ROWS]
-    said += [sentences.HELD_OUT_OF_RUNS.format(name) for name, held in held_out.items() if held]
+    said = [
+        "Choosing among methods, settings or budgets by what they did on private rows is itself a "
+        "release, and no run's epsilon covers it: choose on public or simulated data.",
+        sentences.TEST_ROWS,
+    ]
+    said += [
+        f"The test rows of {name} are held out of the same clients' rows: every number in the "
+        "table is an exact function of private rows."
+        for name, held in held_out.items()
+        if held
+    ]
     if private:
         said += _guarantees(private)
-        seeded = private[0].config.noise_source == "seeded"
-        said += [
-            sentences.SEEDED_OF_RUNS if seeded else sentences.SYSTEM_OF_RUNS,
-            *_composed(cells),
-        ]
-        said += _several_units({c.config.unit for c in private})
+        said.append(_NOISE_SOURCES[private[0].config.noise_source])
+        said += [*_composed(cells), *_several_units({c.config.unit for c in private})]
     looked = dict.fromkeys(c.config.data for c in private if _looks(c))
     if looked:
-        said.append(sentences.ROWS_PER_CLIENT_OF_RUNS.format(", ".join(looked)))
+        said.append(
+            f"Of {', '.join(looked)} the number of fit rows can be read from the noise scales, and "
+            "is taken as public: where rows_per_client is not set, it is rows / clients of the "
+            "simulated data. A deployment must choose it without looking (--set "
+            "rows_per_client=...)."
+        )
     exact = len(cells) - len(private)
     if exact:
         lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
         said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
-    if len(fitted) > len(private) and any(
-        TRUSTS[str(c.config.trust)].noise_by != "server" for c in private
-    ):
-        said.append(sentences.EXACT_ONCE)
-    said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
-    return said + _not_there(left_out)
-
-
-def _several_units(there: Collection[str]) -> list[str]:
-    """What budgets of one unit mean for another, a sentence for each two."""
-    units = [unit for name, unit in UNITS.items() if name in there]
-    return [
-        sentences.BOTH_UNITS.format(
-            small=small.name,
-            large=large.name,
-            one=_one(small.name),
-            all=_one(large.name),
-            many=small.plural,
+    trusts = {str(c.config.trust) for c in private}
+    if len(fitted) > len(private) and any(TRUSTS[t].noise_by != "server" for t in trusts):
+        said.append(
+            "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under "
+            "trust secagg, whatever units, trusts and mechanisms were asked for."
         )
-        for large, small in combinations(units, 2)
+    said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
+    kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    for cell, why in left_out:
+        kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
+    return said + [
+        f"Left out: {', '.join(labels)} with {', '.join(facts)}: {why}."
+        for (why, facts), labels in kinds.items()
     ]
+
+
+def _several_units(there: Collection[str]) -> Iterator[str]:
+    """What budgets of one unit mean for another, a sentence for each two."""
+    for large, small in combinations([u for name, u in UNITS.items() if name in there], 2):
+        of_all = _one(large.name)
+        yield (
+            f"What is spent for each {_one(small.name)} counts runs of unit {small.name} only: "
+            f"runs of unit {large.name} come on top, each with at most twice its epsilon and 1 + "
+            f"e^epsilon times its delta. For a {of_all} runs of unit {small.name} have no bound "
+            f"but their epsilon times the {of_all}'s {small.plural}, and more delta still."
+        )
 
 
 def _one(unit: str) -> str:
@@ -120,17 +145,6 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _not_there(left_out: Sequence[LeftOut]) -> list[str]:
-    """What was left out, and why, one sentence for each kind."""
-    kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
-    for cell, why in left_out:
-        kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
-    return [
-        f"Left out: {', '.join(labels)} with {', '.join(facts)}: {why}."
-        for (why, facts), labels in kinds.items()
-    ]
-
-
 def _looks(cell: Cell) -> bool:
     """Whether its noise scales follow from the number of fit rows."""
     name = "rows_per_client"
@@ -146,7 +160,6 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
             if not groups:
                 continue
             most = max(groups, key=lambda g: (g.epsilon, g.delta))
-            runs = sum(g.runs for g in groups)
             sums = f"epsilon = {most.epsilon:.4g}, delta = {min(1.0, most.delta):.3g}"
             who = f"each {_one(unit)}"
             if len(groups) == 1:
@@ -155,6 +168,6 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
                 yield (
                     f"Published together, the private runs on {data} that share a deal of the "
                     "rows (seed, partition, number of clients) spend up to "
-                    f"{sums} for {who}. There are {runs} private runs in {len(groups)} deals; "
-                    "these sums do not cover who has rows in several deals."
+                    f"{sums} for {who}. There are {sum(g.runs for g in groups)} private runs in "
+                    f"{len(groups)} deals; these sums do not cover who has rows in several deals."
                 )

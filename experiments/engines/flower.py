@@ -10,6 +10,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
 
 from fedcal.artifact import Artifact
 from fedcal.clients.client_app import client_app, site_of
@@ -28,10 +29,13 @@ class InProcessGrid(Grid):
 
     Parameters
     ----------
-    app : what every node runs
-    node_ids : one per site, in the order of the sites; the strategy never learns that order
+    app
+        what every node runs
+    node_ids
+        one per site, in the order of the sites; the strategy never learns that order
         other than by asking
-    unavailable : (site, message) -> whether the node is gone when the message arrives
+    unavailable
+        (site, message) -> whether the node is gone when the message arrives
     """
 
     def __init__(
@@ -55,7 +59,8 @@ class InProcessGrid(Grid):
             )
             for site, node in enumerate(node_ids)
         }
-        _allow_messages()
+        # Flower creates messages only inside a task; this is the one place that says we are one.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
     def set_run(self, run: Run) -> None:
         """There is no run to set."""
@@ -101,23 +106,13 @@ class InProcessGrid(Grid):
 
     def _deliver(self, message: Message) -> Message:
         context = self._contexts.get(message.metadata.dst_node_id)
-        if context is None or self._unavailable(site_of(context), message):
-            error = Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable")
-            return Message(error, reply_to=message)
-        try:
-            return self._app(message, context)
-        except Exception as e:  # noqa: BLE001  Flower's runtime turns any error into a reply
-            error = Error(
-                code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"{type(e).__name__}: {e}"
-            )
-            return Message(error, reply_to=message)
-
-
-def _allow_messages() -> None:
-    """Flower creates messages only inside a task; this is the one place that says we are one."""
-    from flwr.supercore.task_identity import TaskIdentity
-
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        error = Error(ErrorCode.NODE_UNAVAILABLE, "node unavailable")
+        if context is not None and not self._unavailable(site_of(context), message):
+            try:
+                return self._app(message, context)
+            except Exception as e:  # noqa: BLE001  Flower's runtime turns any error into a reply
+                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(e).__name__}: {e}")
+        return Message(error, reply_to=message)
 
 
 def run_in_process(
@@ -131,10 +126,14 @@ def run_in_process(
 
     Parameters
     ----------
-    strategy : fresh
-    shards : one shard for each of the plan's clients
-    node_ids : Flower node of each site; None = random ones
-    unavailable : dropouts, by round
+    strategy
+        fresh
+    shards
+        one shard for each of the plan's clients
+    node_ids
+        Flower node of each site; None = random ones
+    unavailable
+        dropouts, by round
 
     Returns
     -------
@@ -144,9 +143,11 @@ def run_in_process(
     ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
 
     def gone(site: int, message: Message) -> bool:
-        if unavailable is None or message.metadata.message_type != ANSWER:
-            return False
-        return site in unavailable(int(message.metadata.group_id))
+        return (
+            unavailable is not None
+            and message.metadata.message_type == ANSWER
+            and site in unavailable(int(message.metadata.group_id))
+        )
 
     single = [shards.block(k, k + 1) for k in range(shards.clients)]
     app = client_app(lambda context: single[site_of(context)], simulated=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 
@@ -39,12 +40,17 @@ def run_inline(
 
     Parameters
     ----------
-    method : fresh; its `secure_aggregation` says whether blocks are masked before they are
+    method
+        fresh; its `secure_aggregation` says whether blocks are masked before they are
         summed (same bits either way)
-    shards : one shard for each of the plan's clients (of any number where `sum_of` is given)
-    unavailable : dropouts, by round
-    block : clients per block; None = as many as fit `BLOCK_NUMBERS`
-    sum_of : in place of the exact sum over the shards, where a study draws or scales sums
+    shards
+        one shard for each of the plan's clients (of any number where `sum_of` is given)
+    unavailable
+        dropouts, by round
+    block
+        clients per block; None = as many as fit `BLOCK_NUMBERS`
+    sum_of
+        in place of the exact sum over the shards, where a study draws or scales sums
 
     Returns
     -------
@@ -56,7 +62,12 @@ def run_inline(
     # Freed at once: from now on glibc keeps as much freed memory for the next block of clients,
     # instead of giving it back and getting it again page by page (a third of a round's time).
     np.empty(_KEPT_BYTES, np.uint8)
-    blocks = _Blocks(shards)
+    everybody = cache(lambda size: list(shards.blocks(np.arange(shards.clients), size)))
+
+    def blocks(ids: Integers, size: int) -> Iterable[tuple[Integers, Shards]]:
+        """Those of all clients are kept, with what is computed once a run."""
+        return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
+
     try:
         for round_number in range(1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
@@ -79,25 +90,9 @@ def run_inline(
     return artifact
 
 
-class _Blocks:
-    """Clients in blocks. Those of everybody are kept, with what is computed once a run."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-        self._kept: dict[int, list[tuple[Integers, Shards]]] = {}
-
-    def of(self, ids: Integers, size: int) -> Iterable[tuple[Integers, Shards]]:
-        """As `Shards.blocks`; `ids` are sorted."""
-        if len(ids) < self._shards.clients:
-            return self._shards.blocks(ids, size)
-        if size not in self._kept:
-            self._kept[size] = list(self._shards.blocks(ids, size))
-        return self._kept[size]
-
-
 def _secure_sum(
     method: Method,
-    blocks: _Blocks,
+    blocks: Callable[[Integers, int], Iterable[tuple[Integers, Shards]]],
     asked: Asked,
     alive: Integers,
     block: int | None,
@@ -106,7 +101,7 @@ def _secure_sum(
     total = np.zeros(length, np.uint64)
     masked = method.secure_aggregation == "masks"
     cohort, seed = asked.clients.tolist(), method.plan.mask_seed
-    for ids, part in blocks.of(alive, block or max(1, BLOCK_NUMBERS // length)):
+    for ids, part in blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
         words = contribute(part, asked.request, ids)
         if masked:
             words = words + masks(ids.tolist(), cohort, seed, asked.round, length)

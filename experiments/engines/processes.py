@@ -20,8 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import IO, Any, cast
 
 GRACE = 2.0
 """Seconds between asking processes to end and ending them."""
@@ -37,15 +36,19 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-class ProcessTree:
+class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
     """A running command; a context manager that ends it with everything it started.
 
     Parameters
     ----------
-    command : executable and arguments
-    folder : where it runs; removed, if this process dies before it has called `end`
-    env : its whole environment
-    log : file that its output, and that of what it starts, is appended to
+    command
+        executable and arguments
+    folder
+        where it runs; removed, if this process dies before it has called `end`
+    env
+        its whole environment
+    log
+        file that its output, and that of what it starts, is appended to
     """
 
     def __init__(
@@ -80,29 +83,23 @@ class ProcessTree:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guard.pid, signal.SIGKILL)  # only if somebody killed the guard
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end()
 
 
-class LineProcess:
+class LineProcess(subprocess.Popen[str]):
     """A process that answers each line of JSON on its stdin by one on its stdout.
 
     Parameters
     ----------
-    command : executable and arguments
-    env : its whole environment
+    command
+        executable and arguments
+    env
+        its whole environment
     """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
+        super().__init__(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -113,36 +110,17 @@ class LineProcess:
 
     def ask(self, question: Any) -> Any:
         """Its answer; EOFError if it ends without one."""
-        try:
-            to = cast(IO[str], self._process.stdin)
-            to.write(json.dumps(question) + "\n")
-            to.flush()
-        except BrokenPipeError:
-            raise EOFError from None
-        return self.answer()
-
-    def answer(self) -> Any:
-        """The next line that it writes; EOFError if it ends before."""
-        line = cast(IO[str], self._process.stdout).readline()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
+            print(json.dumps(question), file=self.stdin, flush=True)
+        line = cast(IO[str], self.stdout).readline()
         if not line.endswith("\n"):
             raise EOFError
         return json.loads(line)
 
-    def wait(self) -> int:
-        """Its exit code, once it has ended."""
-        return self._process.wait()
-
-    def kill(self) -> None:
-        """Stop it, whatever it does; who waits for its answer gets none."""
-        self._process.kill()
-        self._process.wait()
-
     def close(self) -> None:
         """Close the lines to it, once nobody uses them: it should end then, if it has not."""
-        for end in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # a question that it did not take
-                cast(IO[str], end).close()
-        self._process.wait()
+        with contextlib.suppress(BrokenPipeError), self:  # a question that it did not take
+            pass
 
 
 def _guard(folder: str, command: list[str]) -> int:
@@ -194,16 +172,10 @@ def _end_descendants() -> None:
 
 def _descendants() -> set[int]:
     """Children of this process, their children, and so on; without those that have ended."""
-    children: dict[int, list[int]] = {}
-    for process, parent in _parents():
-        children.setdefault(parent, []).append(process)
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        new = children.get(waiting.pop(), [])
-        found.update(new)
-        waiting += new
-    return found
+    pairs, family = _parents(), {os.getpid()}
+    while new := {process for process, parent in pairs if parent in family} - family:
+        family |= new
+    return family - {os.getpid()}
 
 
 def _parents() -> list[tuple[int, int]]:

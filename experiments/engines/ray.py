@@ -13,13 +13,13 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,7 +32,8 @@ from fedcal.experiments.engines.processes import ProcessTree, usable_cores
 from fedcal.experiments.flower_app import FILE, app_toml
 from fedcal.partition import DEALT
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.server_app import read_error, read_progress
 
 MARK = "FEDCAL_RUN"
@@ -66,15 +67,20 @@ def run_ray(
 
     Parameters
     ----------
-    job : what the server runs
-    shards : one shard for each client
-    source : where every process finds the same shards by itself; None = in a file that is
+    job
+        what the server runs
+    shards
+        one shard for each client
+    source
+        where every process finds the same shards by itself; None = in a file that is
         written for the run, which only processes of this machine can read
-    ray_address : HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
+    ray_address
+        HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
         nodes; fedcal, Flower and the data must be there, under the same path, on all of them.
         (For a cluster on the loopback alone, started with RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0,
         that variable must be set here, too.) None = a Ray of its own on this machine
-    progress : called after each round
+    progress
+        called after each round
 
     Returns
     -------
@@ -146,7 +152,8 @@ def check_cluster(address: str) -> None:
 
     Parameters
     ----------
-    address : HOST:PORT
+    address
+        HOST:PORT
 
     Raises
     ------
@@ -175,11 +182,9 @@ def check_cluster(address: str) -> None:
 def _folder() -> Iterator[Path]:
     """A private folder for everything that the run writes, gone at its end."""
     base = tempfile.gettempdir()
-    folder = tempfile.mkdtemp(prefix="fedcal-", dir=base if len(base) <= _LONGEST_BASE else "/tmp")
-    try:
+    short = base if len(base) <= _LONGEST_BASE else "/tmp"
+    with tempfile.TemporaryDirectory("", "fedcal-", short, ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Run:
@@ -189,7 +194,8 @@ class _Run:
         self._folder, self._commands, self._ray_address = folder, commands, ray_address
         self._home, self._app = folder / "home", folder / "app"
         self._log = folder / "log"
-        self._env = _environment(folder, self._home, commands, ray_address)
+        env = _environment(folder, self._home, commands, ray_address)
+        self._started = partial(ProcessTree, folder=folder, env=env, log=self._log)
         self._tree: ProcessTree | None = None
 
     def write_app(self, fields: Mapping[str, Any]) -> None:
@@ -208,7 +214,7 @@ class _Run:
                 *("--host", "127.0.0.1", "--port", str(port)),
                 "--disable-runtime-dependency-installation",
             ]
-            with self._started(*command) as self._tree:
+            with self._started(command) as self._tree:
                 if not self._listens(port):
                     if not left:
                         self.fail("Flower's SuperLink did not start", tell=True)
@@ -229,7 +235,7 @@ class _Run:
             *("--federation-config", federation),
         ]
         seen = 0
-        with self._started(*command) as run:
+        with self._started(command) as run:
             going = True
             while going:
                 going = run.poll() is None and self._alive()
@@ -243,10 +249,9 @@ class _Run:
 
     def keep_log(self) -> str:
         """Copy the log to where it stays, readable to this user only; that path."""
-        handle, kept = tempfile.mkstemp(prefix="fedcal-", suffix=".log")
-        os.close(handle)
-        shutil.copyfile(self._log, kept)
-        return kept
+        with tempfile.NamedTemporaryFile(prefix="fedcal-", suffix=".log", delete=False) as kept:
+            kept.write(self._log.read_bytes())
+        return kept.name
 
     def fail(self, what: str, *, tell: bool) -> NoReturn:
         """Raise FedcalError; the log is kept, and its first error is in the message if `tell`."""
@@ -260,9 +265,6 @@ class _Run:
         told = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
         told = [line for line in told if line and not line.startswith("Traceback")]
         return (told or lines[-1:] or ["its log is empty"])[0][:300]
-
-    def _started(self, *command: str | Path) -> ProcessTree:
-        return ProcessTree(command, folder=self._folder, env=self._env, log=self._log)
 
     def _alive(self) -> bool:
         return self._tree is not None and self._tree.poll() is None
@@ -280,8 +282,8 @@ class _Run:
     def _status(self) -> str:
         """What `flwr list` says of the only run: `flwr run` itself exits 0 if it failed."""
         listed = self._folder / "list.json"
-        command = map(str, [self._commands.flwr, "list", "fedcal", "--format", "json"])
-        with ProcessTree([*command], folder=self._folder, env=self._env, log=listed) as asking:
+        command = [str(self._commands.flwr), "list", "fedcal", "--format", "json"]
+        with self._started(command, log=listed) as asking:
             while asking.poll() is None:
                 time.sleep(_TICK)
         text = listed.read_text("utf-8", "replace")
@@ -302,7 +304,13 @@ def _environment(
     if own not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         search.insert(0, own)
     local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
-    env |= {
+    own_ray = {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
+        "RAY_TMPDIR": str(folder),
+    }
+    cluster = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # a head that is gone: fail after half a minute
+    return {
+        **env,
         MARK: str(folder),
         "PATH": os.pathsep.join([str(commands.flwr.parent), env.get("PATH", os.defpath)]),
         "PYTHONPATH": os.pathsep.join(search),
@@ -313,21 +321,12 @@ def _environment(
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ADDRESS": ray_address or "local",  # no cluster that happens to run on this machine
+        **(own_ray if ray_address is None else cluster),
     }
-    if ray_address is None:
-        env |= {
-            "RAY_ADDRESS": "local",  # not a cluster that happens to run on this machine
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
-            "RAY_TMPDIR": str(folder),
-        }
-    else:
-        env["RAY_ADDRESS"] = ray_address
-        env["RAY_NUM_REDIS_GET_RETRIES"] = "1"  # a head that is gone: fail after half a minute
-    return env
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        return int(probe.getsockname()[1])

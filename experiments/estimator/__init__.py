@@ -22,7 +22,6 @@ except ModuleNotFoundError:
     ) from None
 
 from fedcal.experiments.estimator.federated import FederatedCalibrator
-from fedcal.experiments.estimator.model import CalibratedModel
-from fedcal.experiments.estimator.scores import scores_of
+from fedcal.experiments.estimator.model import CalibratedModel, scores_of
 
 __all__ = ["CalibratedModel", "FederatedCalibrator", "scores_of"]

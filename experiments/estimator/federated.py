@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,37 +14,32 @@ from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import POOLED, Config, merge
-from fedcal.experiments.estimator.scores import columns_of, likeliest
-from fedcal.experiments.fitting import fit
+from fedcal.experiments.estimator.model import Classifier, columns_of
 from fedcal.experiments.options import options_of
+from fedcal.experiments.simulation import fit
 from fedcal.partition import deal
 from fedcal.scores import KINDS, without_gradient
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import must_calibrate
 from fedcal.types import Floats
 
-_HERE = {"partition": None, "set": None, "input": "logits", "classes": None}
-"""Defaults of parameters that are none of `Config`, or are another there."""
-_ELSEWHERE = ("data", "engine", "ray_address")
-"""Options of a run that `fit` has no use for."""
+_PARAMETERS = {
+    name: getattr(Config, name)
+    for name in options_of(Config)
+    if name not in ("method", "data", "engine", "ray_address")  # `fit` has no use for a run's own
+} | {"partition": None, "set": None, "input": "logits", "classes": None}
+"""What is given by name, and the defaults."""
 
-
-def _signature() -> Signature:
-    """The constructor's: the method, and the other options of a run by name."""
-    names = [name for name in options_of(Config) if name not in (*_ELSEWHERE, "method")]
-    defaults = {name: getattr(Config, name) for name in names} | _HERE
-    named = [Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items()]
-    first = [
-        Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, default=d)
-        for n, d in (("self", Parameter.empty), ("method", Config.method))
+_SIGNATURE = Signature(
+    [
+        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=Config.method),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in _PARAMETERS.items()),
     ]
-    return Signature([*first, *named])
+)
 
 
-_SIGNATURE = _signature()
-
-
-class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FederatedCalibrator(Classifier):
     """A calibrator learnt over simulated clients, from a classifier's scores.
 
     Its rows are *scores*, one column for each class, not features. All rows given to `fit` are
@@ -53,25 +47,36 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : as `--method`, "auto" too, but for the pooled baselines
-    clients : how many; None = the number of different `client`, else 100
-    partition : how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
+    method
+        as `--method`, "auto" too, but for the pooled baselines
+    clients
+        how many; None = the number of different `client`, else 100
+    partition
+        how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
         "dirichlet:0.1"
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
-    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set : as on the command line and in
+    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set
+        as on the command line and in
         `fedcal.experiments.simulate`
-    input : what the rows are, "logits" or "probs"; `predict_proba` takes the same
-    classes : (c,) what the columns are called, in their order (a classifier's `classes_`); None =
+    input
+        what the rows are, "logits" or "probs"; `predict_proba` takes the same
+    classes
+        (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         the c different labels that `fit` sees, sorted, as classifiers sort them, or
         0, 1, ..., c - 1, if it sees fewer or all labels are among these
 
     Attributes
     ----------
-    calibrator_ : the fitted `fedcal` calibrator, with `save` and exports
-    privacy_ : the privacy record of the run, as in `SimulationResult.privacy`
-    result_ : `fedcal.strategies.job.Outcome`: releases, payload bytes, seconds
-    classes_ : (c,)
-    n_features_in_ : c
+    calibrator_
+        the fitted `fedcal` calibrator, with `save` and exports
+    privacy_
+        the privacy record of the run, as in `SimulationResult.privacy`
+    result_
+        `fedcal.strategies.outcome.Outcome`: releases, payload bytes, seconds
+    classes_
+        (c,)
+    n_features_in_
+        c
     """
 
     def __init__(self, method: str = Config.method, **parameters: Any) -> None:
@@ -93,10 +98,14 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, c) scores
-        y : (n,) labels, among `classes`
-        client : (n,) the client that owns each row; None = dealt out by `partition`
-        subject : (n,) whom each row is about, for unit "subject"
+        X
+            (n, c) scores
+        y
+            (n,) labels, among `classes`
+        client
+            (n,) the client that owns each row; None = dealt out by `partition`
+        subject
+            (n,) whom each row is about, for unit "subject"
 
         Raises
         ------
@@ -133,7 +142,6 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shards = deal(data, config.partition, config.clients, config.seed)
         fitted = fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
-        self.privacy_["statement"] += fitted.about_subjects
         self.calibrator_ = self.result_.calibrator
         self.classes_ = names
         return self
@@ -143,11 +151,6 @@ class FederatedCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, without_gradient(X), dtype=np.float64, reset=False)
         return self.calibrator_.predict_proba(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row, (n,)."""
-        probs = self.predict_proba(X)
-        return likeliest(self.classes_, probs)
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:

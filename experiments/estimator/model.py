@@ -17,21 +17,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fedcal.calibrators import Calibrator
+from fedcal.checks import one_of
 from fedcal.datasets import IDS
 from fedcal.errors import InputError
-from fedcal.experiments.estimator.scores import (
-    columns_of,
-    in_columns,
-    likeliest,
-    method_for,
-    scores_of,
-)
-from fedcal.types import Floats
+from fedcal.scores import KINDS, Kind, check_scores, logits_of
+from fedcal.types import Floats, Integers
 
 FOLDS = 5
 
 
-class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A classifier of scikit-learn that predicts the likeliest class."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each row, (n,)."""
+        probs = self.predict_proba(X)
+        return np.asarray(self.classes_[probs.argmax(axis=1)])
+
+
+class CalibratedModel(Classifier):
     """A classifier with a calibrator behind it.
 
     `fit` trains what is not fitted yet, and keeps what is:
@@ -50,19 +54,25 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     Parameters
     ----------
-    estimator : a scikit-learn classifier with `decision_function` or `predict_proba`, or a
+    estimator
+        a scikit-learn classifier with `decision_function` or `predict_proba`, or a
         pipeline that ends in one
-    calibrator : one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
+    calibrator
+        one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
         those of the classifier. Its `input` says which scores it gets, see `scores_of`
-    cv : folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
+    cv
+        folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
         splits, each row in one test fold; None = 5
 
     Attributes
     ----------
-    estimator_, calibrator_ : the fitted parts; with a `FederatedCalibrator` the latter has
+    estimator_, calibrator_
+        the fitted parts; with a `FederatedCalibrator` the latter has
         `privacy_`
-    classes_ : (c,) the classifier's
-    n_features_in_, feature_names_in_ : the classifier's, if it has them
+    classes_
+        (c,) the classifier's
+    n_features_in_, feature_names_in_
+        the classifier's, if it has them
     """
 
     def __init__(self, estimator: Any, calibrator: Any, *, cv: Any = None) -> None:
@@ -82,9 +92,12 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
         Parameters
         ----------
-        X : n rows, as the classifier takes them
-        y : (n,) labels of any kind
-        client, subject : (n,) the client that owns each row, and whom it is about, for a
+        X
+            n rows, as the classifier takes them
+        y
+            (n,) labels of any kind
+        client, subject
+            (n,) the client that owns each row, and whom it is about, for a
             `FederatedCalibrator`
 
         Raises
@@ -132,21 +145,17 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if _is_fitted(self.estimator):
             return self.estimator, scores_of(self.estimator, X, kind)
         fitted = clone(self.estimator).fit(X, y)
-        self._refuse_few(y)
-        method = method_for(fitted, kind)
         cv = FOLDS if self.cv is None else self.cv
-        told = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
-        return fitted, in_columns(fitted, told, method, kind)
-
-    def _refuse_few(self, y: NDArray[Any]) -> None:
-        folds = FOLDS if self.cv is None else self.cv
         classes, counts = np.unique(y, return_counts=True)
-        if isinstance(folds, Integral) and counts.min() < folds:
+        if isinstance(cv, Integral) and counts.min() < cv:
             rare = classes[counts.argmin()]
             raise InputError(
-                f"cross-validation in {folds} folds needs as many samples of each class, and class "
+                f"cross-validation in {cv} folds needs as many samples of each class, and class "
                 f"{rare} has {counts.min()} sample(s); take a smaller cv, or a fitted estimator"
             )
+        method = method_for(fitted, kind)
+        told = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
+        return fitted, in_columns(fitted, told, method, kind)
 
     def _calibrated(
         self, scores: Floats, y: NDArray[Any], owned: Mapping[str, ArrayLike | None]
@@ -183,11 +192,6 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             scores
         )
         return probs
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row, (n,)."""
-        probs = self.predict_proba(X)
-        return likeliest(self.classes_, probs)
 
     def set_params(self, **params: Any) -> Self:
         """As in scikit-learn; a part whose own parameters change is not fitted any more."""
@@ -226,3 +230,70 @@ def _is_fitted(part: Any) -> bool:
     except NotFittedError:
         return False
     return True
+
+
+def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
+    """What a fitted classifier tells about rows, in the form that a calibrator takes.
+
+    Parameters
+    ----------
+    estimator
+        a fitted scikit-learn classifier (or a pipeline that ends in one)
+    X
+        rows, as the estimator takes them
+    input
+        "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
+        a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
+        log(max(p, 1e-12)) of `predict_proba`
+
+    Returns
+    -------
+    Floats
+        (n, c) in the order of `estimator.classes_`
+
+    Raises
+    ------
+    InputError
+        The estimator has no such method, or does not give one column for each class (as
+        one-against-one decision functions do not).
+    """
+    method = method_for(estimator, input)
+    return in_columns(estimator, getattr(estimator, method)(X), method, input)
+
+
+def method_for(estimator: Any, input: Kind) -> str:
+    """The method that `scores_of` asks: "decision_function" or "predict_proba"."""
+    one_of("input", input, KINDS)
+    if input == "logits" and hasattr(estimator, "decision_function"):
+        return "decision_function"
+    if hasattr(estimator, "predict_proba"):
+        return "predict_proba"
+    needed = "predict_proba" if input == "probs" else "decision_function or predict_proba"
+    raise InputError(f"{type(estimator).__name__} has no {needed}")
+
+
+def in_columns(estimator: Any, told: ArrayLike, method: str, input: Kind) -> Floats:
+    """What the fitted `estimator`'s `method` told, as `scores_of` returns it."""
+    scores, name = np.asarray(told, np.float64), type(estimator).__name__
+    if method == "decision_function" and scores.ndim == 1:
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    classes = len(estimator.classes_)
+    if scores.ndim != 2 or scores.shape[1] != classes:
+        raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
+    if method == "predict_proba":
+        scores = check_scores(f"{name}.predict_proba", "probs", scores, least=0)
+        return scores if input == "probs" else logits_of("probs", scores)
+    return scores
+
+
+def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
+    """The column of each label, (n,), by the names of the columns, (columns,)."""
+    place = {name: j for j, name in enumerate(names.ravel().tolist())}
+    if names.ndim != 1 or len(place) != columns:
+        raise InputError(f"classes must be {columns} different names, one for each column of X")
+    labels = np.asarray(y).tolist()
+    found = [place.get(label, -1) for label in labels]
+    if -1 in found:
+        row = found.index(-1)
+        raise InputError(f"label {labels[row]!r} at row {row} is not among classes")
+    return np.array(found, np.int64)

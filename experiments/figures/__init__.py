@@ -1,13 +1,14 @@
-"""Figures: what is drawn (`diagrams`, `curves`), how (`drawing`, `inline`).
+"""Figures: what is drawn (`diagrams`, `curves`), how (`style`, `drawing`, `inline`).
 
-A figure is first described as data: panels with axes and marks (`panel`). Matplotlib draws it for
-a paper (PNG, SVG, PDF), and each panel as an SVG in a page, where the colours become those of the
+A figure is a sheet of panels, each of which plots itself on Matplotlib's axes. It is drawn once,
+for a paper (PNG, SVG, PDF) and for a page, where each panel is an SVG in the colours of the
 reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
 from __future__ import annotations
 
-from fedcal.experiments.figures.drawing import draw, reliability_figure, save_figure, save_sheets
+from fedcal.experiments.figures.diagrams import reliability_figure
+from fedcal.experiments.figures.drawing import draw, save_figure, save_sheets
 
 NAMES = tuple(
     f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")

@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from fedcal.experiments.figures.panel import (
-    STYLES,
-    Axis,
-    Level,
-    Line,
-    Mark,
-    Panel,
-    Sheet,
-    Whiskers,
-    linear_axis,
-    log_axis,
-    spread_of,
-)
+import numpy as np
+
+from fedcal.experiments.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES, SHAPES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BY_ROUND = ("ece", "classwise_ece", "nll", "accuracy")
 NAMES = {
@@ -30,9 +25,6 @@ NAMES = {
     "nll": "NLL, nats",
     "temperature": "temperature",
 }
-METHOD_STYLES = [name for name in STYLES if name[0] == "m"]
-BASELINE_STYLES = [name for name in STYLES if name[0] == "b" and name[1:].isdigit()]
-SHAPES = [name for name in STYLES if name.startswith("shape")]
 MOST_PANELS = 24
 _ASIDE = 0.007  # of the axis: so far beside each other lie methods at one budget
 _LOG_FROM = 12.0  # max / min from which a metric gets a logarithmic axis
@@ -50,36 +42,37 @@ def rounds_sheet(
 
     Parameters
     ----------
-    before : metrics without a calibrator
-    rounds : records of `rounds.jsonl`; those without `test` are left out
+    before
+        metrics without a calibrator
+    rounds
+        records of `rounds.jsonl`; those without `test` are left out
     """
     judged = [r for r in rounds if "test" in r]
     if not judged:
         return None
     at = [0, *(int(r["round"]) for r in judged)]
-    panels = []
-    for metric in BY_ROUND:
-        y = [scaled(metric, v) for v in (before[metric], *(r["test"][metric] for r in judged))]
-        panels.append(_round_panel(metric, at, y, first=y[0]))
+    values = {k: [before[k], *(r["test"][k] for r in judged)] for k in BY_ROUND}
     if all("temperature" in r for r in judged):
-        y = [1.0, *(float(r["temperature"]) for r in judged)]
-        panels.append(_round_panel("temperature", at, y, first=1.0))
-    legend = (("reference", "before"), ("after", "after each round"))
-    return Sheet(title, len(panels), tuple(panels), legend)
-
-
-def _round_panel(metric: str, at: Sequence[int], y: Sequence[float], first: float) -> Panel:
-    step = max(1, -(-at[-1] // 6))
-    ticks = tuple((float(t), str(t)) for t in range(0, at[-1] + 1, step))
-    said = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
-    return Panel(
-        title=NAMES[metric].partition(",")[0],
-        x=Axis("round", 0.0, float(at[-1]), ticks),
-        y=linear_axis(NAMES[metric].rpartition(", ")[2], y),
-        marks=(Level("reference", first), Line("after", [float(t) for t in at], y)),
-        said=f"{NAMES[metric]} by round. {said}.",
-        aspect=0.75,
+        values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
+    panels = tuple(
+        _round_panel(metric, at, [scaled(metric, v) for v in found])
+        for metric, found in values.items()
     )
+    legend = (("reference", "before"), ("after", "after each round"))
+    return Sheet(title, len(panels), panels, legend)
+
+
+def _round_panel(metric: str, at: Sequence[int], y: Sequence[float]) -> Panel:
+    said = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel="round", xlim=(0, at[-1]), ylabel=NAMES[metric].rpartition(", ")[2])
+        ax.locator_params("x", integer=True)
+        level(ax, "reference", y[0])
+        curve(ax, "after", at, y)
+
+    title = NAMES[metric].partition(",")[0]
+    return Panel(title, plot, f"{NAMES[metric]} by round. {said}.", aspect=0.75)
 
 
 # -- a comparison --------------------------------------------------------------------------------
@@ -127,13 +120,11 @@ def told(cell: Mapping[str, Any], keys: Iterable[str]) -> str:
     return ", ".join(_named(k, cell[k]) for k in keys if cell.get(k) is not None)
 
 
-def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[Facet]:
+def facets(cells: Iterable[Mapping[str, Any]]) -> list[Facet]:
     """Group the cells; a title names only what differs between groups.
 
-    Parameters
-    ----------
-    shared : a cell that has no such choice (a run without privacy has no delta) is in the groups
-        of all choices, where a curve needs it; False = each cell is in one group, by its own facts
+    A cell that has no such choice (a run without privacy has no delta) is in the groups of all
+    choices, where a curve needs it.
     """
     cells = list(cells)
     fitted = [c for c in cells if not c["baseline"]]
@@ -144,7 +135,7 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
 
     def free(c: Mapping[str, Any], key: str) -> bool:
         choice = key not in extra or c.get(key) in chosen[key] or _without(c, key) in choices[key]
-        return shared and not choice
+        return not choice
 
     def place(c: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(c.get(k) for k in (*_ALIKE, *extra))
@@ -165,18 +156,19 @@ def facets(cells: Iterable[Mapping[str, Any]], *, shared: bool = True) -> list[F
     return found or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
 
 
+_WORDS = {
+    "clients": "{:,} clients",
+    "sampling_rate": "sampling rate {:g}",
+    "delta": "δ = {:g}",
+    "rounds": "{:,} rounds",
+    "unit": "unit {}",
+    "trust": "trust {}",
+}
+
+
 def _named(key: str, value: Any) -> str:
-    if key == "clients":
-        return f"{value:,} clients"
-    if key == "sampling_rate":
-        return f"sampling rate {value:g}"
-    if key == "delta":
-        return f"δ = {value:g}"
-    if key == "rounds":
-        return f"{value:,} round{'s' if value != 1 else ''}"
-    if key in ("unit", "trust"):
-        return f"{key} {value}"
-    return str(value)
+    text = _WORDS.get(key, "{}").format(value)
+    return text.removesuffix("s") if value == 1 else text
 
 
 def series_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -186,37 +178,44 @@ def series_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {label: next(looks[base]) for label, base in labels}
 
 
-def quality_axis(metric: str, means: Sequence[float], ends: Sequence[float] = ()) -> Axis:
-    """A metric's axis, logarithmic where means are far apart.
+Scale = Mapping[str, Any]
+"""Label, limits and ticks of an axis, as `Axes.set` takes them."""
+
+
+def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> Scale:
+    """A metric's y axis with room for whiskers, logarithmic where means are far apart.
 
     Parameters
     ----------
-    means, ends : as they are shown; the ends of whiskers, if there is to be room for them
+    means, stds
+        as they are shown
     """
-    values = [*means, *(v for v in ends if metric == "accuracy" or v > 0)]
-    if metric != "accuracy" and spread_of(means) > _LOG_FROM and min(means) > 0:
-        return log_axis(NAMES[metric], [v for v in values if v >= 0.6 * min(means)])
-    return linear_axis(NAMES[metric], values)
+    ends = [v for m, s in zip(means, stds, strict=True) for v in (max(m - s, 0.0), m + s)]
+    low, high = min(ends), max(ends)
+    room = 0.06 * (high - low) or 0.02 * abs(high) or 1.0
+    if metric == "accuracy" or not 0 < _LOG_FROM * min(means) < max(means):
+        return {"ylabel": NAMES[metric], "ylim": (low - room, high + room)}
+    low = max(low, 0.6 * min(means))
+    return {"ylabel": NAMES[metric], "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
 
 
-def _quality_axes(metrics: Iterable[str], cells: Sequence[Mapping[str, Any]]) -> dict[str, Axis]:
-    axes = {}
-    for metric in metrics:
-        spreads = [c["after"][metric] for c in cells]
-        means = [scaled(metric, s["mean"]) for s in spreads]
-        ends = [scaled(metric, s["mean"] + k * s["std"]) for s in spreads for k in (-1, 1)]
-        axes[metric] = quality_axis(metric, means, ends)
-    return axes
+def _quality_axes(metrics: Iterable[str], cells: Sequence[Mapping[str, Any]]) -> dict[str, Scale]:
+    return {m: quality_axis(m, *(_values(m, cells, k) for k in ("mean", "std"))) for m in metrics}
+
+
+def _values(metric: str, cells: Iterable[Mapping[str, Any]], key: str) -> list[float]:
+    return [scaled(metric, c["after"][metric][key]) for c in cells]
 
 
 def spaced_axis(
     label: str, values: Sequence[float], end: str = "∞"
-) -> tuple[Axis, dict[float, float]]:
-    """A logarithmic axis of a few values, with a tick at each that has room; where each lies.
+) -> tuple[Scale, dict[float, float]]:
+    """A logarithmic x axis of a few values, with a tick at each that has room; where each lies.
 
     Parameters
     ----------
-    end : what infinity, at the right, is called
+    end
+        what infinity, at the right, is called
     """
     finite = sorted({v for v in values if math.isfinite(v)})
     places = {v: math.log10(v) for v in finite}
@@ -224,11 +223,12 @@ def spaced_axis(
     room = max(0.35 * (high - low) / max(len(finite) - 1, 1), 0.3)
     if len(finite) < len(set(values)):
         high = places[math.inf] = high + max(room, 0.45)
-    ticks: list[tuple[float, str]] = []
+    ticks: dict[float, str] = {}
     for value, place in reversed(places.items()):  # the right end always has its tick
-        if not ticks or ticks[-1][0] - place > 0.09 * (high - low + 2 * room):
-            ticks.append((place, end if math.isinf(value) else f"{value:g}"))
-    return Axis(label, low - room, high + room, tuple(reversed(ticks))), places
+        if not ticks or min(ticks) - place > 0.09 * (high - low + 2 * room):
+            ticks[place] = end if math.isinf(value) else f"{value:g}"
+    scale = {"xlabel": label, "xlim": (low - room, high + room), "xticks": list(ticks)}
+    return scale | {"xticklabels": list(ticks.values())}, places
 
 
 def budget(cell: Mapping[str, Any]) -> float:
@@ -236,40 +236,39 @@ def budget(cell: Mapping[str, Any]) -> float:
     return math.inf if cell["epsilon"] is None else float(cell["epsilon"])
 
 
-class Means(NamedTuple):
-    """A curve of means over seeds, with their standard deviations."""
-
-    name: str
-    style: str
-    x: Sequence[float]
-    mean: Sequence[float]
-    std: Sequence[float]
+Means = tuple[str, str, Sequence[float], Sequence[float], Sequence[float]]
+"""A curve over seeds: its name, its style, x, means and standard deviations."""
 
 
-def with_spread(curves: Sequence[Means], axis: Axis) -> tuple[list[Mark], str]:
-    """Curves with whiskers of one standard deviation, a little beside each other; and in words."""
-    marks: list[Mark] = []
-    for k, curve in enumerate(curves):
-        aside = _ASIDE * (axis.high - axis.low) * (k - (len(curves) - 1) / 2)
-        x = [place + aside for place in curve.x]
-        pairs = list(zip(curve.mean, curve.std, strict=True))
-        low, high = [max(m - s, 0.0) for m, s in pairs], [m + s for m, s in pairs]
-        marks += [Whiskers(curve.style, x, low, high), Line(curve.style, x, curve.mean)]
-    words = (f"{c.name}: {', '.join(f'{m:.4g}' for m in c.mean)}" for c in curves)
-    return marks, "; ".join(words)
+def quality_panel(
+    plotted: tuple[str, str, str],
+    axes: Scale,
+    curves: Sequence[Means],
+    levels: Sequence[tuple[str, float]],
+) -> Panel:
+    """Curves with whiskers of one standard deviation, a little beside each other.
 
+    Parameters
+    ----------
+    plotted
+        title, note and what is told of the panel before its numbers
+    levels
+        style and mean of what does not depend on x
+    """
+    title, note, about = plotted
 
-def _panel(metric: str, note: str, x: Axis, y: Axis, marks: Sequence[Mark], words: str) -> Panel:
-    """Quality against something."""
-    return Panel(
-        title=NAMES[metric].partition(",")[0],
-        note=note,
-        x=x,
-        y=y,
-        marks=tuple(marks),
-        said=f"{NAMES[metric]} against {x.label}, {note}. {words}.",
-        aspect=0.8,
-    )
+    def plot(ax: Axes) -> None:
+        ax.set(**axes)
+        for style, height in levels:
+            level(ax, style, height)
+        for k, (_, style, x, mean, std) in enumerate(curves):
+            aside = _ASIDE * float(np.ptp(axes["xlim"])) * (k - (len(curves) - 1) / 2)
+            means, stds = np.array(mean), np.array(std)
+            curve(ax, style, np.array(x) + aside, means, np.maximum(means - stds, 0), means + stds)
+
+    words = "; ".join(f"{name}: {', '.join(f'{m:.4g}' for m in y)}" for name, _, _, y, _ in curves)
+    said = f"{about} against {axes['xlabel']}. {words}."
+    return Panel(title, plot, said, aspect=0.8, note=note)
 
 
 def epsilon_sheet(
@@ -282,28 +281,23 @@ def epsilon_sheet(
 
     Parameters
     ----------
-    looks : label -> style (`series_of` the cells)
+    looks
+        label -> style (`series_of` the cells)
     """
     looks, panels = looks or series_of(cells), []
-    axis, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
+    x, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
     groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
     axes = _quality_axes(metrics, cells)
     for facet, metric in product(groups, metrics):
         curves = []
         for label in dict.fromkeys(c["label"] for c in facet.cells):
-            mine = [c for c in facet.cells if c["label"] == label]
-            mine.sort(key=budget)
-            mean, std = (
-                [scaled(metric, c["after"][metric][k]) for c in mine] for k in ("mean", "std")
-            )
-            x = [places[budget(c)] for c in mine]
-            curves.append(Means(label, looks[label], x, mean, std))
-        levels = [
-            Level(looks[c["label"]], scaled(metric, c["after"][metric]["mean"]))
-            for c in facet.baselines
-        ]
-        marks, words = with_spread(curves, axis)
-        panels.append(_panel(metric, facet.title, axis, axes[metric], [*levels, *marks], words))
+            mine = sorted((c for c in facet.cells if c["label"] == label), key=budget)
+            mean, std = (_values(metric, mine, k) for k in ("mean", "std"))
+            curves.append((label, looks[label], [places[budget(c)] for c in mine], mean, std))
+        means = _values(metric, facet.baselines, "mean")
+        levels = [(looks[c["label"]], mean) for c, mean in zip(facet.baselines, means, strict=True)]
+        plotted = (NAMES[metric].partition(",")[0], facet.title, f"{facet.title}: {NAMES[metric]}")
+        panels.append(quality_panel(plotted, {**x, **axes[metric]}, curves, levels))
     return Sheet(title, len(metrics), tuple(panels), _legend(cells, looks))
 
 
@@ -343,7 +337,9 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
         keys = [k for k in keys if k not in apart]
     names = list(dict.fromkeys(told(c, keys) for c in sending))
     shapes = dict(zip(names, SHAPES * len(names), strict=False)) if len(names) > 1 else {}
-    across = log_axis("bytes up per client", [float(c["bytes_up"]) for c in sending])
+    sent = [c["bytes_up"] for c in sending]
+    limits = (min(sent) / 1.25, max(sent) * 1.25)
+    x = {"xlabel": "bytes up per client", "xscale": "log", "xlim": limits}
     axes = _quality_axes(metrics, cells)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for c in sorted(sending, key=budget):
@@ -351,20 +347,28 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
         groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
     most = max(1, MOST_PANELS // len(metrics))
     for (note, some), metric in product(list(groups.items())[:most], metrics):
-        points: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        words = []
+        name, points, words = NAMES[metric], list[Point](), []
         for c in some:
-            at = float(c["bytes_up"]), scaled(metric, c["after"][metric]["mean"])
-            points.setdefault((c["label"], told(c, keys)), []).append(at)
-            words.append(f"{c['label']}: {at[1]:.4g} at {c['bytes_up']:,} bytes")
-        marks = [
-            Line(looks[label], [x for x, _ in at], [y for _, y in at], False, shapes.get(name, ""))
-            for (label, name), at in points.items()
-        ]
-        panels.append(_panel(metric, note, across, axes[metric], marks, "; ".join(words)))
+            series, mean = looks[c["label"]], scaled(metric, c["after"][metric]["mean"])
+            points.append((series, shapes.get(told(c, keys), series), c["bytes_up"], mean))
+            words.append(f"{c['label']}: {mean:.4g} at {c['bytes_up']:,} bytes")
+        plot = partial(_plot_bytes, points=points, axes={**x, **axes[metric]})
+        said = f"{name} against bytes up per client, {note}. {'; '.join(words)}."
+        panels.append(Panel(name.partition(",")[0], plot, said, aspect=0.8, note=note))
     marked = ((shape, name) for name, shape in shapes.items())
     legend = (*_legend(sending, looks), *marked)
     return Sheet(title, _columns(panels, metrics), tuple(panels), legend)
+
+
+Point = tuple[str, str, float, float]
+"""Series, the series that lends its marker, x, y."""
+
+
+def _plot_bytes(ax: Axes, points: Sequence[Point], axes: Scale) -> None:
+    ax.set(**axes)
+    for series, shape, *at in points:
+        look = LINES[series] | {"marker": LINES[shape]["marker"], "linestyle": "none"}
+        ax.plot(*at, label=series, **look)
 
 
 def _columns(panels: Sequence[Panel], metrics: Sequence[str]) -> int:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fedcal.experiments.figures.panel import (
-    Bars,
-    Line,
-    Mark,
-    Panel,
-    Sheet,
-    Whiskers,
-    linear_axis,
-    unit_axis,
-)
+from fedcal.experiments.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
 from fedcal.metrics import Reliability
 from fedcal.types import Floats, Integers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHOWN_CLASSES = 20
 """Up to so many classes all are shown; of more, the worst."""
@@ -31,7 +29,6 @@ LEGEND = (
     ("whisker", "95 % interval of a bin"),
 )
 CLASS_LEGEND = (("perfect", "perfect calibration"), ("before", "before"), ("after", "after"))
-PARTS = ("before", "after")
 Z = 1.959963984540054
 
 
@@ -43,8 +40,14 @@ def wilson(correct: Integers, count: Integers) -> tuple[Floats, Floats]:
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def diagram(heading: str, data: Reliability) -> Panel:
-    """Share correct against confidence of the top label, by bin of confidence."""
+def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence.
+
+    Parameters
+    ----------
+    alone
+        False = its x axis is labelled by the histogram below
+    """
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
     correct = data.sum_correct[there] / data.count[there]
@@ -54,21 +57,31 @@ def diagram(heading: str, data: Reliability) -> Panel:
         f"confidence {c:.3f}: {100 * s:.1f} % of {n} correct"
         for c, s, n in zip(confidence, correct, data.count[there], strict=True)
     )
-    over, under = np.maximum(confidence, correct), np.minimum(confidence, correct)
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "confidence of the top label", "share correct")
+        bars(ax, "correct", left, right, 0 * left, correct)
+        bars(ax, "over", left, right, correct, confidence)
+        bars(ax, "under", left, right, confidence, correct)
+        curve(ax, "perfect", (0, 1), (0, 1))
+        whiskers(ax, "whisker", (left + right) / 2, low, high)
+        if not alone:
+            ax.tick_params(labelbottom=False)
+            ax.set_xlabel("")
+
     return Panel(
         title=heading,
-        x=unit_axis("confidence of the top label"),
-        y=unit_axis("share correct"),
-        marks=(
-            Bars("correct", left, right, np.zeros(len(there)), correct),
-            Bars("over", left, right, correct, over),
-            Bars("under", left, right, np.where(under < correct, under, correct), correct),
-            Line("perfect", (0.0, 1.0), (0.0, 1.0)),
-            Whiskers("whisker", (left + right) / 2, low, high),
-        ),
+        plot=plot,
         said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {said}.",
         note=f"ECE {100 * data.ece:.2f} %",
     )
+
+
+def _unit_axes(ax: Axes, x: str, y: str, top: float = 1.0) -> None:
+    """From 0 to 1, upwards to `top`; every tick costs time, so there are few."""
+    shares = np.linspace(0, 1, 3)
+    ax.set(xlim=(0, 1), xticks=shares, xlabel=x)
+    ax.set(ylim=(0, top), yticks=top * shares, ylabel=y)
 
 
 def histogram(heading: str, data: Reliability) -> Panel:
@@ -80,22 +93,41 @@ def histogram(heading: str, data: Reliability) -> Panel:
         for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
         if s > 0
     )
-    axis = unit_axis("% of rows", percent=True)
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "confidence of the top label", "% of rows", top=100)
+        bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
+
     return Panel(
         title="",
-        x=unit_axis("confidence of the top label"),
-        y=axis,
-        marks=(Bars("correct", edges[:-1], edges[1:], np.zeros(data.bins), share),),
+        plot=plot,
         said=f"Confidence histogram, {heading}, per cent of {data.rows} rows: {said}.",
         aspect=0.34,
     )
 
 
-def reliability_sheet(panels: dict[str, Reliability], title: str) -> Sheet:
+def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     """Diagrams side by side, each over its histogram."""
-    top = [diagram(heading, data) for heading, data in panels.items()]
+    top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
     low = [histogram(heading, data) for heading, data in panels.items()]
     return Sheet(title, len(panels), (*top, *low), LEGEND)
+
+
+def reliability_figure(
+    panels: Mapping[str, Reliability], title: str, *, dark: bool = False
+) -> Figure:
+    """Top-label reliability diagrams side by side, each over its confidence histogram.
+
+    Parameters
+    ----------
+    panels
+        heading -> reliability data of the same test rows
+    title
+        above all of them
+    dark
+        for a dark screen instead of white paper
+    """
+    return draw(reliability_sheet(panels, title), dark)
 
 
 def class_gaps(data: Reliability) -> Floats:
@@ -131,21 +163,24 @@ def pooled(data: Reliability, j: int) -> tuple[Integers, Floats, Integers]:
 
 def class_panel(j: int, before: Reliability, after: Reliability) -> Panel:
     """Class j against the rest: its share among rows, by its probability."""
-    marks: list[Mark] = [Line("perfect", (0.0, 1.0), (0.0, 1.0))]
+    points = {"before": pooled(before, j), "after": pooled(after, j)}
     said = []
-    for series, data in (("before", before), ("after", after)):
-        rows, confidence, correct = pooled(data, j)
-        x, share = confidence / rows, correct / rows
-        marks += [Whiskers(series, x, *wilson(correct, rows)), Line(series, x, share)]
-        points = (f"{p:.3f}: {c} of {n}" for p, c, n in zip(x, correct, rows, strict=True))
-        said.append(f"{series}, probability: rows of the class of all rows: {', '.join(points)}")
+    for series, (rows, confidence, correct) in points.items():
+        shares = zip(confidence / rows, correct, rows, strict=True)
+        words = ", ".join(f"{p:.3f}: {c} of {n}" for p, c, n in shares)
+        said.append(f"{series}, probability: rows of the class of all rows: {words}")
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "probability of the class", "share of the class")
+        curve(ax, "perfect", (0, 1), (0, 1))
+        for series, (rows, confidence, correct) in points.items():
+            curve(ax, series, confidence / rows, correct / rows, *wilson(correct, rows))
+
     gaps = [100 * class_gaps(data)[j] for data in (before, after)]
     count = after.class_sum_correct[j].sum()
     return Panel(
         title=f"class {j}: {count:,} row{'s' if count != 1 else ''}",
-        x=unit_axis("probability of the class"),
-        y=unit_axis("share of the class"),
-        marks=tuple(marks),
+        plot=plot,
         said=f"Class {j}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
         note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
     )
@@ -155,28 +190,24 @@ def classes_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
     """One panel for each class shown."""
     shown = worst_classes(before, after)
     panels = tuple(class_panel(int(j), before, after) for j in shown)
-    return Sheet(title, min(5, len(panels)), panels, CLASS_LEGEND)
+    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND)
 
 
 def gap_panel(before: Reliability, after: Reliability) -> Panel:
     """Every class's ECE after against before."""
     x, y = 100 * class_gaps(before), 100 * class_gaps(after)
-    both = [float(v) for v in (*x, *y) if v > 0]
-    across, up = (linear_axis(f"ECE of the class {part}, %", both, zero=True) for part in PARTS)
+    end = 1.06 * float(max(*x, *y)) or 1.0
     better = int((y < x).sum())
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlim=(0, end), xlabel="ECE of the class before, %")
+        ax.set(ylim=(0, end), ylabel="ECE of the class after, %")
+        curve(ax, "perfect", (0, end), (0, end))
+        curve(ax, "class", x, y)
+
     return Panel(
         title="every class",
-        x=across,
-        y=up,
-        marks=(
-            Line("perfect", (across.low, across.high), (across.low, across.high)),
-            Line("class", x, y, line=False),
-        ),
+        plot=plot,
         said=f"ECE of each of {len(x)} classes, after against before: {better} got better.",
         note=f"{better} of {len(x)} classes better",
     )
-
-
-def bars_in(sheet: Sheet) -> set[str]:
-    """The series that are drawn as bars."""
-    return {m.series for p in sheet.panels for m in p.marks if isinstance(m, Bars)}

@@ -1,18 +1,35 @@
-"""Panels on a page: Matplotlib's SVG, small, its letters and colours the page's own."""
+"""Panels on a page: the figure's SVG cut into its axes, letters and colours the page's own."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from fedcal.experiments.figures.drawing import draw_key, draw_panel, svg_of
-from fedcal.experiments.figures.panel import HUES, Panel
+from fedcal.experiments.figures.drawing import (
+    BOTTOM,
+    CELL,
+    LEFT,
+    TOP,
+    WIDTH,
+    Sheet,
+    sample,
+    svg_of,
+)
+from fedcal.experiments.figures.style import FONT_SIZE, HUES, settings
 
 Palette = Callable[[str], str]
 """One of `HUES` -> a CSS colour."""
 
-_FONT_SIZE = 7.6  # units of a panel, which is 158 of them wide
+_KEY = (0.47, 0.19)  # inches: size of a legend's sample
+_CHANGES = (
+    (r"\s+", " "),
+    (r' xmlns(:\w+)?="[^"]*"|xlink:(?=href)|font[\w-]*: [^;"]*(; )?', ""),
+    (r"(\.\d\d)\d+", r"\1"),
+    (r' fill="([^"]*)"', r' style="fill: \1"'),  # an attribute cannot hold a variable
+)
+"""What is changed in each tag."""
 
 
 def variable(name: str) -> str:
@@ -25,69 +42,65 @@ def fixed(name: str) -> str:
     return "currentColor" if name == "ink" else HUES[name][0]
 
 
-def panel_svg(panel: Panel, name: str, palette: Palette = variable) -> str:
-    """One panel.
+def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str]:
+    """Every panel of a sheet, without its title, with all labels of its axes.
+
+    They belong together: what several of them need is in the first.
 
     Parameters
     ----------
-    panel : what to draw
-    name : prefix of the ids in it, unique on the page
-    palette : where colours come from
+    sheet
+        what to draw
+    name
+        prefix of the ids in it, unique on the page
+    palette
+        where colours come from
     """
-    look = {"class": "panel", "role": "img", "aria-label": panel.said}
-    return _inline(svg_of(draw_panel(panel)), name, look, palette)
+    root = _own(sheet.svg, name, palette)
+    width, height = sheet.figure.get_size_inches()
+    found = []
+    for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
+        box = ax.get_position()
+        corner = (box.x0 * width - LEFT, (1 - box.y1) * height - TOP)
+        size = (CELL, TOP + WIDTH * panel.aspect + BOTTOM)
+        look = {"role": "img", "aria-label": panel.said}
+        shared = root.findall("defs") if k == 1 else []
+        groups = root.findall(f".//g[@id='{name}-axes_{k}']")
+        found.append(_svg("panel", (*corner, *size), look, [*shared, *groups]))
+    return found
 
 
-def key_svg(series: str, name: str, palette: Palette = variable, bars: bool = False) -> str:
+def key_svg(series: str, name: str, palette: Palette = variable) -> str:
     """The sample of a series for a legend."""
-    look = {"class": "key", "width": "34", "height": "14", "aria-hidden": "true"}
-    return _inline(svg_of(draw_key(series, bars)), name, look, palette)
+    from matplotlib.figure import Figure
+
+    look: dict[str, Any] = {"loc": "center", "handlelength": 3.6, "handleheight": 1.3}
+    with settings():
+        figure = Figure(figsize=_KEY, facecolor="none")
+        figure.legend([sample(series)], [""], frameon=False, markerscale=1.7, **look)
+    root = _own(svg_of(figure), name, palette)
+    size = {"width": "34", "height": "14", "aria-hidden": "true"}
+    return _svg("key", (0, 0, *_KEY), size, root)
 
 
-def _inline(text: str, name: str, look: Mapping[str, str], palette: Palette) -> str:
-    """Matplotlib's SVG as an element of a page."""
-    referred = dict.fromkeys(re.findall(r"""(?:url\(|href=")#(\w+)""", text))
-    swaps = {f"#{old}": f"#{name}-{k}" for k, old in enumerate(referred)}
-    swaps |= {light: palette(hue) for hue, (light, _) in HUES.items()}
-    root = ET.fromstring(text)
-    svg = ET.Element("svg", {"viewBox": root.attrib["viewBox"], **look})
-    svg.set("font-size", str(_FONT_SIZE))
-    svg.set("style", f"fill:{palette('ink')};stroke-linejoin:round")
-    svg.extend(child for element in root for child in _plain(element, swaps))
+def _svg(
+    css: str, box: Iterable[float], look: Mapping[str, str], content: Iterable[ET.Element]
+) -> str:
+    """An element of a page that shows a box (in inches) of a figure."""
+    svg = ET.Element("svg", {"class": css, "viewBox": " ".join(f"{72 * v:.2f}" for v in box)})
+    svg.attrib |= {**look, "font-size": str(FONT_SIZE), "style": "stroke-linejoin:round"}
+    svg.extend(content)
     return ET.tostring(svg, "unicode")
 
 
-def _plain(element: ET.Element, swaps: Mapping[str, str]) -> list[ET.Element]:
-    """An element without what a page has no use for: fonts, names, groups; its words as they are.
+def _own(svg: str, name: str, palette: Palette) -> ET.Element:
+    """Matplotlib's SVG with ids and colours of the page, without fonts; its words as they are."""
+    colours = {light: palette(hue) for hue, (light, _) in HUES.items()}
 
-    Parameters
-    ----------
-    swaps : "#name" -> what stands there on the page
-    """
-    tag = element.tag.rpartition("}")[2]
-    plain = ET.Element(tag)
-    plain.text = element.text if tag == "text" else None  # others hold line breaks
-    for long, given in element.attrib.items():
-        key, value = long.rpartition("}")[2], " ".join(given.split())
-        value = re.sub(r"#\w+", lambda found: swaps.get(found[0], found[0]), value)
-        value = re.sub(r"(\.\d\d)\d+", r"\1", value)
-        if key == "id":
-            value = swaps.get(f"#{value}", "").removeprefix("#")
-        elif key == "style":
-            parts = [p for p in value.split("; ") if not p.startswith("font")]
-            value = ";".join(p.replace(": ", ":", 1) for p in parts)
-        elif key == "fill":
-            key, value = "style", f"fill:{value}"
-        if value and not value.startswith("rotate(-0 "):
-            plain.set(key, value)
-    plain.extend(child for inner in element for child in _plain(inner, swaps))
-    if tag == "g":
-        looks = {child.get("style") for child in plain}
-        if len(plain) > 1 and len(looks) == 1 and plain[0].tag == "use":
-            plain.set("style", str(plain[0].attrib["style"]))
-            for child in plain:
-                del child.attrib["style"]
-        elif not plain.attrib:
-            return list(plain)
-    empty = tag in ("defs", "g") and not len(plain)
-    return [] if empty or tag in ("metadata", "style") else [plain]
+    def tag(found: re.Match[str]) -> str:
+        text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), found[0])
+        for pattern, instead in _CHANGES:
+            text = re.sub(pattern, instead, text)
+        return text.replace(' id="', f' id="{name}-')
+
+    return ET.fromstring(re.sub(r"<[^<>]*>", tag, re.sub(r"(?s)<style.*?</style>", "", svg)))

@@ -2,7 +2,7 @@
 
 A *cell* is one point of a sweep (sources, samples of each, epsilon) on one data set: many random
 divisions of its rows into private sources and test rows, and for each of them the test ECE that
-every method reaches. `suite.run_suite` runs many cells; `fedcal.experiments.reproduce` lays them
+every method reaches. `suite.run_suite` runs many cells; `fedcal.experiments.studies` lays them
 out.
 
 Bounds, mechanisms and noise are those of the strategies' own plans, and so are the searches. A

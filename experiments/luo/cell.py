@@ -52,8 +52,10 @@ def cell_row(run: Run, data: Dataset) -> Row:
 
     Parameters
     ----------
-    run : `data` (name), `setting` (fields of `SweepPoint`), `columns` (keys), `trials`, `seed`
-    data : what `run["data"]` names
+    run
+        `data` (name), `setting` (fields of `SweepPoint`), `columns` (keys), `trials`, `seed`
+    data
+        what `run["data"]` names
 
     Returns
     -------

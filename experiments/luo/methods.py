@@ -38,7 +38,8 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.search import PosteriorBisection, Search
 from fedcal.strategies.golden_section import STEEP
-from fedcal.strategies.job import Job, Setting, lacks_rows
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local
 from fedcal.types import Floats, Integers
 from fedcal.units import Example
@@ -53,10 +54,14 @@ class Draws:
 
     Attributes
     ----------
-    plan : of one run
-    of : the sum of all sources' answers under it
-    noise : (b, rounds, length) on each answer; no numbers where an index is drawn
-    rng : of what is drawn after the sums are known
+    plan
+        of one run
+    of
+        the sum of all sources' answers under it
+    noise
+        (b, rounds, length) on each answer; no numbers where an index is drawn
+    rng
+        of what is drawn after the sums are known
     """
 
     plan: Plan
@@ -182,8 +187,10 @@ def binned_ece(values: Floats, rest: Integers) -> Floats:
 
     Parameters
     ----------
-    values : (b, 15) new confidences
-    rest : (b, 15, 2) wrong and right predictions among the test rows
+    values
+        (b, 15) new confidences
+    rest
+        (b, 15, 2) wrong and right predictions among the test rows
     """
     trials, total = len(values), rest.sum(axis=2)
     gaps = rest[:, :, 1] - total * values

@@ -21,10 +21,14 @@ class SweepPoint:
 
     Attributes
     ----------
-    sweep : of `SWEEPS`
-    sources : d, private data sources
-    samples : m, rows of each source
-    epsilon : of all that a source releases; unit example, add/remove
+    sweep
+        of `SWEEPS`
+    sources
+        d, private data sources
+    samples
+        m, rows of each source
+    epsilon
+        of all that a source releases; unit example, add/remove
     """
 
     sweep: str

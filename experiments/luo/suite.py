@@ -21,7 +21,7 @@ from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_f
 from fedcal.experiments.runs import Folder, Row, Run, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
 from fedcal.experiments.simulation import load_any
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import check_seed
 
 TRIALS = 500
@@ -34,12 +34,18 @@ class Suite:
 
     Attributes
     ----------
-    data : names and files, each divided anew in every trial; parts for fit and test are one
-    columns : keys of `methods.COLUMNS`
-    trials : of each setting
-    settings : "cifar", "imagenet", or "" = by the number of rows
-    every : take every k-th setting of each sweep, from the last one on: a part of a suite
-    seed : of divisions and noise
+    data
+        names and files, each divided anew in every trial; parts for fit and test are one
+    columns
+        keys of `methods.COLUMNS`
+    trials
+        of each setting
+    settings
+        "cifar", "imagenet", or "" = by the number of rows
+    every
+        take every k-th setting of each sweep, from the last one on: a part of a suite
+    seed
+        of divisions and noise
     """
 
     data: tuple[str, ...]
@@ -151,12 +157,18 @@ def run_suite(
 
     Parameters
     ----------
-    suite : what to run
-    out : folder that keeps finished cells; None = nothing is kept
-    resume : go on with what `out` holds
-    jobs : processes; None = the cores that may be used
-    ray_address : of a cluster, or "local": cells are Ray tasks
-    progress : called after each cell
+    suite
+        what to run
+    out
+        folder that keeps finished cells; None = nothing is kept
+    resume
+        go on with what `out` holds
+    jobs
+        processes; None = the cores that may be used
+    ray_address
+        of a cluster, or "local": cells are Ray tasks
+    progress
+        called after each cell
 
     Returns
     -------

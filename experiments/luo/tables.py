@@ -47,13 +47,20 @@ class Tables:
 
     Attributes
     ----------
-    name, classes : of the data
-    temperatures : (t,) that golden section and bisection can reach, a public grid, and 1
-    grid : (101,) where the public grid stands among them
-    gaps : (t, n) 1 or 0 for a right or wrong prediction, minus the confidence
-    bins : (t, n) of the confidence
-    losses : (t, n) negative log-likelihood of the labels, not clipped
-    totals : (t, 15) gaps of all rows, summed by bin
+    name, classes
+        of the data
+    temperatures
+        (t,) that golden section and bisection can reach, a public grid, and 1
+    grid
+        (101,) where the public grid stands among them
+    gaps
+        (t, n) 1 or 0 for a right or wrong prediction, minus the confidence
+    bins
+        (t, n) of the confidence
+    losses
+        (t, n) negative log-likelihood of the labels, not clipped
+    totals
+        (t, 15) gaps of all rows, summed by bin
     """
 
     name: str
@@ -93,12 +100,15 @@ class Tables:
 
         Parameters
         ----------
-        at : (b,) index of each trial's temperature
-        rows : (b, k) rows of each trial
+        at
+            (b,) index of each trial's temperature
+        rows
+            (b, k) rows of each trial
 
         Returns
         -------
-        (b, 15)
+        Floats
+            (b, 15)
         """
         trials = len(at)
         index = rows + (at * self.rows)[:, None]
@@ -149,9 +159,12 @@ def tabulate(
 
     Parameters
     ----------
-    logits : (n, c)
-    labels : (n,)
-    temperatures : (t,)
+    logits
+        (n, c)
+    labels
+        (n,)
+    temperatures
+        (t,)
     """
     shape = len(temperatures), len(labels)
     gaps, bins, losses = np.empty(shape), np.empty(shape, np.int8), np.empty(shape)

@@ -31,8 +31,10 @@ class Trials:
 
     Attributes
     ----------
-    tables, point : what is divided, and how
-    fit : (b, d m) rows of all sources
+    tables, point
+        what is divided, and how
+    fit
+        (b, d m) rows of all sources
     """
 
     tables: Tables

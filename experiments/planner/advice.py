@@ -19,7 +19,8 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.plan import Plan
-from fedcal.strategies.job import Progress, settings_of
+from fedcal.strategies.outcome import Progress
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 
 PAYS = 0.9
@@ -145,12 +146,18 @@ class Advice:
 
     Attributes
     ----------
-    estimates : best first; `chosen` is not always the first, see `NEAR`
-    refused : (method, why) of what does not go with the facts
-    chosen : None where nothing is expected to pay
-    enough : where nothing pays, what would
-    size : what was simulated
-    public : whether the worlds are public data, not made up
+    estimates
+        best first; `chosen` is not always the first, see `NEAR`
+    refused
+        (method, why) of what does not go with the facts
+    chosen
+        None where nothing is expected to pay
+    enough
+        where nothing pays, what would
+    size
+        what was simulated
+    public
+        whether the worlds are public data, not made up
     """
 
     facts: PublicFacts
@@ -207,10 +214,14 @@ def advise(
 
     Parameters
     ----------
-    worlds : of `worlds.made_up` or `worlds.of_public`
-    methods : only these; None = all that calibrate and are quick to simulate
-    search : where nothing pays, search for what would
-    progress : called after each candidate's runs of a world
+    worlds
+        of `worlds.made_up` or `worlds.of_public`
+    methods
+        only these; None = all that calibrate and are quick to simulate
+    search
+        where nothing pays, search for what would
+    progress
+        called after each candidate's runs of a world
 
     Raises
     ------

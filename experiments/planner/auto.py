@@ -13,7 +13,7 @@ from fedcal.experiments.planner.words import not_enough
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import parse
 from fedcal.shards import Shards
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 
 CHOSEN = (
     "Method and settings were chosen by the planner from public facts only (clients, nominal rows "

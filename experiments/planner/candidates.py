@@ -10,7 +10,8 @@ from fedcal.errors import InputError
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.privacy.plan import Plan
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Setting, must_calibrate, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting, must_calibrate, settings_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def candidates(
 
     Parameters
     ----------
-    methods : only these; None = all that calibrate, but those slow to simulate (`Method.planned`)
+    methods
+        only these; None = all that calibrate, but those slow to simulate (`Method.planned`)
 
     Raises
     ------

@@ -65,8 +65,10 @@ class Population:
 
     Attributes
     ----------
-    before : errors of the model as it is
-    pooled : errors after one temperature, fitted on all rows in one place
+    before
+        errors of the model as it is
+    pooled
+        errors after one temperature, fitted on all rows in one place
     """
 
     world: World
@@ -95,9 +97,12 @@ class Trial:
 
     Attributes
     ----------
-    errors : after it
-    confidence : (n,) calibrated, in the class that the model chose
-    bytes : payload that a client sends and gets
+    errors
+        after it
+    confidence
+        (n,) calibrated, in the class that the model chose
+    bytes
+        payload that a client sends and gets
     """
 
     population: Population
@@ -154,8 +159,10 @@ def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibra
 
     Parameters
     ----------
-    weight : times which each client's sum counts (rows that stand for several)
-    seed : of what this simulation draws beyond the plan
+    weight
+        times which each client's sum counts (rows that stand for several)
+    seed
+        of what this simulation draws beyond the plan
     """
     plan = strategy.plan
     if shards.clients == plan.clients and weight == 1.0 and plan.model.noise_by != "client":

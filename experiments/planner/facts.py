@@ -22,9 +22,12 @@ class PublicFacts:
 
     Attributes
     ----------
-    federation : clients, classes, budget, unit, trust, ...; `rounds` None = the planner's choice
-    rows_per_client : m, a public *nominal* number, not a count of anybody's rows
-    partition : how rows lie with clients, as `--partition` takes it
+    federation
+        clients, classes, budget, unit, trust, ...; `rounds` None = the planner's choice
+    rows_per_client
+        m, a public *nominal* number, not a count of anybody's rows
+    partition
+        how rows lie with clients, as `--partition` takes it
     """
 
     federation: Federation

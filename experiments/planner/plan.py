@@ -15,7 +15,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import approximations, command, explanation, not_enough
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
-from fedcal.strategies.job import Progress
+from fedcal.strategies.outcome import Progress
 from fedcal.streams import check_seed
 from fedcal.units import User
 
@@ -43,13 +43,19 @@ def plan(
 
     Parameters
     ----------
-    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition : as
+    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism, partition
+        as
         of `simulate`, but `rounds` None = the planner's choice
-    clients, rows_per_client : needed; the latter a public nominal number, not a count
-    classes : of the model; None = the classes of `data`
-    data : names of shipped public data sets to plan on, in place of made-up rows
-    methods : only these
-    seed : of everything that is drawn; the same facts and seed give the same plan
+    clients, rows_per_client
+        needed; the latter a public nominal number, not a count
+    classes
+        of the model; None = the classes of `data`
+    data
+        names of shipped public data sets to plan on, in place of made-up rows
+    methods
+        only these
+    seed
+        of everything that is drawn; the same facts and seed give the same plan
 
     Raises
     ------

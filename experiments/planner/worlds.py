@@ -43,11 +43,16 @@ class World:
 
     Attributes
     ----------
-    key : of the random draws of its rows
-    logits : (n, c) what the model says of the test rows
-    truth : (n, c) probability of each class; one-hot where only labels are known
-    draw : rows, generator -> logits and labels of fresh rows to learn from
-    public : shipped data, not made up
+    key
+        of the random draws of its rows
+    logits
+        (n, c) what the model says of the test rows
+    truth
+        (n, c) probability of each class; one-hot where only labels are known
+    draw
+        rows, generator -> logits and labels of fresh rows to learn from
+    public
+        shipped data, not made up
     """
 
     name: str
@@ -94,11 +99,16 @@ class _Kind:
 
     Attributes
     ----------
-    key : of its random draws; another key makes another world of the kind
-    accuracy : of many classes; of two as much better than chance
-    temperature : T of an ordinary row
-    uneven : by how much log T falls from certain rows (entropy 0) to uncertain ones (log c)
-    offsets : std of what is added to each class
+    key
+        of its random draws; another key makes another world of the kind
+    accuracy
+        of many classes; of two as much better than chance
+    temperature
+        T of an ordinary row
+    uneven
+        by how much log T falls from certain rows (entropy 0) to uncertain ones (log c)
+    offsets
+        std of what is added to each class
     """
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fedcal.experiments.report.card import artifact_card, comparison_card, result_card
 from fedcal.experiments.report.comparison import write_comparison_report
-from fedcal.experiments.report.run import write_report
+from fedcal.experiments.report.simulation import write_report
 
 __all__ = [
     "artifact_card",

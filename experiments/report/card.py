@@ -8,8 +8,8 @@ from zlib import crc32
 
 from fedcal import pages
 from fedcal.experiments.figures.diagrams import diagram
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.figures.inline import fixed
-from fedcal.experiments.figures.panel import Sheet
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
@@ -22,12 +22,14 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
 
     Parameters
     ----------
-    result : the content of `result.json`
-    reliability : "before", "after"
+    result
+        the content of `result.json`
+    reliability
+        "before", "after"
     """
     few = words.few_rows(result, reliability["after"].rows)
     panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))
-    drawn = figure(Sheet("", 2, panels, ()), _unique(result["config"], result["after"]), fixed)
+    drawn = figure(Sheet("", 2, panels), _unique(result["config"], result["after"]), fixed)
     parts: list[dict[str, Any]] = [
         {"title": "", "table": words.metric_table(result)},
         {"title": "", "figure": drawn},

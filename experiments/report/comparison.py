@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ from fedcal.experiments.figures.curves import (
     bytes_sheet,
     differing,
     epsilon_sheet,
-    facets,
     told,
     trust_sheet,
 )
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.report import words
 from fedcal.experiments.report.page import figure, read_json, reading, write_page
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
@@ -32,7 +29,8 @@ def write_comparison_report(folder: str | Path) -> Path:
 
     Returns
     -------
-    the path of the report
+    Path
+        the path of the report
 
     Raises
     ------
@@ -89,18 +87,11 @@ def comparison_context(
     cells = finished(comparison["cells"])
     names = names_of(cells)
     named = len(names) > 1
-    verdicts = [(n, verdict([c for c in cells if c["data"] == d])) for d, n in names.items()]
-    headline = f"Methods compared on {len(names)} data sets" if named else verdict(cells)
-    promises = _by_promise(cells)
-    if not named and len(promises) > 2:
-        verdicts = [(promise, verdict(some)) for promise, some in promises.items()]
-        headline = f"Methods compared under {len(promises)} promises"
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
     return {
         "title": "Comparison: " + ", ".join(names.values()),
-        "verdict": headline,
-        "verdicts": verdicts,
+        "verdict": comparison.get("headline", "Methods compared"),  # older ones have none
         "methods": methods,
         "seeds": seeds,
         "count": len(cells),
@@ -116,73 +107,6 @@ def comparison_context(
         "versions": comparison.get("versions", {}),
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
-
-
-_PROMISE = ("unit", "trust")
-"""What tells one promise to the people in the data from another, beside epsilon and delta."""
-
-
-def _by_promise(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Private cells by unit and trust, where these differ, each with the baselines."""
-    base = [c for c in cells if c["baseline"]]
-    private = [c for c in cells if not c["baseline"] and c["epsilon"] is not None]
-    keys = [k for k in _PROMISE if len({c.get(k) for c in private}) > 1]
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for c in private:
-        found.setdefault(told(c, keys), []).append(c)
-    free = [c for c in cells if not c["baseline"] and c["epsilon"] is None]
-    if free:
-        found["no privacy"] = free
-    return {promise: [*some, *base] for promise, some in found.items()}
-
-
-def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Which method had the smallest ECE at the smallest budget and without privacy.
-
-    All cells are of one data set. Units and trust models are not ranked against each other: they
-    promise different things. Nor are cells of which a run failed: their mean is over other seeds.
-    """
-    keys = differing(cells)
-    promises = [k for k in _PROMISE if k in keys]
-    fitted = sorted((c for c in cells if not c["baseline"]), key=lambda c: c["epsilon"] is None)
-    least = min((budget(c) for c in fitted), default=math.inf)
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for c in fitted:
-        if c["epsilon"] is None:
-            groups.setdefault("without privacy", []).append(c)
-        elif c["epsilon"] == least:
-            where = ", ".join(filter(None, (f"at ε = {least:g}", told(c, promises))))
-            groups.setdefault(where + "," * bool(told(c, promises)), []).append(c)
-    parts = []
-    for where, some in groups.items():
-        whole = [c for c in some if not c.get("failures")]
-        if not whole:
-            parts.append(f"{where} some run of every cell failed")
-            continue
-        best = min(whole, key=_ece)
-        mean = words.percent(best["after"]["ece"]["mean"])
-        facts = told(best, [k for k in keys if k not in promises])
-        place = f", {facts}" if facts else ""
-        close = _within_noise(best, whole)
-        parts.append(f"{where} {best['label']} has the smallest mean ECE ({mean}{place}){close}")
-    plain = [c for c in cells if c["method"] == "none"]
-    if plain:
-        parts.append(f"uncalibrated it is {words.percent(plain[0]['after']['ece']['mean'])}")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else "No run came to an end."
-
-
-def _within_noise(best: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
-    """What to say where another method's mean ECE is not clearly larger; "" where all are."""
-    following = min((c for c in cells if c["label"] != best["label"]), key=_ece, default=best)
-    spread = math.hypot(*(c["after"]["ece"]["std"] for c in (best, following)))
-    if following is best or _ece(following) - _ece(best) >= spread:
-        return ""
-    return f", but {following['label']} is within the spread over seeds"
-
-
-def _ece(cell: Mapping[str, Any]) -> float:
-    return float(cell["after"]["ece"]["mean"])
 
 
 def _asked(cell: Mapping[str, Any]) -> int:
@@ -209,10 +133,14 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         f"baselines, {name}": [c for c in base if str(c["data"]) == data]
         for data, name in names.items()
     }
-    for facet in facets(cells, shared=False):
-        for c in sorted(facet.cells, key=budget):
+    keys, places = differing(cells), dict[str, list[Mapping[str, Any]]]()
+    for c in cells:
+        if not c["baseline"]:
+            places.setdefault(told(c, keys) or str(c["partition"]), []).append(c)
+    for place, some in places.items():
+        for c in sorted(some, key=budget):
             spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
-            groups.setdefault(f"{facet.title}, {spent}", []).append(c)
+            groups.setdefault(f"{place}, {spent}", []).append(c)
     rows: list[tuple[Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
@@ -233,7 +161,7 @@ def _rows(cells: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, ...]]:
         pick = max if metric in words.HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[Entry, ...]] = []
-    for c in sorted(cells, key=_ece):
+    for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):
         entries = []
         for metric in COLUMNS:
             mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))

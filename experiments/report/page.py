@@ -12,9 +12,9 @@ from typing import Any
 
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.figures.diagrams import bars_in
-from fedcal.experiments.figures.inline import Palette, key_svg, panel_svg, variable
-from fedcal.experiments.figures.panel import HUES, Sheet
+from fedcal.experiments.figures.drawing import Sheet
+from fedcal.experiments.figures.inline import Palette, key_svg, panel_svgs, variable
+from fedcal.experiments.figures.style import HUES
 from fedcal.experiments.show.tables import html
 
 MAX_BYTES = 2**28
@@ -62,7 +62,8 @@ def read_json(path: Path, kind: str = "") -> Any:
 
     Parameters
     ----------
-    kind : a result, comparison, ... of schema 1 is asked for; "" = anything
+    kind
+        a result, comparison, ... of schema 1 is asked for; "" = anything
     """
     content = _parsed(path, _read(path))
     if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):
@@ -123,14 +124,13 @@ def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, An
     from markupsafe import Markup
 
     safe: Callable[[str], Any] = Markup
-    bars = bars_in(sheet)
     return {
         "panels": [
-            {"title": p.title, "note": p.note, "svg": safe(panel_svg(p, f"{name}{i}", palette))}
-            for i, p in enumerate(sheet.panels)
+            {"title": panel.title, "note": panel.note, "svg": safe(svg)}
+            for panel, svg in zip(sheet.panels, panel_svgs(sheet, name, palette), strict=True)
         ],
         "legend": [
-            {"text": text, "svg": safe(key_svg(series, f"{name}-l{i}", palette, series in bars))}
+            {"text": text, "svg": safe(key_svg(series, f"{name}-l{i}", palette))}
             for i, (series, text) in enumerate(sheet.legend)
         ],
         "title": sheet.title,

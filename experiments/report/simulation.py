@@ -1,4 +1,4 @@
-"""The report of a run that yields a calibrator, from its folder."""
+"""The report of a run, from its folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from fedcal.experiments.figures.diagrams import (
     FEWEST,
     SHOWN_CLASSES,
     classes_sheet,
-    diagram,
     gap_panel,
-    histogram,
     reliability_sheet,
 )
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.figures.panel import Sheet
+from fedcal.experiments.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.files import PAGE
 from fedcal.experiments.report import words
+from fedcal.experiments.report.artifact import curve_sheet, numbers_of, sections
 from fedcal.experiments.report.page import (
     figure,
     read_json,
@@ -30,38 +29,112 @@ from fedcal.experiments.report.page import (
     write_page,
 )
 from fedcal.experiments.show.tables import TextTable
-from fedcal.experiments.statement.sentences import adjacency, meaning
+from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
 from fedcal.metrics import Reliability
+from fedcal.pages import Curve, from_json
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_calibrator_report(folder: Path, home: Path) -> Path:
-    """Write `report.html` and its figures; see `write_report`.
+def write_report(folder: str | Path, home: Path | None = None) -> Path:
+    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
-    Reads `result.json`, `reliability.json` and `rounds.jsonl`, nothing else.
+    Reads `result.json`, and `page.json` or `reliability.json` and `rounds.jsonl`, nothing else.
+
+    Parameters
+    ----------
+    home
+        where the files will lie, if not in `folder`; paths in the report are relative to it
+
+    Returns
+    -------
+    Path
+        the path of the report
+
+    Raises
+    ------
+    InputError
+        A file is missing, or is not what a run of this version writes.
+    FedcalError
+        The folder cannot be written.
     """
+    folder = Path(folder)
     result = read_json(folder / "result.json", "result")
+    read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
+    with reading(folder, "result.json"):
+        template, sheets, context = read(folder, result)
+        context |= run_context(result, sheets, home or folder)
+        save_sheets(sheets, folder)
+        write_page(folder / FILE, template, **context)
+    return folder / FILE
+
+
+Page = tuple[str, dict[str, Sheet], dict[str, Any]]
+"""Template, figures by the names of their files, and what the template shows."""
+
+
+def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     with reading(folder, "reliability.json"):
         records = read_json(folder / "reliability.json")
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
     with reading(folder, "rounds.jsonl"):
         rounds = read_json_lines(folder / "rounds.jsonl")
         curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"))
-    with reading(folder, "result.json"):
-        sheets = {
-            "reliability": reliability_sheet(
-                {"before": before, "after": after}, title_of(result, "test rows")
-            ),
-            "classes": classes_sheet(before, after, title_of(result, "class by class")),
-        }
-        if curves is not None:
-            sheets["rounds"] = curves
-        context = report_context(result, before, after, sheets, home)
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, "simulation.html.j2", **context)
-    return folder / FILE
+    diagrams = {"before": before, "after": after}
+    sheets = {
+        "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),
+        "classes": classes_sheet(before, after, title_of(result, "class by class")),
+    }
+    if curves is not None:
+        sheets["rounds"] = curves
+    drawn = {name: figure(sheet, name[0]) for name, sheet in sheets.items()}
+    panels = drawn["reliability"]["panels"]
+    gaps = None
+    if SHOWN_CLASSES < before.classes <= MOST_GAPS:
+        gaps = figure(Sheet("", 1, (gap_panel(before, after),)), "gap")
+    return (
+        "simulation.html.j2",
+        sheets,
+        {
+            "verdict": words.verdict(result),
+            "tiles": [*_ece_tiles(result), *run_tiles(result)],
+            "metrics": words.metric_table(result),
+            "meanings": list(words.METRICS.values()),
+            "noise": words.noise_sentence(result),
+            "few": words.few_rows(result, before.rows),
+            "test_rows": before.rows,
+            "reliability": drawn["reliability"],
+            "pairs": list(zip(panels[:2], panels[2:], strict=True)),
+            "classes": drawn["classes"],
+            "class_count": before.classes,
+            "fewest": FEWEST,
+            "shown_classes": len(sheets["classes"].panels),
+            "gaps": gaps,
+            "rounds": drawn.get("rounds"),
+        },
+    )
+
+
+def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
+    with reading(folder, PAGE):
+        parts = from_json(read_json(folder / PAGE, "page").get("parts"))
+    curves = [part for part in parts if isinstance(part, Curve)]
+    sheets = {
+        f"curve-{k}": curve_sheet(part, title_of(result, part.title))
+        for k, part in enumerate(curves, 1)
+    }
+    numbers = numbers_of(result)
+    said = [" ".join(pair) for pair in numbers]
+    return (
+        "artifact.html.j2",
+        sheets,
+        {
+            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
+            "tiles": [*numbers[:3], *run_tiles(result)],
+            "sections": sections(parts),
+        },
+    )
 
 
 def title_of(result: dict[str, Any], what: str) -> str:
@@ -72,50 +145,12 @@ def title_of(result: dict[str, Any], what: str) -> str:
     return f"{result['method']} on {data}{budget}: {what}"
 
 
-def report_context(
-    result: dict[str, Any],
-    before: Reliability,
-    after: Reliability,
-    sheets: dict[str, Sheet],
-    home: Path,
-) -> dict[str, Any]:
-    """Everything that the template shows, as words and markup."""
-    config = result["config"]
-    pairs = [
-        (part, figure(Sheet("", 1, (diagram(part, data), histogram(part, data)), ()), f"r{part}"))
-        for part, data in (("before", before), ("after", after))
-    ]
-    gaps = None
-    if SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        panel = gap_panel(before, after)
-        gaps = figure(Sheet("", 1, (panel,), ()), "gap")
-    return {
-        "title": f"{result['method']} on {Path(str(config['data'])).name}",
-        "verdict": words.verdict(result),
-        "tiles": _tiles(result),
-        "metrics": words.metric_table(result),
-        "meanings": list(words.METRICS.values()),
-        "noise": words.noise_sentence(result),
-        "few": words.few_rows(result, before.rows),
-        "test_rows": before.rows,
-        "reliability": pairs,
-        "reliability_legend": figure(sheets["reliability"], "rl")["legend"],
-        "classes": figure(sheets["classes"], "c"),
-        "class_count": before.classes,
-        "fewest": FEWEST,
-        "shown_classes": len(sheets["classes"].panels),
-        "gaps": gaps,
-        "rounds": figure(sheets["rounds"], "w") if "rounds" in sheets else None,
-        **run_context(result, sheets, home),
-    }
-
-
 def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
-        "releases": privacy["releases"],
+        "title": f"{result['method']} on {Path(str(config['data'])).name}",
         "privacy": privacy,
         "facts": _pairs(_facts(privacy)),
         "sees": _pairs(sees) if sees else None,
@@ -132,16 +167,12 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
     return TextTable((), facts, left=(0, 1))
 
 
-def _tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    before, after = result["before"], result["after"]
-    return [
-        ("ECE", f"{words.percent(before['ece'])} → {words.percent(after['ece'])}"),
-        (
-            "classwise ECE",
-            f"{words.percent(before['classwise_ece'])} → {words.percent(after['classwise_ece'])}",
-        ),
-        *run_tiles(result),
-    ]
+def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for metric, name in (("ece", "ECE"), ("classwise_ece", "classwise ECE")):
+        before, after = (words.percent(result[part][metric]) for part in ("before", "after"))
+        found.append((name, f"{before} → {after}"))
+    return found
 
 
 def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -207,7 +238,8 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
 
     Parameters
     ----------
-    home : where it is run; the path of a data file is relative to it where that is shorter
+    home
+        where it is run; the path of a data file is relative to it where that is shorter
     """
     parts = ["fedcal simulate"]
     for key, value in config.items():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, begun_config
 from fedcal.experiments.runs.pools import Row, Run, Sources, Work, key_of, pool_of
 from fedcal.experiments.runs.run import run_all
+from fedcal.experiments.runs.worker import digest_of
 
 __all__ = [
     "Folder",

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +25,13 @@ from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.runs.pools import Row, key_of
+from fedcal.experiments.terminal import console
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""
 
 INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
-
-Digests = Mapping[str, str]
-"""Name of a data set -> its `digest_of`."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,19 @@ class Folder:
 
     Attributes
     ----------
-    path : made if there is none
-    config : text of `config.toml`
-    what_differs : content of the `config.toml` of what was begun -> why its runs are no part of
+    path
+        made if there is none
+    config
+        text of `config.toml`
+    what_differs
+        content of the `config.toml` of what was begun -> why its runs are no part of
         these; empty = they are
-    check : returns a row that was read, or raises ValueError
-    done : the file that is there when all runs are finished
-    files : names, or patterns, of what else lies there when they are
+    check
+        returns a row that was read, or raises ValueError
+    done
+        the file that is there when all runs are finished
+    files
+        names, or patterns, of what else lies there when they are
     """
 
     path: Path
@@ -85,20 +90,19 @@ def _begun(path: Path) -> Path:
     return hidden if (hidden / ROWS).exists() else path
 
 
-def _check_names(folder: Folder) -> None:
-    """Refuse, before any run, a folder where files cannot be written in the end."""
-    for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
-        for path in folder.path.glob(pattern):
-            if path.is_dir():
-                raise InputError(
-                    f"cannot write results to {folder.path}: {path.name} in it is a folder"
-                )
+@contextlib.contextmanager
+def _writing(what: str) -> Iterator[None]:
+    """A FedcalError that says what cannot be written."""
+    try:
+        yield
+    except OSError as e:
+        raise FedcalError(f"cannot write {what}: {e.strerror}") from None
 
 
 @contextlib.contextmanager
 def journal(
     folder: Folder,
-    inputs: Digests,
+    inputs: Mapping[str, str],
     *,
     resume: bool,
     check: Callable[[Mapping[str, Row]], None],
@@ -107,11 +111,15 @@ def journal(
 
     Parameters
     ----------
-    folder : what finished runs left there stays until `Journal.finish`
-    inputs : digests of all data, written to `.inputs.json`
-    resume : whether rows that are there are kept. Those that failed are not, nor is a last line
+    folder
+        what finished runs left there stays until `Journal.finish`
+    inputs
+        name of each data set -> its `digest_of`, written to `.inputs.json`
+    resume
+        whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
-    check : gets them before anything is changed, and refuses those that do not belong here
+    check
+        gets them before anything is changed, and refuses those that do not belong here
 
     Raises
     ------
@@ -122,12 +130,15 @@ def journal(
         The files cannot be written.
     """
     path = folder.path
-    try:
+    with _writing(f"to {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise FedcalError(f"cannot write to {path}: {e.strerror}") from None
     with _locked(path):
-        _check_names(folder)
+        for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
+            for there in path.glob(pattern):
+                if there.is_dir():
+                    raise InputError(
+                        f"cannot write results to {path}: {there.name} in it is a folder"
+                    )
         rows: dict[str, Row] = {}
         place = _begun(path)
         if resume:
@@ -145,12 +156,11 @@ def journal(
         if place == path and (path / folder.done).exists():
             place = path / UNFINISHED
         rows = {key: row for key, row in rows.items() if "error" not in row}
-        kept_rows = Journal(path, place, rows, inputs)
-        kept_rows.begin(folder.config)
+        begun = Journal(folder, place, rows, inputs)
         try:
-            yield kept_rows
+            yield begun
         finally:
-            kept_rows.close()
+            begun.close()
 
 
 class Journal:
@@ -158,42 +168,39 @@ class Journal:
 
     Attributes
     ----------
-    folder : of the runs
-    rows : finished runs by `key_of`
+    folder
+        of the runs
+    rows
+        finished runs by `key_of`
+
+    Raises
+    ------
+    FedcalError
+        If the files cannot be written: all that is known before the first run, and `rows.jsonl`,
+        by which it is found, last.
     """
 
-    def __init__(self, folder: Path, place: Path, rows: dict[str, Row], inputs: Digests) -> None:
-        self.folder, self.rows, self._inputs = folder, rows, inputs
+    def __init__(
+        self, folder: Folder, place: Path, rows: dict[str, Row], inputs: Mapping[str, str]
+    ) -> None:
+        self.folder, self.rows, self._inputs = folder.path, rows, inputs
         self._place, self._path = place, place / ROWS
-
-    def begin(self, config: str) -> None:
-        """Write all that is known before the first run; `rows.jsonl`, by which it is found, last.
-
-        Raises
-        ------
-        FedcalError
-            If the files cannot be written.
-        """
-        try:
-            self._place.mkdir(exist_ok=True)
-            self._write_inputs(self._place)
-            with whole_file(self._place / CONFIG) as f:
-                f.write(config.encode())
+        with _writing(str(self._path)):
+            place.mkdir(exist_ok=True)
+            self._write_inputs(place)
+            with whole_file(place / CONFIG) as f:
+                f.write(folder.config.encode())
             with whole_file(self._path) as f:
-                f.writelines(_line(row) for row in self.rows.values())
+                f.writelines(map(_line, rows.values()))
             self._file = self._path.open("ab", buffering=0)
-        except OSError as e:
-            self._cannot_write(e)
 
     def append(self, key: str, row: Row) -> None:
         """Keep a finished run: it is on the disk when this returns."""
         line = _line(row)
-        try:
+        with _writing(str(self._path)):
             if self._file.write(line) != len(line):  # a disk that is just full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
-        except OSError as e:
-            self._cannot_write(e)
         self.rows[key] = row
 
     def count(self) -> int:
@@ -204,27 +211,21 @@ class Journal:
         """Let `save` write the finished runs to the folder, and leave nothing else there."""
         self.close()  # its file is replaced by one in the order of the table
         save(self.folder)
-        if self._place == self.folder:
-            return
-        try:
-            self._write_inputs(self.folder)
-            self._path.unlink()  # nothing is unfinished from now on
-        except OSError as e:
-            self._cannot_write(e)
-        shutil.rmtree(self._place, ignore_errors=True)
-
-    def _write_inputs(self, folder: Path) -> None:
-        with whole_file(folder / INPUTS) as f:
-            os.chmod(f.name, 0o600)
-            f.write(json.dumps({"data": dict(self._inputs)}).encode())
+        if self._place != self.folder:
+            with _writing(str(self._path)):
+                self._write_inputs(self.folder)
+                self._path.unlink()  # nothing is unfinished from now on
+            shutil.rmtree(self._place, ignore_errors=True)
 
     def close(self) -> None:
         """Close the file."""
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def _cannot_write(self, error: OSError) -> NoReturn:
-        raise FedcalError(f"cannot write {self._path}: {error.strerror}") from None
+    def _write_inputs(self, folder: Path) -> None:
+        with whole_file(folder / INPUTS) as f:
+            os.chmod(f.name, 0o600)
+            f.write(json.dumps({"data": dict(self._inputs)}).encode())
 
 
 def _line(row: Row) -> bytes:
@@ -259,7 +260,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _check_inputs(path: Path, inputs: Digests) -> None:
+def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
     """Refuse to go on with other data than those of the rows that are there."""
     anew = "start anew, with another --out"
     try:
@@ -301,3 +302,40 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
+    """Ask, where there is somebody to ask, what to do with a folder that holds unfinished runs.
+
+    Parameters
+    ----------
+    out
+        the folder that was asked for
+    done
+        the file by which one knows that its runs are finished
+
+    Returns
+    -------
+    tuple[Path, bool]
+        The folder to write to, and whether to go on with the runs in it. Without a terminal, or
+        where nothing is unfinished, it is `out`, False: the journal refuses what must not be
+        replaced.
+
+    Raises
+    ------
+    InputError
+        Neither was chosen.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return out, False
+    while kept := kept_runs(out, done):
+        text = f"{out} holds unfinished runs ({kept} are kept)."
+        to = console(stderr=True)
+        to.print(f"{text} Go on with them [y], or write to another folder [its name]? ", end="")
+        answer = sys.stdin.readline().strip()
+        if answer.lower() in ("y", "yes"):
+            return out, True
+        if answer.lower() in ("", "n", "no"):
+            raise InputError(f"{text} Go on with --resume, or choose another --out")
+        out = Path(answer).expanduser()
+    return out, False

@@ -22,7 +22,7 @@ from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.engines.processes import LineProcess, usable_cores
-from fedcal.experiments.runs.data import write_data
+from fedcal.experiments.runs.worker import write_data
 from fedcal.optional import need
 
 ENGINES = ("inline", "ray")
@@ -65,9 +65,12 @@ def pool_of(
 
     Parameters
     ----------
-    jobs : processes; None = the cores that may be used. 1 = this process
-    engine : "inline" = processes of this machine (None); "ray" = tasks on Ray
-    ray_address : of a Ray cluster, or "local"; implies "ray"
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine (None); "ray" = tasks on Ray
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
 
     Raises
     ------
@@ -121,7 +124,11 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
             try:
                 row: Row = worker.ask(run)
             except EOFError:
-                raise FedcalError(f"a worker process died ({_why(worker.wait())})") from None
+                code = worker.wait()
+                why = f"exit code {code}, see above"
+                if code == -9:
+                    why = "killed, perhaps for want of memory: try fewer --jobs"
+                raise FedcalError(f"a worker process died ({why})") from None
             finally:
                 idle.put(worker)
             return row
@@ -141,20 +148,16 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
                 worker.close()
 
 
-def _why(code: int) -> str:
-    if code == -9:
-        return "killed, perhaps for want of memory: try fewer --jobs"
-    return f"exit code {code}, see above"
-
-
 @contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """As tasks of one core each, on a Ray cluster or one that is started here.
 
     Parameters
     ----------
-    jobs : cores of a Ray that is started here; None = all
-    address : of a cluster that runs already (each node needs this version of fedcal); None or
+    jobs
+        cores of a Ray that is started here; None = all
+    address
+        of a cluster that runs already (each node needs this version of fedcal); None or
         "local" = start one here and end it afterwards. A Ray that this process is connected to
         already is used as it is, and stays
 
@@ -166,7 +169,22 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     ray = need("ray", "simulation", "comparing on Ray")
     ours = not ray.is_initialized()
     if ours:
-        _connect(ray, jobs, address or "local")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
+        address = address or "local"
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address == "local":
+            options |= {"num_cpus": jobs, "include_dashboard": False}
+            options["_node_ip_address"] = "127.0.0.1"
+        else:
+            from fedcal.experiments.engines.ray import check_cluster
+
+            check_cluster(address)
+        try:
+            ray.init(address=address, **options)
+        except (ConnectionError, RuntimeError, ValueError) as e:
+            why = " ".join(str(e).split())[:300]
+            raise InputError(f"no Ray cluster at {address!r}: {why}") from None
     try:
         yield partial(_tasks, ray, ours)
     finally:
@@ -182,33 +200,16 @@ def _tasks(
         task = ray.remote(num_cpus=1, max_retries=0)(work)
         there = {name: ray.put(data) for name, data in sources.items()}
         room = _WAITING * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        for run in runs:
-            if len(waiting) >= room:
+        missing = list(runs)
+        while missing or waiting:
+            if missing and len(waiting) < room:
+                run = missing.pop(0)
+                waiting.append(task.remote(run, there[run["data"]]))
+            else:
                 done, waiting = ray.wait(waiting)
                 yield ray.get(done[0])
-            waiting.append(task.remote(run, there[run["data"]]))
-        while waiting:
-            done, waiting = ray.wait(waiting)
-            yield ray.get(done[0])
     except ray.exceptions.WorkerCrashedError as e:
         raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
     finally:
         for left in [] if ours else waiting:  # ours end when we disconnect
             ray.cancel(left)
-
-
-def _connect(ray: Any, jobs: int | None, address: str) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-    options: dict[str, Any] = {}
-    if address == "local":
-        options = {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    else:
-        from fedcal.experiments.engines.ray import check_cluster
-
-        check_cluster(address)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
-    except (ConnectionError, RuntimeError, ValueError) as e:
-        why = " ".join(str(e).split())[:300]
-        raise InputError(f"no Ray cluster at {address!r}: {why}") from None

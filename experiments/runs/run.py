@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.result import versions
-from fedcal.experiments.runs.data import digest_of
 from fedcal.experiments.runs.journal import Folder, Journal, journal
 from fedcal.experiments.runs.pools import Pool, Row, Run, Sources, Work, key_of
-from fedcal.strategies.job import Progress
+from fedcal.experiments.runs.worker import digest_of
+from fedcal.strategies.outcome import Progress
 
 
 class Savable(Protocol):
@@ -41,18 +41,27 @@ def run_all(
 
     Parameters
     ----------
-    runs : equal ones are run once
-    sources : the data sets that runs name
-    work : computes one run; a function of a module, so that other processes find it
-    made_of : takes all rows, in the order of `runs`
-    place : where, from `pool_of`
-    folder : keeps finished rows while it goes on, and then what is made of them; None = no files
-    resume : go on with what the folder holds, and run again what failed
-    progress : called after each run with runs finished, runs kept earlier among them, and all
+    runs
+        equal ones are run once
+    sources
+        the data sets that runs name
+    work
+        computes one run; a function of a module, so that other processes find it
+    made_of
+        takes all rows, in the order of `runs`
+    place
+        where, from `pool_of`
+    folder
+        keeps finished rows while it goes on, and then what is made of them; None = no files
+    resume
+        go on with what the folder holds, and run again what failed
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
 
     Returns
     -------
-    What `made_of` gives.
+    Made
+        What `made_of` gives.
 
     Raises
     ------
@@ -64,42 +73,34 @@ def run_all(
         Ctrl-C; finished runs are kept in the folder.
     """
     named = {key_of(run): run for run in runs}
-
-    def run_missing(
-        pool: Pool, rows: Mapping[str, Row], keep: Callable[[str, Row], None]
-    ) -> list[Row]:
-        if progress:
-            progress(len(rows), len(named))
-        missing = [run for key, run in named.items() if key not in rows]
-        with closing(pool(missing, sources, work)) as finished:
-            for row in finished:
-                keep(key_of(row["run"]), row)
-                if progress:
-                    progress(len(rows), len(named))
-        return [rows[key_of(run)] for run in runs]
-
-    with place as pool:
-        if folder is None:
-            rows: dict[str, Row] = {}
-            return made_of(run_missing(pool, rows, rows.__setitem__))
-        inputs = {name: digest_of(source) for name, source in sources.items()}
-        opened = journal(folder, inputs, resume=resume, check=partial(_check_kept, runs=named))
-        with opened as kept, _saying_what_is_kept(kept, len(named)):
-            made = made_of(run_missing(pool, kept.rows, kept.append))
-            kept.finish(made.save)
-            return made
-
-
-@contextmanager
-def _saying_what_is_kept(kept: Journal, runs: int) -> Iterator[None]:
-    """Whatever goes wrong, the message says what is kept and how to go on."""
-    try:
-        yield
-    except (KeyboardInterrupt, FedcalError) as e:
-        text = f"{kept.count()} of {runs} runs are kept in {kept.folder}; go on with --resume"
-        if isinstance(e, FedcalError):
-            raise FedcalError(f"{e}; {text}") from None
-        raise Interrupted(text) from None
+    step = progress or (lambda done, total: None)
+    rows: dict[str, Row] = {}
+    keep: Callable[[str, Row], None] = rows.__setitem__
+    kept: Journal | None = None
+    with place as pool, ExitStack() as stack:
+        if folder is not None:
+            inputs = {name: digest_of(source) for name, source in sources.items()}
+            check = partial(_check_kept, runs=named)
+            kept = stack.enter_context(journal(folder, inputs, resume=resume, check=check))
+            rows, keep = kept.rows, kept.append
+        try:
+            step(len(rows), len(named))
+            missing = [run for key, run in named.items() if key not in rows]
+            with closing(pool(missing, sources, work)) as finished:
+                for row in finished:
+                    keep(key_of(row["run"]), row)
+                    step(len(rows), len(named))
+            made = made_of([rows[key_of(run)] for run in runs])
+            if kept is not None:
+                kept.finish(made.save)
+        except (KeyboardInterrupt, FedcalError) as e:
+            if kept is None:
+                raise
+            said = f"{kept.count()} of {len(named)} runs are kept in {kept.folder}"
+            if isinstance(e, FedcalError):
+                raise FedcalError(f"{e}; {said}; go on with --resume") from None
+            raise Interrupted(f"{said}; go on with --resume") from None
+        return made
 
 
 def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:

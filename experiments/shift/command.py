@@ -1,18 +1,44 @@
-"""What the commands share: how they say what is wrong, and what they refuse before any work."""
+"""What the commands share: their options, how they say what is wrong, what they refuse at once."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedcal.errors import FedcalError, InputError
 
 
-def leave_with(run: Callable[[], None]) -> None:
-    """Run, and leave the process with `fedcal`'s exit codes: one line on stderr, never a trace."""
+def run_module(
+    name: str,
+    about: str,
+    options: Mapping[str, dict[str, Any]],
+    run: Callable[[Any], None],
+    arguments: Sequence[str] | None,
+) -> None:
+    """Parse the command line of a module and run it; one line on stderr for what is wrong.
+
+    Parameters
+    ----------
+    name, about
+        of the module, whose first line is the description
+    options
+        name -> what `argparse` wants to know of it
+    run
+        takes the values; the process leaves with `fedcal`'s exit codes where it raises
+    arguments
+        None = of the command line
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m fedcal.experiments.shift.{name}", description=about.splitlines()[0]
+    )
+    for option, how in options.items():
+        parser.add_argument(f"--{option}", **how)
+    given = parser.parse_args(arguments)
     try:
-        run()
+        run(given)
     except FedcalError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -20,8 +20,9 @@ from fedcal.errors import InputError
 from fedcal.experiments.training.images import (
     class_folders,
     image_files,
+    named,
+    read_bytes,
     read_image,
-    read_pool,
 )
 from fedcal.types import Integers
 
@@ -37,12 +38,20 @@ class ShiftedImages:
 
     Attributes
     ----------
-    labels : (n,) int64, the class of each image
-    batches : of a number of rows, the images in order, (m, h, w[, channels]) uint8 each
+    labels
+        (n,) int64, the class of each image
+    read
+        of a range of rows, (m, h, w[, channels]) uint8
     """
 
     labels: Integers = field(repr=False)
-    batches: Callable[[int], Iterator[NDArray[np.uint8]]] = field(repr=False)
+    read: Callable[[range], NDArray[np.uint8]] = field(repr=False)
+
+    def batches(self, size: int) -> Iterator[NDArray[np.uint8]]:
+        """The images in order, so many at a time."""
+        rows = range(len(self.labels))
+        for start in rows[::size]:
+            yield self.read(rows[start : start + size])
 
 
 def read_shifted(
@@ -52,11 +61,14 @@ def read_shifted(
 
     Parameters
     ----------
-    path : a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
+    path
+        a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
         or clean images in a `.npz` with `x` and `y`, which are corrupted here by
         `fedcal.corruptions`
-    corruption, severity : of the benchmark; for clean images also "none" and 0
-    classes : see `read_imagenet_c`
+    corruption, severity
+        of the benchmark; for clean images also "none" and 0
+    classes
+        see `read_imagenet_c`
 
     Raises
     ------
@@ -64,13 +76,11 @@ def read_shifted(
         One line that begins with the path.
     """
     folder = Path(path).expanduser()
-    try:
-        if folder.is_dir() and (folder / "labels.npy").exists():
-            return read_cifar_c(folder, corruption, severity)
-        if folder.is_dir():
+    if folder.is_dir():
+        with named(str(path)):
+            if (folder / "labels.npy").exists():
+                return read_cifar_c(folder, corruption, severity)
             return read_imagenet_c(folder, corruption, severity, classes)
-    except InputError as error:
-        raise InputError(f"{str(path)!r}: {error}") from None
     if "," in str(path):
         raise InputError(f"{str(path)!r}: one source of images at a time")
     return _clean(str(path), corruption, severity)
@@ -98,12 +108,12 @@ def read_cifar_c(folder: Path, corruption: str, severity: int) -> ShiftedImages:
         )
     if len(x) % len(SEVERITIES):
         raise InputError(f"{corruption}.npy has {len(x)} images, which is no multiple of 5")
-    rows = len(x) // len(SEVERITIES)
-    part = slice((severity - 1) * rows, severity * rows)
-    y = labels[part].astype(np.int64)
+    count = len(x) // len(SEVERITIES)
+    first = (severity - 1) * count
+    y = labels[first : first + count].astype(np.int64)
     if y.min() < 0 or y.max() >= _MOST_CLASSES:
         raise InputError(f"labels.npy holds {y.min()} and {y.max()}, which are no classes")
-    return ShiftedImages(y, lambda size: _slices(x[part], size))
+    return ShiftedImages(y, lambda rows: np.array(x[first + rows.start : first + rows.stop]))
 
 
 def read_imagenet_c(
@@ -134,34 +144,21 @@ def read_imagenet_c(
     if not files:
         raise InputError(f"{corruption}/{severity} holds no images in folders of classes")
 
-    def batches(size: int) -> Iterator[NDArray[np.uint8]]:
+    def read(rows: range) -> NDArray[np.uint8]:
         first = read_image(files[0][1], "RGB").shape[:2]
-        for start in range(0, len(files), size):
-            part = files[start : start + size]
-            yield np.stack([read_image(file, "RGB", first) for _, file in part])
+        return np.stack([read_image(files[row][1], "RGB", first) for row in rows])
 
-    return ShiftedImages(np.array([label for label, _ in files], np.int64), batches)
+    return ShiftedImages(np.array([label for label, _ in files], np.int64), read)
 
 
 def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
-    pool = read_pool(path)
-    if pool.x.dtype != np.uint8:
-        raise InputError(f"{path!r}: images must be uint8 (0..255), got {pool.x.dtype}")
+    pool = read_bytes(path)
     if (corruption, severity) == (CLEAN, 0):
-        return ShiftedImages(pool.y, lambda size: _slices(pool.x, size))
+        return ShiftedImages(pool.y, lambda rows: pool.x[rows.start : rows.stop])
     corrupt(pool.x[:1], corruption, severity, 0)  # what is wrong is said now, not in a batch
-
-    def batches(size: int) -> Iterator[NDArray[np.uint8]]:
-        for start in range(0, len(pool.x), size):
-            x = pool.x[start : start + size]
-            yield corrupt(x, corruption, severity, 0, numbers=np.arange(start, start + len(x)))
-
-    return ShiftedImages(pool.y, batches)
-
-
-def _slices(x: NDArray[Any], size: int) -> Iterator[NDArray[np.uint8]]:
-    for start in range(0, len(x), size):
-        yield np.array(x[start : start + size])
+    return ShiftedImages(
+        pool.y, lambda rows: corrupt(pool.x[rows], corruption, severity, 0, numbers=np.array(rows))
+    )
 
 
 def _array(path: Path) -> NDArray[Any]:

@@ -7,7 +7,6 @@ The model is your own PyTorch program: TorchScript (`torch.jit.save`) or, with t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fedcal.atomic import whole_file
 from fedcal.checks import whole
 from fedcal.datasets import from_arrays
 from fedcal.errors import InputError
-from fedcal.experiments.shift.command import leave_with, refuse_out
+from fedcal.experiments.shift.command import refuse_out, run_module
 from fedcal.experiments.shift.images import ShiftedImages, read_shifted
 from fedcal.metrics import summary
 from fedcal.optional import need
@@ -61,10 +60,14 @@ def logits_on(
 
     Parameters
     ----------
-    model : see `load_model`
-    images : their bytes are divided by 255; then `mean` is subtracted and divided by `std`
-    batch : images at a time
-    mean, std : one number, or one for each channel
+    model
+        see `load_model`
+    images
+        their bytes are divided by 255; then `mean` is subtracted and divided by `std`
+    batch
+        images at a time
+    mean, std
+        one number, or one for each channel
 
     Raises
     ------
@@ -93,26 +96,26 @@ def logits_on(
     return np.concatenate(parts)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read, run the model, write `logits` and `labels`, and print accuracy and ECE."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.shift.logits", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--model", type=Path, required=True, help="TorchScript, or .pt2 of export")
-    parser.add_argument("--images", required=True, help="folder of CIFAR-10-C or ImageNet-C, .npz")
-    parser.add_argument("--corruption", required=True, help="such as fog")
-    parser.add_argument("--severity", type=int, required=True, help="1 to 5")
-    parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
-    parser.add_argument("--classes", type=Path, help="names in the model's order, one a line")
-    parser.add_argument("--mean", type=_numbers, default=(0.0,), help="of channels in 0..1 (0)")
-    parser.add_argument("--std", type=_numbers, default=(1.0,), help="of channels in 0..1 (1)")
-    parser.add_argument("--batch", type=int, default=100, help="images at a time (100)")
-    options = parser.parse_args(arguments)
-    leave_with(lambda: _run(options))
-
-
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(part) for part in text.split(","))
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "model": {"type": Path, "required": True, "help": "TorchScript, or .pt2 of export"},
+    "images": {"required": True, "help": "folder of CIFAR-10-C or ImageNet-C, .npz"},
+    "corruption": {"required": True, "help": "such as fog"},
+    "severity": {"type": int, "required": True, "help": "1 to 5"},
+    "out": {"type": Path, "required": True, "help": "the .npz file to write"},
+    "classes": {"type": Path, "help": "names in the model's order, one a line"},
+    "mean": {"type": _numbers, "default": (0.0,), "help": "of channels in 0..1 (0)"},
+    "std": {"type": _numbers, "default": (1.0,), "help": "of channels in 0..1 (1)"},
+    "batch": {"type": int, "default": 100, "help": "images at a time (100)"},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, run the model, write `logits` and `labels`, and print accuracy and ECE."""
+    run_module("logits", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from fedcal.atomic import whole_file
 from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.errors import InputError
-from fedcal.experiments.shift.command import leave_with, refuse_out
-from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.shift.command import refuse_out, run_module
+from fedcal.experiments.training.images import read_bytes
 from fedcal.optional import need
 
 SHOWN = 4
@@ -28,8 +26,10 @@ def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, 
 
     Parameters
     ----------
-    images : (n, h, w[, channels]) uint8
-    table, seed : see `fedcal.corruptions.corrupt`
+    images
+        (n, h, w[, channels]) uint8
+    table, seed
+        see `fedcal.corruptions.corrupt`
     """
     panels = [("none", np.concatenate(list(images), axis=1))]
     for name in CORRUPTIONS:
@@ -41,24 +41,22 @@ def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, 
     return panels
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "images": {"required": True, "help": ".npz with x and y, or an image folder"},
+    "out": {"type": Path, "required": True, "help": "the .png to write"},
+    "table": {"choices": list(TABLES), "help": "whose constants (by image size)"},
+    "seed": {"type": int, "default": 0, "help": "of what is drawn (0)"},
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read images, corrupt a few, draw."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.shift.picture", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--images", required=True, help=".npz with x and y, or an image folder")
-    parser.add_argument("--out", type=Path, required=True, help="the .png to write")
-    parser.add_argument("--table", choices=list(TABLES), help="whose constants (by image size)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
-    options = parser.parse_args(arguments)
-    leave_with(lambda: _run(options))
+    run_module("picture", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:
     refuse_out(options.out, ".png")
-    images = read_pool(options.images).x[:SHOWN]
-    if images.dtype != np.uint8:
-        raise InputError(f"{options.images!r}: images must be uint8 (0..255), got {images.dtype}")
+    images = read_bytes(options.images).x[:SHOWN]
     panels = grid(images, options.table, options.seed)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -30,10 +30,14 @@ class Marked:
 
     Attributes
     ----------
-    text : the number, or the name of the row
-    best : of its row or column: bold, with a star where there is no bold type
-    mark : follows the text: a dagger, or a word ("better" and "worse" are coloured in HTML)
-    small : in HTML a second, smaller line; elsewhere it follows the text
+    text
+        the number, or the name of the row
+    best
+        of its row or column: bold, with a star where there is no bold type
+    mark
+        follows the text: a dagger, or a word ("better" and "worse" are coloured in HTML)
+    small
+        in HTML a second, smaller line; elsewhere it follows the text
     """
 
     text: str
@@ -51,11 +55,16 @@ class TextTable:
 
     Attributes
     ----------
-    columns : headings; () = none, for a list of facts
-    rows : entries, as many as there are columns; the first names the row
-    title : above the table; "" = none
-    left : indices of columns of words, aligned left; the others are numbers
-    sections : index of a row -> title of the section that begins there, "" for a line alone
+    columns
+        headings; () = none, for a list of facts
+    rows
+        entries, as many as there are columns; the first names the row
+    title
+        above the table; "" = none
+    left
+        indices of columns of words, aligned left; the others are numbers
+    sections
+        index of a row -> title of the section that begins there, "" for a line alone
     """
 
     columns: tuple[str, ...]
@@ -84,8 +93,10 @@ def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable
 
     Parameters
     ----------
-    edge : spaces at the outer borders, too
-    gap : spaces to the right of an entry
+    edge
+        spaces at the outer borders, too
+    gap
+        spaces to the right of an entry
     """
     rich = RichTable(
         title=table.title or None, title_justify="left", pad_edge=edge, padding=(0, gap)
@@ -169,8 +180,10 @@ def csv_text(rows: Iterable[Mapping[str, Any]], keys: Sequence[str] | None = Non
 
     Parameters
     ----------
-    rows : mappings; lists and mappings in them are joined by semicolons
-    keys : the columns; without them every key of any row
+    rows
+        mappings; lists and mappings in them are joined by semicolons
+    keys
+        the columns; without them every key of any row
     """
     rows = list(rows)
     columns = keys or tuple(dict.fromkeys(key for row in rows for key in row))

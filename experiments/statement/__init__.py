@@ -1,24 +1,151 @@
-"""The privacy record of a run: numbers for scripts, and sentences for people.
-
-`record` puts it together, `sentences` turns its facts into words.
-"""
+"""The privacy record of a run: the numbers of its plan, and `sentences` about it for people."""
 
 from __future__ import annotations
 
-from fedcal.experiments.statement.record import (
-    HELD_OUT,
-    NOT_NATURAL,
-    about_subjects,
-    of_plan,
-    without_privacy,
-)
-from fedcal.experiments.statement.sentences import large_delta
+from typing import Any
 
-__all__ = [
-    "HELD_OUT",
-    "NOT_NATURAL",
-    "about_subjects",
-    "large_delta",
-    "of_plan",
-    "without_privacy",
-]
+from fedcal.experiments.statement import sentences
+from fedcal.privacy.plan import Plan
+from fedcal.units import UNITS
+
+HELD_OUT = (
+    "The test rows were held out of the same clients' rows, and what tells how good the {} is, "
+    "is an exact function of them, which no epsilon bounds: before, after and intervals "
+    "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
+    "figures."
+)
+
+
+def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
+    """What a simulation does with subjects that nobody would do with people, in whole sentences.
+
+    Parameters
+    ----------
+    partition
+        as `--partition` takes it
+    held_out
+        whether the test rows were drawn from the same rows
+    """
+    if plan.protected.column is None or not plan.private:
+        return []
+    said = []
+    if partition != "natural":
+        said.append(
+            f"Partition {partition} deals rows, not subjects: a subject's rows may lie with "
+            "several clients, where they are a subject each and have an epsilon each (partition "
+            "'natural' leaves them together)."
+        )
+    if held_out:
+        said.append(
+            "Rows were held out one by one, not by subject: a subject may have rows among the "
+            "test rows, too, which no epsilon covers."
+        )
+    return said
+
+
+def without_privacy(
+    trust: str,
+    unit: str,
+    said: str,
+    releases: int = 0,
+    secure_aggregation: str = "none",
+    tested: bool = True,
+    noun: str = "calibrator",
+) -> dict[str, Any]:
+    """The record of a run without differential privacy.
+
+    Parameters
+    ----------
+    trust, unit
+        as in `Plan`; trust "pooled" where all rows lay in one place,
+        "one-source" where a client used its own alone
+    said
+        what was released, in a sentence
+    releases
+        how many releases there were
+    secure_aggregation
+        "masks" or "none"
+    tested
+        whether there are test rows, of which exact numbers are told
+    noun
+        what the run yields
+    """
+    return {
+        "unit": unit,
+        "adjacency": UNITS[unit].adjacency(replaces=False),
+        "trust": trust,
+        "epsilon": None,
+        "delta": None,
+        "mechanism": "none",
+        "noise_std": 0.0,
+        "noise_source": "none",
+        "releases": releases,
+        "secure_aggregation": secure_aggregation,
+        "statement": [said, *sentences.of_tests(tested, sentences.TEST_ROWS)],
+        **sentences.exact_run(trust, releases, secure_aggregation == "masks", tested, noun),
+    }
+
+
+def of_plan(
+    plan: Plan,
+    releases: int,
+    secure_aggregation: str,
+    rows_per_client: float | None,
+    tested: bool = True,
+    noun: str = "calibrator",
+) -> dict[str, Any]:
+    """The record of a federated run.
+
+    Parameters
+    ----------
+    plan
+        what was planned, and so what the whole run spends
+    releases
+        how many releases there were
+    secure_aggregation
+        "masks" or "none"
+    rows_per_client
+        the nominal number that set the clip bound, if one did
+    tested
+        whether there are test rows, of which exact numbers are told
+    noun
+        what the run yields
+
+    Returns
+    -------
+    dict
+        `noise_std` is that of the released sum if all clients that are expected answer, one number
+        or one for each block. `quorum` is the fewest answers that a round is released with (None
+        but for trust "distributed"), `diameter` how many times the bound a neighbour may change a
+        sum by.
+    """
+    if not plan.private:
+        exact = "No differential privacy: the exact sums are released."
+        return without_privacy(
+            plan.trust, plan.unit, exact, releases, secure_aggregation, tested, noun
+        )
+    std, masks = plan.noise_std, secure_aggregation == "masks"
+    return {
+        "unit": plan.unit,
+        "adjacency": plan.adjacency,
+        "trust": plan.trust,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "mechanism": plan.mechanism,
+        "noise_std": None if std is None else std[0] if len(set(std)) == 1 else list(std),
+        "noise_source": plan.noise_source,
+        "releases": releases,
+        "secure_aggregation": secure_aggregation,
+        "quorum": plan.quorum if plan.model.shared else None,
+        "diameter": plan.diameter,
+        "noise_multiplier": plan.multiplier or None,
+        "zcdp_noise_multiplier": plan.zcdp_multiplier,
+        "event": plan.event,
+        "statement": [
+            *sentences.promise(plan, masks, rows_per_client),
+            *sentences.of_tests(tested, sentences.TEST_ROWS),
+        ],
+        "sees": sentences.sees(plan, masks, tested, noun),
+        "not_protected": sentences.not_protected(plan, rows_per_client, tested),
+        "noise": sentences.noise(plan),
+    }

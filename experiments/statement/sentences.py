@@ -60,15 +60,25 @@ def guarantee(privacy: Mapping[str, Any]) -> str:
 
 _MANY_ROWS = 100_000
 """Rows of a client beyond which nobody need be told that its sum may be saturated."""
-PUBLIC = "The number of clients, the method and its parameters are taken as public."
-_SEEDED = (
-    "Seeded noise protects nobody who knows the seed, and the seed stands wherever the "
-    "configuration is written (config.toml, result.json): this is a simulation."
-)
-_SYSTEM = (
-    "Noise{} from the operating system's generator. The error of a draw (total variation 2^-60 a "
-    "value) is counted in delta; what its time may tell is not."
-)
+_NOISE_SOURCES = {
+    "seeded": {
+        "promised": "Seeded noise protects nobody who knows the seed, and the seed stands wherever "
+        "the configuration is written (config.toml, result.json): this is a simulation.",
+        "not_protected": "The seed: whoever has it can subtract the noise, and it stands wherever "
+        "the configuration is written.",
+        "noise": "Its source is a seeded generator (Philox): repeatable, so a simulation of "
+        "protection and no protection against who knows the seed.",
+    },
+    "system": {
+        "promised": "Noise{} from the operating system's generator. The error of a draw (total "
+        "variation 2^-60 a value) is counted in delta; what its time may tell is not.",
+        "not_protected": "Who watches the machine while noise is drawn: which entry of a table is "
+        "read depends on the noise, and the time of a draw may tell of it.",
+        "noise": "Its source is the operating system's generator, through tables of integers: a "
+        "run with the same configuration gives other numbers.",
+    },
+}
+"""Source of the noise -> what is promised, what is not protected, and the source in words."""
 
 
 def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]:
@@ -76,9 +86,12 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
 
     Parameters
     ----------
-    plan : a private one
-    masks : whether the server sees masked contributions
-    rows_per_client : the nominal number that set the clip bound, if one did
+    plan
+        a private one
+    masks
+        whether the server sees masked contributions
+    rows_per_client
+        the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
     said = [_guarantee(plan), *model.against(facts(plan, masks)), *unit.curators()]
@@ -88,7 +101,9 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
             f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
             "beyond that it is saturated, so that the sum is too small and no row is told."
         )
-    said += [_source(plan), PUBLIC]
+    drawn = " and sampling come" if plan.sampling_rate < 1 else " comes"
+    said.append(_NOISE_SOURCES[plan.noise_source]["promised"].format(drawn))
+    said.append("The number of clients, the method and its parameters are taken as public.")
     if rows_per_client is not None:
         said.append(_nominal(plan, rows_per_client))
     if plan.sampling_rate < 1:
@@ -100,8 +115,9 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
 
 def facts(plan: Plan, masks: bool) -> Facts:
     """What sentences about a trust model speak of."""
-    wholes = plan.noises(plan.clients)
-    return Facts(plan.clients, plan.quorum, masks, contribution(plan), wholes)
+    bounded = "" if _bounds_parts(plan) else "bounded "
+    sent, wholes = f"each client's {bounded}contribution", plan.noises(plan.clients)
+    return Facts(plan.clients, plan.quorum, masks, sent, wholes)
 
 
 def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) -> str:
@@ -109,9 +125,12 @@ def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) 
 
     Parameters
     ----------
-    trust, unit, adjacency : as in `Plan`
-    masks : whether the server sees masked contributions
-    quorum : share of the clients that must answer where noise comes in shares
+    trust, unit, adjacency
+        as in `Plan`
+    masks
+        whether the server sees masked contributions
+    quorum
+        share of the clients that must answer where noise comes in shares
     """
     protected = UNITS[unit]
     return (
@@ -132,10 +151,9 @@ def _guarantee(plan: Plan) -> str:
     )
 
 
-def contribution(plan: Plan) -> str:
-    """What a client sends, in words: where parts of it are clipped it has no bound of its own."""
-    parts = plan.bound is not None and plan.bound.per != "client"
-    return "each client's contribution" if parts else "each client's bounded contribution"
+def _bounds_parts(plan: Plan) -> bool:
+    """Whether parts of a contribution are clipped, so that it has no bound of its own."""
+    return plan.bound is not None and plan.bound.per != "client"
 
 
 def sets_noise(plan: Plan) -> bool:
@@ -143,8 +161,7 @@ def sets_noise(plan: Plan) -> bool:
 
     It is not where single rows are clipped, or where a client sends one cell of several.
     """
-    parts = plan.bound is not None and plan.bound.per != "client"
-    return not parts and plan.law.answers != "onehot"
+    return not _bounds_parts(plan) and plan.law.answers != "onehot"
 
 
 def _nominal(plan: Plan, rows_per_client: float) -> str:
@@ -157,15 +174,6 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
         f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "
         "covers. A deployment must choose it without looking."
     )
-
-
-def _source(plan: Plan) -> str:
-    if plan.noise_source == "seeded":
-        return _SEEDED
-    more = " comes"
-    if plan.sampling_rate < 1:
-        more = " and sampling come"
-    return _SYSTEM.format(more)
 
 
 def _sampling(plan: Plan, masks: bool) -> str:
@@ -196,15 +204,10 @@ TEST_ROWS = (
     "The metrics, reliability data and probabilities of the test rows are exact and not private: "
     "for the researcher's eyes."
 )
-_CHOOSING = (
-    "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
-    "release, and not counted. A ledger counts runs, not looks."
-)
 _TESTS = (
     "Test metrics (those after each release, too), reliability data and test probabilities are "
     "exact."
 )
-_QUESTIONS = "The server's questions, which tell the earlier releases; no row of anybody else."
 
 
 def of_tests(tested: bool, sentence: str) -> list[str]:
@@ -240,8 +243,8 @@ def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -
         what = "an exact sum less those of all others is that client's contribution."
         given = "" if masks else "the server got its contribution as it is, and "
         lost.insert(0, f"Any client: {given}{what}")
-    said = "No noise is added."
-    return {"sees": _table(*sees, _analyst(tested)), "not_protected": lost, "noise": said}
+    table = _table(*sees, _analyst(tested))
+    return {"sees": table, "not_protected": lost, "noise": "No noise is added."}
 
 
 def _analyst(tested: bool) -> tuple[str, str]:
@@ -256,7 +259,7 @@ def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
 
 def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str]]:
     """Who sees what of a private run."""
-    client = _QUESTIONS
+    client = "The server's questions, which tell the earlier releases; no row of anybody else."
     if masks:
         client += " The names of the clients that it shares masks with."
     client += plan.model.client_sees()
@@ -290,78 +293,21 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> li
             f"{tell} it exactly."
         )
     more = " and more delta" if plan.delta else ""
-    covered = plan.protected.covered(more)
-    answering = plan.model.who_fails(plan.sampling_rate < 1)
-    if plan.noise_source == "seeded":
-        source = (
-            "The seed: whoever has it can subtract the noise, and it stands wherever the "
-            "configuration is written."
-        )
-    else:
-        source = (
-            "Who watches the machine while noise is drawn: which entry of a table is read depends "
-            "on the noise, and the time of a draw may tell of it."
-        )
     return [
         *of_tests(tested, _TESTS),
         "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
         *rows,
-        answering,
-        covered,
+        plan.model.who_fails(plan.sampling_rate < 1),
+        plan.protected.covered(more),
         "What is true of people in general: a release may tell it whether or not they took part.",
         "Further runs on the same clients: each adds its epsilon to this one.",
-        _CHOOSING,
-        source,
+        "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
+        "release, and not counted. A ledger counts runs, not looks.",
+        _NOISE_SOURCES[plan.noise_source]["not_protected"],
     ]
 
 
 def noise(plan: Plan) -> str:
     """Where the noise comes from and what it is added to."""
-    if plan.noise_source == "seeded":
-        return (
-            f"{_added(plan)}. Its source is a seeded generator (Philox): repeatable, so a "
-            "simulation of protection and no protection against who knows the seed."
-        )
-    return (
-        f"{_added(plan)}. Its source is the operating system's generator, through tables of "
-        "integers: a run with the same configuration gives other numbers."
-    )
-
-
-def _added(plan: Plan) -> str:
-    return plan.law.sentence() or plan.model.adds(plan.law.noise, facts(plan, masks=False))
-
-
-# -- several runs ---------------------------------------------------------------------------------
-
-CHOOSING_AMONG_RUNS = (
-    "Choosing among methods, settings or budgets by what they did on private rows is itself a "
-    "release, and no run's epsilon covers it: choose on public or simulated data."
-)
-SYSTEM_OF_RUNS = (
-    "Noise comes from the operating system's generator: the same comparison again gives other "
-    "numbers. What follows counts all runs as published."
-)
-EXACT_ONCE = (
-    "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under trust "
-    "secagg, whatever units, trusts and mechanisms were asked for."
-)
-BOTH_UNITS = (
-    "What is spent for each {one} counts runs of unit {small} only: runs of unit {large} come on "
-    "top, each with at most twice its epsilon and 1 + e^epsilon times its delta. For a {all} runs "
-    "of unit {small} have no bound but their epsilon times the {all}'s {many}, and more delta "
-    "still."
-)
-SEEDED_OF_RUNS = (
-    "Noise follows from the seed, and runs may share it: this is a simulation, and it protects "
-    "nobody. What follows is for the same runs, each with secret noise of its own."
-)
-HELD_OUT_OF_RUNS = (
-    "The test rows of {} are held out of the same clients' rows: every number in the table is an "
-    "exact function of private rows."
-)
-ROWS_PER_CLIENT_OF_RUNS = (
-    "Of {} the number of fit rows can be read from the noise scales, and is taken as public: "
-    "where rows_per_client is not set, it is rows / clients of the simulated data. A deployment "
-    "must choose it without looking (--set rows_per_client=...)."
-)
+    added = plan.law.sentence() or plan.model.adds(plan.law.noise, facts(plan, masks=False))
+    return f"{added}. {_NOISE_SOURCES[plan.noise_source]['noise']}"

@@ -22,9 +22,9 @@ from fedcal.privacy.federation import check_size
 from fedcal.streams import check_seed
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0},
-    "resnet18": {"rounds": 1000, "batch_size": 64, "lr": 0.01, "server_lr": 1.0},
-    "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0},
+    "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0, "min_rows": 0},
+    "resnet18": {"rounds": 1000, "batch_size": 64, "lr": 0.01, "server_lr": 1.0, "min_rows": 0},
+    "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0, "min_rows": 100},
 }
 """Per model, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
 
@@ -32,6 +32,9 @@ TRAINING = "Training"
 
 KINDS = {"cnn": "image", "resnet18": "image", "lstm": "text"}
 """Model -> what it reads."""
+
+_COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
+_LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,20 @@ class TrainConfig(Options):
 
     Attributes
     ----------
-    clients : how many the rows are dealt to; with natural clients, how many of them (all)
-    sampling_rate : share of the clients that have training rows, drawn anew in each round
-    local_epochs : passes over a client's training rows in one round
-    lr, server_lr : of local SGD, and of the step towards the clients' average (1: all of it)
-    min_rows : clients with fewer rows are left out (0; text: 100)
-    max_rows : of a client at most so many rows are used (all)
-    evaluate_every, checkpoint_every : rounds between evaluations, and between checkpoints
+    clients
+        how many the rows are dealt to; with natural clients, how many of them (all)
+    sampling_rate
+        share of the clients that have training rows, drawn anew in each round
+    local_epochs
+        passes over a client's training rows in one round
+    lr, server_lr
+        of local SGD, and of the step towards the clients' average (1: all of it)
+    min_rows
+        clients with fewer rows are left out (0; text: 100)
+    max_rows
+        of a client at most so many rows are used (all)
+    evaluate_every, checkpoint_every
+        rounds between evaluations, and between checkpoints
     """
 
     data: str = option(
@@ -90,22 +100,12 @@ class TrainConfig(Options):
             partition.parse(self.partition)
         check_rate(self.sampling_rate)
         check_seed(self.seed)
-        for name in ("batch_size", "max_rows"):
+        for name, least in _LEAST.items():
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
-        for name in ("local_epochs", "evaluate_every", "checkpoint_every"):
-            whole(name, getattr(self, name), 1)
-        if self.min_rows is not None:
-            whole("min_rows", self.min_rows, 0)
+                whole(name, getattr(self, name), least)
         for name in ("lr", "server_lr"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
-
-    def resolved(self) -> TrainConfig:
-        """With the model's defaults; `clients` and `partition` still may be the data's own."""
-        text = KINDS[self.model] == "text"
-        values = {**DEFAULTS[self.model], "min_rows": 100 if text else 0}
-        return merged(values, self.to_dict())
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

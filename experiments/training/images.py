@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.errors import InputError
-from fedcal.experiments.training.leaf import is_leaf, read_leaf
-from fedcal.experiments.training.pool import MOST_CLASSES, LabelledRows
+from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, read_leaf
 from fedcal.npz import read_npz
 from fedcal.optional import need
-from fedcal.types import Integers
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Files of a folder that are read as images."""
@@ -29,7 +26,8 @@ def read_pool(paths: str) -> LabelledRows:
 
     Parameters
     ----------
-    paths : of `.npz` files with `x`, `y`, optional `client`, and optional `test_x`, `test_y`,
+    paths
+        of `.npz` files with `x`, `y`, optional `client`, and optional `test_x`, `test_y`,
         `test_client`; of folders with one folder of images per class; or of one folder that
         LEAF wrote (`train/*.json`, `test/*.json`)
 
@@ -43,94 +41,86 @@ def read_pool(paths: str) -> LabelledRows:
         raise InputError(f"--data: an entry of the list {paths!r} is empty")
     if len({Path(source).expanduser().resolve() for source in sources}) < len(sources):
         raise InputError(f"{paths!r}: one source is there twice; its rows would train and test")
-    if len(sources) == 1 and is_leaf(Path(sources[0])):
+    if len(sources) == 1 and any(Path(sources[0]).expanduser().glob("train/*.json")):
         return read_leaf(Path(sources[0]))
-    found = []
+    parts: list[LabelledRows] = []
     for source in sources:
         path = Path(source).expanduser()
-        with _named(source):
+        with named(source):
             if path.is_dir():
-                found.append(_folder(path))
+                parts.append(_folder(path))
             elif path.suffix.lower() == ".npz":
-                found.append(_npz(path))
+                parts += _npz(path)
             elif path.exists():
                 raise InputError("unknown kind of data; allowed: .npz, .txt, .tsv, .tsv.gz, folder")
             else:
                 raise InputError("no such file or folder")
-    with _named(paths):
-        return _merged(found)
+    with named(paths):
+        return _merged(parts)
+
+
+def read_bytes(paths: str) -> LabelledRows:
+    """`read_pool`; InputError where pixels are no bytes."""
+    pool = read_pool(paths)
+    if pool.x.dtype != np.uint8:
+        raise InputError(f"{paths!r}: images must be uint8 (0..255), got {pool.x.dtype}")
+    return pool
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Any:
+def named(path: str) -> Iterator[None]:
+    """Let what is wrong inside begin with the path."""
     try:
         yield
     except InputError as error:
         raise InputError(f"{path!r}: {error}") from None
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Rows of one file or folder; `classes` names them where labels are folders."""
-
-    x: NDArray[Any]
-    y: Integers
-    client: NDArray[Any] | None = None
-    classes: tuple[str, ...] | None = None
-
-
-def _merged(parts: list[_Part]) -> LabelledRows:
+def _merged(parts: list[LabelledRows]) -> LabelledRows:
     first = parts[0]
     for part in parts[1:]:
-        if part.x.shape[1:] != first.x.shape[1:] or part.x.dtype != first.x.dtype:
-            raise InputError(
-                f"images of {_shown(part.x)} and of {_shown(first.x)} do not go together"
-            )
-        if part.classes != first.classes:
+        if _kind(part) != _kind(first):
+            raise InputError(f"images of {_kind(part)} and of {_kind(first)} do not go together")
+        if part.names != first.names:
             raise InputError("the sources have different classes (names of their folders)")
         if (part.client is None) != (first.client is None):
             raise InputError("client is there in some sources and missing in others")
-    y = np.concatenate([part.y for part in parts])
-    classes = int(y.max()) + 1 if first.classes is None else len(first.classes)
-    if classes < 2:
+    clients = [part.client for part in parts if part.client is not None]
+    pool = LabelledRows(
+        first.x if len(parts) == 1 else np.concatenate([part.x for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        first.names,
+        np.concatenate(clients) if clients else None,
+    )
+    if pool.classes < 2:
         raise InputError("there is one class; at least 2 are needed")
-    x = first.x if len(parts) == 1 else np.concatenate([part.x for part in parts])
-    if first.client is None:
-        return LabelledRows(x, y, classes)
-    ids = np.concatenate([part.client for part in parts if part.client is not None])
-    names, owner = np.unique(ids, return_inverse=True)
-    return LabelledRows(x, y, classes, owner.astype(np.int64), tuple(str(name) for name in names))
+    return pool
 
 
-def _shown(x: NDArray[Any]) -> str:
-    return f"{' x '.join(map(str, x.shape[1:]))} ({x.dtype})"
+def _kind(rows: LabelledRows) -> str:
+    """The size of an image, and the type of its numbers."""
+    return f"{' x '.join(map(str, rows.x.shape[1:]))} ({rows.x.dtype})"
 
 
-def _npz(path: Path) -> _Part:
+def _npz(path: Path) -> list[LabelledRows]:
     arrays = read_npz(path)
     for key in arrays:
         if key not in _KEYS:
             raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}")
     tested = "test_x" in arrays or "test_y" in arrays
-    for key in ("x", "y", *(("test_x", "test_y") if tested else ())):
+    parts = [_checked(arrays, prefix) for prefix in ("", "test_")[: 1 + tested]]
+    rows, test = parts[0], parts[-1]
+    if _kind(rows) != _kind(test):
+        raise InputError(f"test_x: {_kind(test)}, but x has {_kind(rows)}")
+    if (rows.client is None) != (test.client is None):
+        raise InputError("client and test_client: give both or none of them")
+    return parts
+
+
+def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
+    for key in (f"{prefix}x", f"{prefix}y"):
         if key not in arrays:
             raise InputError(f"the array {key!r} is missing")
-    parts = [_checked(arrays, "")]
-    if tested:
-        parts.append(_checked(arrays, "test_"))
-        if parts[0].x.shape[1:] != parts[1].x.shape[1:] or parts[0].x.dtype != parts[1].x.dtype:
-            raise InputError(f"test_x: {_shown(parts[1].x)}, but x has {_shown(parts[0].x)}")
-        if (parts[0].client is None) != (parts[1].client is None):
-            raise InputError("client and test_client: give both or none of them")
-    clients = [part.client for part in parts if part.client is not None]
-    return _Part(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate(clients) if clients else None,
-    )
-
-
-def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> _Part:
     x, y = arrays[f"{prefix}x"], arrays[f"{prefix}y"]
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise InputError(
@@ -163,10 +153,10 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> _Part:
             raise InputError(
                 f"{prefix}client: must hold whole numbers or strings, got type {client.dtype}"
             )
-    return _Part(x, y.astype(np.int64), client)
+    return LabelledRows(x, y.astype(np.int64), client=client)
 
 
-def _folder(path: Path) -> _Part:
+def _folder(path: Path) -> LabelledRows:
     """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs."""
     names = class_folders(path)
     files = image_files(path, {name: label for label, name in enumerate(names)})
@@ -179,7 +169,7 @@ def _folder(path: Path) -> _Part:
     for row, (_, file) in enumerate(files):
         x[row] = read_image(file, "L" if first.ndim == 2 else "RGB", first.shape[:2])
     y = np.array([label for label, _ in files], np.int64)
-    return _Part(x, y, classes=tuple(names))
+    return LabelledRows(x, y, tuple(names))
 
 
 def class_folders(folder: Path) -> list[str]:
@@ -204,8 +194,10 @@ def read_image(
 
     Parameters
     ----------
-    mode : "L" (grey) or "RGB"; None = as the file has it
-    size : (h, w) that it must have
+    mode
+        "L" (grey) or "RGB"; None = as the file has it
+    size
+        (h, w) that it must have
 
     Raises
     ------

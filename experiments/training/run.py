@@ -2,71 +2,64 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import logging
-import time
-import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
+from fedcal.atomic import whole_file
 from fedcal.errors import InputError, Interrupted, RoundFailed
+from fedcal.experiments import terminal
+from fedcal.experiments.config import read_toml
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
-from fedcal.experiments.training import checkpoint
-from fedcal.experiments.training.checkpoint import TrainingState
-from fedcal.experiments.training.client import training_app
 from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
-from fedcal.experiments.training.strategy import SeededFedAvg, check_nodes, per_round
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
-from fedcal.strategies.flower import ask_who
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
-    from fedcal.experiments.training.local import LocalTrainer
+    from fedcal.experiments.training.models import LocalTrainer
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, the round's record."""
 
-TIMEOUT = 1e6
-"""Seconds that a client may take; in a simulation nobody goes missing."""
+CHECKPOINT = "checkpoint.pt"
+"""Where a training stands, kept in its folder so that it can go on; removed when it is finished."""
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(TrainingState):
     """A trained model and its logits.
 
     Attributes
     ----------
-    config : resolved
-    history : one record for each round: `round`, `clients`, `train_loss`, and, where the
-        global model was judged, `test_loss` and `test_accuracy`
-    metrics : of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
-    rows : rows of each part
-    parameters : numbers in the model
-    seconds : of the rounds
-    weights : the model's state dict
-    calibration_logits, test_logits : (n, classes) float32, client by client
+    config
+        resolved
+    metrics
+        of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
+    rows
+        rows of each part
+    calibration_logits, test_logits
+        (n, classes) float32, client by client
+    federation
+        the rows of all clients
     """
 
     config: TrainConfig
-    history: tuple[dict[str, Any], ...] = field(repr=False)
     metrics: dict[str, float]
     rows: dict[str, int]
-    parameters: int
-    seconds: float
-    weights: dict[str, Any] = field(repr=False)
     calibration_logits: NDArray[np.float32] = field(repr=False)
     test_logits: NDArray[np.float32] = field(repr=False)
     federation: ClientData = field(repr=False)
@@ -80,7 +73,7 @@ class Training:
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,
-            "parameters": self.parameters,
+            "parameters": sum(w.numel() for w in self.weights.values()),
             "rounds": list(self.history),
             "seconds": self.seconds,
             "versions": {**versions(), "torch": need("torch", "train", "training").__version__},
@@ -88,7 +81,7 @@ class Training:
 
     def save(self, out: str | Path) -> None:
         """Write `logits.npz`, `model.pt`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=[checkpoint.FILE])
+        write_folder(Path(out), self._write, stale=[CHECKPOINT])
 
     def _write(self, folder: Path) -> None:
         torch = need("torch", "train", "training a model")
@@ -118,11 +111,15 @@ def train(
 
     Parameters
     ----------
-    config : what to train; or give its fields as `options`
-    out : folder for the files and, on the way, the checkpoint; None = nothing is written
-    resume : go on with the checkpoint in `out`. The options are those of the checkpoint; of
+    config
+        what to train; or give its fields as `options`
+    out
+        folder for the files and, on the way, the checkpoint; None = nothing is written
+    resume
+        go on with the checkpoint in `out`. The options are those of the checkpoint; of
         others only more `rounds` are allowed
-    progress : called after each round
+    progress
+        called after each round
 
     Returns
     -------
@@ -139,7 +136,7 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     need("torch", "train", "training a model")
-    from fedcal.experiments.training.local import LocalTrainer
+    from fedcal.experiments.training.models import LocalTrainer
 
     folder = None if out is None else Path(out)
     begun: TrainingState | None = None
@@ -149,7 +146,7 @@ def train(
     if resume:
         if folder is None:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        begun, kept, known = checkpoint.read(folder)
+        begun, kept, known = _kept(folder)
         config = _continued(kept, given, begun.round)
     else:
         config = merged(given)
@@ -167,41 +164,81 @@ def train(
     if known not in ("", fingerprint):
         raise InputError(f"{config.data} holds other rows than when the training began")
     trainer = LocalTrainer(config.model, federation, config.seed)
-    state = begun or TrainingState({k: v.clone() for k, v in trainer.model.state_dict().items()})
+    weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    state, rounds = begun or TrainingState(weights, (), 0.0), int(config.rounds or 0)
 
     def after_round(now: TrainingState) -> None:
-        nonlocal state
-        state = now  # one step: an interrupt sees this round whole, or not at all
-        last = state.round == config.rounds
-        if folder is not None and not last and state.round % config.checkpoint_every == 0:
-            checkpoint.save(folder, state, config.to_dict(), fingerprint)
+        if folder is not None and now.round < rounds and now.round % config.checkpoint_every == 0:
+            _keep(folder, now, config.to_dict(), fingerprint)
         if progress is not None:
-            progress(state.round, int(config.rounds or 0), state.history[-1])
+            progress(now.round, rounds, now.history[-1])
 
+    strategy = SeededFedAvg(config, federation, state, after_round)
+    grid = InProcessGrid(training_app(trainer), range(federation.clients))
+    logger = logging.getLogger("flwr")
+    before = logger.level
     try:
-        app = training_app(lambda context: trainer)
-        nodes = [uuid.uuid4().int >> 66 for _ in range(federation.clients)]
-        federate(InProcessGrid(app, nodes), config, federation, state, after_round)
-        training = _finished(config, federation, trainer, state)
+        logger.setLevel(logging.ERROR)  # the progress bar says in one line what Flower says in many
+        strategy.start(grid, ArrayRecord(state.weights), num_rounds=rounds - state.round)
+        training = _finished(config, federation, trainer, strategy.state)
         if folder is not None:
             training.save(folder)
     except KeyboardInterrupt:
-        if folder is None or not state.round:
+        if folder is None or not strategy.state.round:
             raise
-        checkpoint.save(folder, state, config.to_dict(), fingerprint)
+        _keep(folder, strategy.state, config.to_dict(), fingerprint)
         raise Interrupted(
-            f"{state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
+            f"{strategy.state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
         ) from None
+    finally:
+        logger.setLevel(before)
     return training
+
+
+def _keep(folder: Path, state: TrainingState, config: dict[str, Any], fingerprint: str) -> None:
+    """Write the checkpoint; the one before is there until this one is whole."""
+    torch = need("torch", "train", "training a model")
+    known = {
+        "config": config,
+        "fingerprint": fingerprint,
+        "history": state.history,
+        "seconds": state.seconds,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / CHECKPOINT) as file:
+        torch.save({"weights": state.weights, "json": json.dumps(known, allow_nan=False)}, file)
+
+
+def _kept(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
+    """The state, the configuration and the fingerprint of the rows that `_keep` wrote.
+
+    Raises
+    ------
+    InputError
+        If there is no checkpoint, or it is damaged.
+    """
+    torch = need("torch", "train", "training a model")
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        done = (folder / "training.json").is_file()
+        why = "the training there is finished" if done else f"there is no {CHECKPOINT}"
+        raise InputError(f"nothing to resume in {folder}: {why}")
+    try:
+        kept = torch.load(path, weights_only=True, map_location="cpu")
+        known = json.loads(kept["json"])
+        state = TrainingState(kept["weights"], tuple(known["history"]), float(known["seconds"]))
+        return state, known["config"], known["fingerprint"]
+    except Exception as error:  # noqa: BLE001  torch raises anything for a damaged file
+        raise InputError(f"{path} is not an intact checkpoint ({type(error).__name__})") from None
 
 
 def _check_folder(folder: Path) -> None:
     check_out(folder, foreign="rows.jsonl")
     check_out(folder, foreign="result.json")
-    if (folder / checkpoint.FILE).exists():
+    if (folder / CHECKPOINT).exists():
         raise InputError(
             f"--out {folder} holds an unfinished training: go on with --resume, or remove its "
-            f"{checkpoint.FILE}"
+            f"{CHECKPOINT}"
         )
 
 
@@ -219,60 +256,6 @@ def _continued(kept: dict[str, Any], given: dict[str, Any], done: int) -> TrainC
     return after
 
 
-def federate(
-    grid: Grid,
-    config: TrainConfig,
-    federation: ClientData,
-    state: TrainingState,
-    after_round: Callable[[TrainingState], None],
-) -> None:
-    """Flower's own loop, `Strategy.start`, over the rounds that are left.
-
-    Parameters
-    ----------
-    grid : with one node for each client
-    config : resolved
-    federation : of it only the numbers of rows are used
-    state : after the rounds that are done
-    after_round : called with the new state after each round
-    """
-    with _quiet_flower():
-        asked = ask_who(grid, list(grid.get_node_ids()), TIMEOUT)
-        node_of = {who.site: who.node for who in asked}
-        check_nodes(node_of, federation.clients)
-        sizes = federation.sizes("train"), federation.sizes("test")
-        strategy = SeededFedAvg(config, node_of, *sizes, done=state.round)
-        now, since = state, time.perf_counter()
-
-        def evaluated(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            """Flower's hook at the end of a round (and once before the first)."""
-            nonlocal now, since
-            if server_round:
-                seconds = now.seconds + time.perf_counter() - since
-                weights = dict(arrays.to_torch_state_dict())
-                now = TrainingState(weights, (*now.history, strategy.record), seconds)
-                after_round(now)
-            since = time.perf_counter()
-            return None
-
-        how = ConfigRecord(
-            {
-                "local-epochs": config.local_epochs,
-                "batch-size": int(config.batch_size or 0),
-                "lr": float(config.lr or 0),
-                "seed": config.seed,
-            }
-        )
-        strategy.start(
-            grid,
-            ArrayRecord(state.weights),
-            num_rounds=int(config.rounds or 0) - state.round,
-            timeout=TIMEOUT,
-            train_config=how,
-            evaluate_fn=evaluated,
-        )
-
-
 def _finished(
     config: TrainConfig, federation: ClientData, trainer: LocalTrainer, state: TrainingState
 ) -> Training:
@@ -282,26 +265,61 @@ def _finished(
         raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
     probs: Floats = softmax(test.astype(np.float64))
     return Training(
+        **vars(state),
         config=config,
-        history=state.history,
         metrics=summary(probs, federation.labels("test")),
         rows={name: int(federation.sizes(name).sum()) for name in PARTS},
-        parameters=sum(p.numel() for p in trainer.model.parameters()),
-        seconds=state.seconds,
-        weights=state.weights,
         calibration_logits=calibration,
         test_logits=test,
         federation=federation,
     )
 
 
-@contextlib.contextmanager
-def _quiet_flower() -> Iterator[None]:
-    """Flower tells each round in several lines; the progress bar tells it in one."""
-    logger = logging.getLogger("flwr")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+def run_train(
+    options: Mapping[str, Any],
+    config_file: Path | None,
+    out: Path | None,
+    *,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal train`."""
+    given = {} if config_file is None else read_toml(config_file)
+    given |= {k: v for k, v in options.items() if v is not None}
+    with terminal.progress("reading", quiet=quiet) as steps:
+
+        def moved(done: int, total: int, record: dict[str, Any]) -> None:
+            what = f"loss {record['train_loss']:.3f}"
+            if "test_accuracy" in record:
+                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
+            steps(done, total, what)
+
+        training = train(out=out, resume=resume, progress=moved, **given)
+    if as_json:
+        print(to_json(training.to_json()), end="")
+    elif not quiet:
+        _show(training.to_json(), out)
+
+
+def _show(training: Mapping[str, Any], out: Path | None) -> None:
+    to = terminal.console()
+    c, rows = training["config"], training["rows"]
+    to.print(
+        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']}, clients "
+        f"{training['clients']}, {c['partition']}, rounds {c['rounds']}, "
+        f"sampling rate {c['sampling_rate']:g}"
+    )
+    to.print(
+        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
+        f"{rows['test']:,} for testing"
+    )
+    metrics = ", ".join(
+        f"{name} {terminal.shown(k, training['test'][k])}" for k, name in terminal.SHOWN.items()
+    )
+    to.print(f"test rows: {metrics}; {training['seconds']:.1f} s")
+    if out is not None:
+        to.print(
+            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
+            "--partition natural"
+        )

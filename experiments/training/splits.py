@@ -7,19 +7,25 @@ As in Maddock et al., A.1: whatever test set the source had is merged in, and ea
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.training.config import KINDS, TrainConfig
+from fedcal.experiments.training.config import DEFAULTS, KINDS, TrainConfig, merged
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.pool import LabelledRows
-from fedcal.experiments.training.text import CHARACTERS, CONTEXT, Text, is_text, read_text
+from fedcal.experiments.training.rows import (
+    CHARACTERS,
+    CONTEXT,
+    LabelledRows,
+    is_text,
+    read_text,
+)
 from fedcal.partition import deal
 from fedcal.partition.dealing import CLIENTS
 from fedcal.streams import Purpose, stream
@@ -27,9 +33,11 @@ from fedcal.types import Integers
 
 PARTS = ("train", "calibration", "test")
 
+Text: TypeAlias = list[tuple[str | None, NDArray[np.uint8]]]
+"""As `read_text` gives it."""
 
-@dataclass(frozen=True)
-class Examples:
+
+class Examples(NamedTuple):
     """Inputs x, (n, ...), and classes y, (n,) int64."""
 
     x: NDArray[Any]
@@ -42,16 +50,18 @@ class ClientData:
 
     Attributes
     ----------
-    names : of the clients, whole numbers or texts
-    train, calibration, test : one `Rows` for each client; empty ones are legal
-    classes : number of classes
-    shape : of one input
+    names
+        of the clients, whole numbers or texts
+    parts
+        for each of `PARTS` the rows of each client; empty ones are legal
+    classes
+        number of classes
+    shape
+        of one input
     """
 
     names: tuple[int | str, ...]
-    train: tuple[Examples, ...]
-    calibration: tuple[Examples, ...]
-    test: tuple[Examples, ...]
+    parts: dict[str, tuple[Examples, ...]] = field(repr=False)
     classes: int
     shape: tuple[int, ...]
 
@@ -60,27 +70,28 @@ class ClientData:
         """Number of clients."""
         return len(self.names)
 
-    def part(self, name: str) -> tuple[Examples, ...]:
-        """The rows of one of `PARTS`, by client."""
-        one_of("part", name, PARTS)
-        rows: tuple[Examples, ...] = getattr(self, name)
-        return rows
-
-    def sizes(self, name: str) -> Integers:
+    def sizes(self, part: str) -> Integers:
         """Rows of each client in one part, (clients,)."""
-        return np.array([len(rows.y) for rows in self.part(name)], np.int64)
+        return np.array([len(rows.y) for rows in self.parts[part]], np.int64)
 
-    def labels(self, name: str) -> Integers:
+    def labels(self, part: str) -> Integers:
         """Classes of one part, client by client."""
-        return np.concatenate([rows.y for rows in self.part(name)])
+        return np.concatenate([rows.y for rows in self.parts[part]])
 
     def fingerprint(self) -> str:
         """Tells other rows, or the same ones dealt otherwise, from these (by their labels)."""
         digest = hashlib.sha256(repr((self.names, self.classes, self.shape)).encode())
-        for name in PARTS:
-            digest.update(self.sizes(name).astype("<i8").tobytes())
-            digest.update(self.labels(name).astype("<i8").tobytes())
+        for part in PARTS:
+            digest.update(self.sizes(part).astype("<i8").tobytes())
+            digest.update(self.labels(part).astype("<i8").tobytes())
         return digest.hexdigest()
+
+
+_Dealt: TypeAlias = tuple[
+    list[int | str], Integers, Callable[[int, int], tuple[Examples, int | None]]
+]
+"""Names of the clients, rows of each, and a function: the first `kept` rows of client k, and how
+many of them are for training (None: the source does not say it)."""
 
 
 def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
@@ -88,8 +99,10 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
 
     Parameters
     ----------
-    pool : as `read_pool` or `read_text` gives it
-    config : resolved; what it says of clients, partition, seed and rows is used
+    pool
+        as `read_pool` or `read_text` gives it
+    config
+        resolved; what it says of clients, partition, seed and rows is used
 
     Raises
     ------
@@ -97,34 +110,38 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         If the data name no clients and natural ones are asked for, if text would be dealt by
         label, or if too few rows are left.
     """
-    if isinstance(pool, Text):
-        names, cut = _dealt_text(pool, config)
-        classes, shape = len(CHARACTERS), (CONTEXT,)
-    else:
-        names, cut = _dealt_rows(pool, config)
+    if isinstance(pool, LabelledRows):
+        names, sizes, rows = _dealt_rows(pool, config)
         classes, shape = pool.classes, pool.x.shape[1:]
-    train, calibration, test = zip(*cut, strict=True)
-    made = ClientData(tuple(names), train, calibration, test, classes, tuple(shape))
-    for name in PARTS:
-        if not made.sizes(name).sum():
+    else:
+        names, sizes, rows = _dealt_text(pool, config)
+        classes, shape = len(CHARACTERS), (CONTEXT,)
+    chosen, cut = _chosen(sizes, config), []
+    for k in chosen:
+        kept = min(int(sizes[k]), config.max_rows or int(sizes[k]))
+        (x, y), training = rows(k, kept)
+        tenth = (kept + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
+        ends = (kept - 2 * tenth, kept - tenth)
+        if training is not None:  # half of the test rows are for calibration
+            ends = (training, (training + kept) // 2)
+        cut.append([Examples(x[a:b], y[a:b]) for a, b in pairwise((0, *ends, kept))])
+    parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
+    made = ClientData(tuple(names[k] for k in chosen), parts, classes, shape)
+    for part in PARTS:
+        if not made.sizes(part).sum():
             raise InputError(
-                f"{config.data}: too few rows, none is left for {name}: each of {made.clients} "
+                f"{config.data}: too few rows, none is left for {part}: each of {made.clients} "
                 "clients gives a tenth of its rows to calibration and to test (5 rows or more)"
             )
     return made
 
 
-def _tenth(rows: int) -> int:
-    """A tenth, rounded half up: clients with fewer than 5 rows only train."""
-    return (rows + 5) // 10
-
-
-def _chosen(sizes: Integers, config: TrainConfig, *, natural: bool) -> Integers:
+def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
     found = np.flatnonzero(sizes >= (config.min_rows or 0))
     if not len(found):
         raise InputError(f"{config.data}: too few rows: no client has {config.min_rows}")
-    if natural and config.clients is not None:
+    if config.partition == "natural" and config.clients is not None:
         if config.clients > len(found):
             raise InputError(
                 f"{config.data} has {len(found)} natural clients with at least "
@@ -132,71 +149,59 @@ def _chosen(sizes: Integers, config: TrainConfig, *, natural: bool) -> Integers:
             )
         drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(found))
         found = found[np.sort(drawn[: config.clients])]
-    return found
+    return [int(k) for k in found]
 
 
-def _dealt_rows(
-    pool: LabelledRows, config: TrainConfig
-) -> tuple[list[int | str], list[list[Examples]]]:
-    spec = str(config.partition)
-    natural = spec == "natural"
+def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
+    natural = config.partition == "natural"
+    owners: tuple[str, ...] = ()
+    client = None
+    if pool.client is not None:
+        unique, client = np.unique(pool.client, return_inverse=True)
+        owners = tuple(str(name) for name in unique)
     # `deal` moves logits; what is moved here are row numbers
     numbers = np.arange(len(pool.y), dtype=np.float64)[:, None]
-    owned = Dataset(config.data, "logits", numbers, pool.y, pool.client, pool.names)
-    shards = deal(owned, spec, None if natural else config.clients, config.seed)
-    names: list[int | str] = []
-    cut = []
-    for k in _chosen(shards.rows, config, natural=natural).tolist():
-        rows = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
-        names.append(pool.names[k] if natural and pool.names is not None else k)
-        rng = stream(config.seed, Purpose.SPLIT, 0, f"client {k}")
+    owned = Dataset(config.data, "logits", numbers, pool.y, client, owners or None)
+    shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
+
+    def rows(k: int, kept: int) -> tuple[Examples, int | None]:
+        found = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
         if not pool.ordered:
-            rows = rng.permutation(rows)
-        kept = min(len(rows), config.max_rows or len(rows))
-        if pool.training is None:
-            rows = rows[:kept]
-            ends = [kept - 2 * _tenth(kept), kept - _tenth(kept)]
-        else:  # the source's own cut, in its proportion: half of the test rows are for calibration
-            mine, others = rows[pool.training[rows]], rows[~pool.training[rows]]
-            first = round(len(mine) * kept / max(1, len(rows)))
-            rows = np.concatenate([mine[:first], others[: kept - first]])
-            ends = [first, (first + kept) // 2]
-        cut.append([Examples(pool.x[part], pool.y[part]) for part in np.split(rows, ends)])
-    return names, cut
+            found = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(found)
+        first = None
+        if pool.training is not None:  # the source's own cut, in its proportion
+            mine, others = found[pool.training[found]], found[~pool.training[found]]
+            first = round(len(mine) * kept / max(1, len(found)))
+            found = np.concatenate([mine[:first], others[: kept - first]])
+        return Examples(pool.x[found[:kept]], pool.y[found[:kept]]), first
+
+    return list(owners if natural else range(shards.clients)), shards.rows, rows
 
 
-def _dealt_text(text: Text, config: TrainConfig) -> tuple[list[int | str], list[list[Examples]]]:
+def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
     """Characters that are predicted lie in one part only; contexts reach back into the last."""
-    spec = config.partition
-    if spec == "natural":
-        if text.names is None:
-            raise InputError(f"{config.data} names no clients of its own; use --partition iid")
-        codes, labels = list(text.codes), list[int | str](text.names)
-    elif spec == "iid":
-        codes = np.array_split(np.concatenate(text.codes), config.clients or CLIENTS)
-        labels = list(range(len(codes)))
-    else:
+    names: list[Any] = [name for name, _ in text]
+    codes = [code for _, code in text]
+    if config.partition == "iid":
+        codes = np.array_split(np.concatenate(codes), config.clients or CLIENTS)
+        names = list(range(len(codes)))
+    elif config.partition != "natural":
         raise InputError(
-            f"text is dealt to its own clients (natural) or in equal pieces (iid), not by {spec!r}"
+            "text is dealt to its own clients (natural) or in equal pieces (iid), not by "
+            f"{config.partition!r}"
         )
-    sizes = np.array([max(0, len(c) - CONTEXT) for c in codes])
-    names, cut = [], []
-    for k in _chosen(sizes, config, natural=spec == "natural").tolist():
-        n = min(int(sizes[k]), config.max_rows or int(sizes[k]))
-        first, second = n - 2 * _tenth(n), n - _tenth(n)
-        bounds = ((0, first), (first, second), (second, n))
-        names.append(labels[k])
-        cut.append([_windows(codes[k], a, b) for a, b in bounds])
-    return names, cut
+    elif names == [None]:
+        raise InputError(f"{config.data} names no clients of its own; use --partition iid")
 
+    def windows(k: int, kept: int) -> tuple[Examples, None]:
+        """CONTEXT characters and the one that follows; x is a view."""
+        if not kept:
+            return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64)), None
+        piece = codes[k][: kept + CONTEXT]
+        x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:kept]
+        return Examples(x, piece[CONTEXT:].astype(np.int64)), None
 
-def _windows(codes: NDArray[np.uint8], start: int, stop: int) -> Examples:
-    """Rows start..stop-1: CONTEXT characters and the one that follows. x is a view."""
-    if stop <= start:
-        return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64))
-    piece = codes[start : stop + CONTEXT]
-    x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[: stop - start]
-    return Examples(x, piece[CONTEXT:].astype(np.int64))
+    return names, np.array([max(0, len(c) - CONTEXT) for c in codes]), windows
 
 
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
@@ -204,30 +209,32 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
 
     Returns
     -------
-    ClientData
-        The rows.
-    TrainConfig
-        Resolved: with the defaults of the model and of the data.
+    tuple[ClientData, TrainConfig]
+        ClientData
+            The rows.
+        TrainConfig
+            Resolved: with the defaults of the model and of the data.
 
     Raises
     ------
     InputError
         If the data cannot be read or dealt, or are not of the kind that the model reads.
     """
-    pool: LabelledRows | Text = (
-        read_text(config.data) if is_text(config.data) else read_pool(config.data)
-    )
-    kind = "text" if isinstance(pool, Text) or pool.ordered else "image"
+    pool: LabelledRows | Text
+    if is_text(config.data):
+        pool = read_text(config.data)
+        kind, natural = "text", pool[0][0] is not None
+    else:
+        pool = read_pool(config.data)
+        kind, natural = "text" if pool.ordered else "image", pool.client is not None
     if kind != KINDS[config.model]:
         fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)
         raise InputError(
             f"{config.data} holds {kind}s, which the model {config.model} does not read; "
             f"allowed: {fit}"
         )
-    config = config.resolved()
-    if config.partition is None:
-        own = "dirichlet:0.1" if kind == "image" else "iid"
-        config = replace(config, partition=own if pool.names is None else "natural")
+    dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
+    config = merged(DEFAULTS[config.model], {"partition": dealt}, config.to_dict())
     if config.clients is None and config.partition != "natural":
         config = replace(config, clients=CLIENTS)
     return split(pool, config), config

@@ -33,8 +33,10 @@ class Calibrator(Artifact):
 
     Attributes
     ----------
-    classes : number of classes it was fitted for
-    input : "logits" or "probs": what it was fitted on, and so what `predict_proba`, `fedcal
+    classes
+        number of classes it was fitted for
+    input
+        "logits" or "probs": what it was fitted on, and so what `predict_proba`, `fedcal
         apply` and exports take. Of probabilities the logits are log max(p, 1e-12)
     """
 
@@ -57,9 +59,12 @@ class Calibrator(Artifact):
 
         Parameters
         ----------
-        scores : (n, c), n >= 1
-        labels : (n,) whole numbers in [0, c)
-        input : what the scores are; None = what the attribute `input` says, and that is logits
+        scores
+            (n, c), n >= 1
+        labels
+            (n,) whole numbers in [0, c)
+        input
+            what the scores are; None = what the attribute `input` says, and that is logits
             unless somebody has said otherwise
 
         Raises
@@ -97,7 +102,8 @@ class Calibrator(Artifact):
 
         Parameters
         ----------
-        scores : what the calibrator was fitted on, as `input` says
+        scores
+            what the calibrator was fitted on, as `input` says
 
         Raises
         ------

@@ -27,13 +27,17 @@ def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
 
     Parameters
     ----------
-    probs : (blocks rows, c)
-    factors : (blocks rows, size), size a multiple of c
-    rows : of each block
+    probs
+        (blocks rows, c)
+    factors
+        (blocks rows, size), size a multiple of c
+    rows
+        of each block
 
     Returns
     -------
-    (blocks, size (size + 1) / 2) row by row
+    Floats
+        (blocks, size (size + 1) / 2) row by row
     """
     others = np.zeros_like(probs)
     others[:, 1:] = np.cumsum(probs[:, :-1], axis=1)

@@ -20,11 +20,13 @@ def entropy_from_middle(shifted_logits: Floats) -> Floats:
 
     Parameters
     ----------
-    shifted_logits : (n, c), each row's largest entry 0
+    shifted_logits
+        (n, c), each row's largest entry 0
 
     Returns
     -------
-    (n,) in [-0.1, 0.9]
+    Floats
+        (n,) in [-0.1, 0.9]
     """
     e = np.exp(shifted_logits)
     total = row_sum(e)

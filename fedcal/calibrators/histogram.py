@@ -44,12 +44,15 @@ def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
     Parameters
     ----------
-    logits : (n, c)
-    labels : (n,)
+    logits
+        (n, c)
+    labels
+        (n,)
 
     Returns
     -------
-    (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
+    Integers
+        (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
     """
     probs = one_vs_rest(softmax(logits))
     m = probs.shape[1]
@@ -65,12 +68,15 @@ def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> In
 
     Parameters
     ----------
-    cells : (n, tables) from `cells_of`
-    owner : (n,)
+    cells
+        (n, tables) from `cells_of`
+    owner
+        (n,)
 
     Returns
     -------
-    (clients, 2, tables, bins) int64, positives first
+    Integers
+        (clients, 2, tables, bins) int64, positives first
     """
     m = cells.shape[1]
     return _count(cells, 2 * m * bins, owner, clients).reshape(clients, 2, m, bins)
@@ -85,7 +91,8 @@ def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
     Returns
     -------
-    (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
+    Integers
+        (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
     """
     positive = labels[:, None] == np.arange(logits.shape[1])
     index = bin_index(one_vs_rest(softmax(logits)), bins)
@@ -99,12 +106,15 @@ def count_pooled(cells: Integers, bins: int, owner: Integers, clients: int) -> I
 
     Parameters
     ----------
-    cells : from `pooled_cells_of`
-    owner : (n,)
+    cells
+        from `pooled_cells_of`
+    owner
+        (n,)
 
     Returns
     -------
-    (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
+    Integers
+        (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
     """
     return _count(cells, bins if cells.shape[1] == 1 else 2 * bins, owner, clients)
 
@@ -261,9 +271,12 @@ class WeightedBinning(Calibrator):
 
     Parameters
     ----------
-    base : a fitted HistogramBinning or BBQ
-    weights : (tables,) a_j in [0, 1]
-    rows : mix in "all" rows, or only where the base calibrator has "changed" the prediction
+    base
+        a fitted HistogramBinning or BBQ
+    weights
+        (tables,) a_j in [0, 1]
+    rows
+        mix in "all" rows, or only where the base calibrator has "changed" the prediction
     """
 
     kind = "weighted-binning"
@@ -337,9 +350,11 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
 
     Parameters
     ----------
-    positive_total : (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
+    positive_total
+        (tables,) sum over bins of the *uncut* noisy positives; cut ones would make
         the weight of pure noise about 1/2
-    std : (tables,) of the accumulated noise in one bin; 0 before anything is released: weight 0
+    std
+        (tables,) of the accumulated noise in one bin; 0 before anything is released: weight 0
     """
     noise = math.sqrt(2 / math.pi) * std * bins
     share = np.divide(positive_total, noise, out=np.zeros_like(noise), where=noise > 0)

@@ -33,7 +33,8 @@ def norm_sub(counts: Floats) -> Floats:
 
     Parameters
     ----------
-    counts : (..., bins) noisy counts, finite
+    counts
+        (..., bins) noisy counts, finite
 
     Returns
     -------

@@ -41,12 +41,14 @@ def sorted_log_probs(logits: Floats) -> tuple[Floats, Integers]:
 
     Parameters
     ----------
-    logits : (n, c)
+    logits
+        (n, c)
 
     Returns
     -------
-    y : (n, c)
-    order : (n, c), y[i, k] belongs to class order[i, k]
+    tuple[Floats, Integers]
+        y : (n, c)
+        order : (n, c), y[i, k] belongs to class order[i, k]
     """
     order = np.argsort(-logits, axis=1, kind="stable")
     z = np.take_along_axis(logits, order, axis=1)
@@ -65,12 +67,15 @@ def scores_from_slopes(y: Floats, m: Floats) -> Floats:
 
     Parameters
     ----------
-    y : (n, c) from `sorted_log_probs`
-    m : (n, c) or (c,); its last column belongs to w_c and is not looked at
+    y
+        (n, c) from `sorted_log_probs`
+    m
+        (n, c) or (c,); its last column belongs to w_c and is not looked at
 
     Returns
     -------
-    (n, c)
+    Floats
+        (n, c)
     """
     f = np.zeros_like(y)
     np.cumsum((y[:, 1:] - y[:, :-1]) * softplus(m[..., :-1]), axis=1, out=f[:, 1:])
@@ -85,8 +90,10 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
 
     Parameters
     ----------
-    y, m : as for `scores_from_slopes`
-    residual : (n, c) gradient in f, in the sorted columns; rows sum to 0
+    y, m
+        as for `scores_from_slopes`
+    residual
+        (n, c) gradient in f, in the sorted columns; rows sum to 0
     """
     below = np.cumsum(residual[:, :0:-1], axis=1)[:, ::-1]
     out = np.zeros_like(y)

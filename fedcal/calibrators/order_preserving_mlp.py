@@ -127,8 +127,9 @@ def batches(rows: int, epochs: int, batch: int, seed: int) -> tuple[Integers, Fl
 
     Returns
     -------
-    order : (steps, width) rows
-    weights : (steps, width) one over the rows of the batch, or 0
+    tuple[Integers, Floats]
+        order : (steps, width) rows
+        weights : (steps, width) one over the rows of the batch, or 0
     """
     per_epoch, size, width = batch_shape(rows, batch)
     rng = np.random.Generator(np.random.Philox(key=[seed, rows]))
@@ -155,10 +156,14 @@ def sgd_step(w: Floats, y: Floats, rank: Integers, weights: Floats, lr: float) -
 
     Parameters
     ----------
-    w : (clients, size)
-    y, rank : (clients, rows, c) and (clients, rows) from `features`
-    weights : (clients, rows), from `batches`
-    lr : step
+    w
+        (clients, size)
+    y, rank
+        (clients, rows, c) and (clients, rows) from `features`
+    weights
+        (clients, rows), from `batches`
+    lr
+        step
     """
     g = batch_gradient(w, y, rank, weights)
     norm = np.sqrt(row_sum(g * g))

@@ -42,8 +42,10 @@ class ParametricScaling(Calibrator):
 
     Parameters
     ----------
-    w : (size,) parameters; None = the identity map
-    classes : number of classes; 0 = not fitted yet
+    w
+        (size,) parameters; None = the identity map
+    classes
+        number of classes; 0 = not fitted yet
     """
 
     parameters = ("w",)
@@ -159,15 +161,21 @@ def local_fits(
 
     Parameters
     ----------
-    form : kind of scaling
-    shards : rows of the clients; those without rows stay at `start`
-    start : (size,)
-    proximal : weight of the way from `start`, in nats, >= 0
-    steps : most evaluations of the loss and its gradient, each a pass over the rows
+    form
+        kind of scaling
+    shards
+        rows of the clients; those without rows stay at `start`
+    start
+        (size,)
+    proximal
+        weight of the way from `start`, in nats, >= 0
+    steps
+        most evaluations of the loss and its gradient, each a pass over the rows
 
     Returns
     -------
-    (clients, size)
+    Floats
+        (clients, size)
     """
     start = np.asarray(start, np.float64)
     out = np.tile(start, (shards.clients, 1))

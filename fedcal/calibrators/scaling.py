@@ -21,8 +21,10 @@ class TemperatureScaling(Calibrator):
 
     Parameters
     ----------
-    temperature : T in [1e-6, 1e6]
-    classes : number of classes; 0 = not fitted yet
+    temperature
+        T in [1e-6, 1e6]
+    classes
+        number of classes; 0 = not fitted yet
     """
 
     parameters = ("temperature",)

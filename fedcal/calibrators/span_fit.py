@@ -31,12 +31,15 @@ def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    scores : (n, c)
-    columns : (n,) the labels
+    scores
+        (n, c)
+    columns
+        (n,) the labels
 
     Returns
     -------
-    (n,) -log p[label], (n, c) p - onehot
+    tuple[Floats, Floats]
+        (n,) -log p[label], (n, c) p - onehot
     """
     at = (np.arange(len(columns)), columns)
     p = scores - row_max(scores)[:, None]
@@ -55,15 +58,21 @@ def fit_in_span(
 
     Parameters
     ----------
-    x : (n, c) logits
-    columns : (n,) labels
-    scores : (n, c) calibrated logits at the start
-    proximal : > 0
-    steps : most evaluations of the loss
+    x
+        (n, c) logits
+    columns
+        (n,) labels
+    scores
+        (n, c) calibrated logits at the start
+    proximal
+        > 0
+    steps
+        most evaluations of the loss
 
     Returns
     -------
-    (c^2 + c,) what is added to the matrix, row by row, and to the offsets
+    Floats
+        (c^2 + c,) what is added to the matrix, row by row, and to the offsets
     """
     kernel = product(x, x.T) + 1.0
     best = _Point(scores, columns, np.zeros_like(scores), np.zeros_like(scores), proximal)

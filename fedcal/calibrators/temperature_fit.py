@@ -26,8 +26,10 @@ def best_log_a(logits: Floats, labels: Integers) -> float:
 
     Parameters
     ----------
-    logits : (n, c)
-    labels : (n,)
+    logits
+        (n, c)
+    labels
+        (n,)
     """
     rows, log_a, n = _Pooled.of(logits, labels), 0.0, len(labels)
     with np.errstate(over="ignore", invalid="ignore"):  # logits beyond single precision

@@ -60,8 +60,10 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
 
     Parameters
     ----------
-    correct : (..., bins)
-    other : (..., bins) wrong predictions, or all, as `counts` says
+    correct
+        (..., bins)
+    other
+        (..., bins) wrong predictions, or all, as `counts` says
     """
     one_of("counts", counts, get_args(Counts))
     above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
@@ -78,8 +80,10 @@ class TopLabelBinning(Calibrator):
 
     Parameters
     ----------
-    values : (bins,) in [0, 1], the calibrated confidence of each bin of equal width
-    classes : number of classes; 0 = not fitted yet
+    values
+        (bins,) in [0, 1], the calibrated confidence of each bin of equal width
+    classes
+        number of classes; 0 = not fitted yet
     """
 
     parameters = ("values",)

@@ -200,8 +200,9 @@ def corrupt(
 
     Returns
     -------
-    New images of the same shape and type. Values are computed in float32, cut at 0 and 1 and, for
-    uint8, rounded to the nearest.
+    NDArray[Any]
+        New images of the same shape and type. Values are computed in float32, cut at 0 and 1 and,
+        for uint8, rounded to the nearest.
 
     Raises
     ------

@@ -57,9 +57,12 @@ def trailed(x: Images, radius: float, sigma: float, angles: NDArray[np.float32])
 
     Parameters
     ----------
-    x : (n, h, w, channels)
-    radius, sigma : pixels
-    angles : (n,) radians, from the direction of growing columns towards growing rows
+    x
+        (n, h, w, channels)
+    radius, sigma
+        pixels
+    angles
+        (n,) radians, from the direction of growing columns towards growing rows
     """
     n, height, width = x.shape[:3]
     taps = np.arange(2 * int(np.ceil(radius)) + 1)

@@ -42,10 +42,14 @@ def read_batches(
 
     Parameters
     ----------
-    pa : the package pyarrow
-    batches : record batches that hold the columns in use, under the names in `columns`
-    columns : what they are
-    labels_required : False where rows are to be calibrated, not learnt from
+    pa
+        the package pyarrow
+    batches
+        record batches that hold the columns in use, under the names in `columns`
+    columns
+        what they are
+    labels_required
+        False where rows are to be calibrated, not learnt from
 
     Raises
     ------

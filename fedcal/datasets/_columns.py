@@ -35,11 +35,16 @@ class Columns:
 
     Attributes
     ----------
-    kind : "logits", "probs", or "score", the probability of class 1 of two
-    scores : names of the score columns, class 0 first
-    listed : whether there is one score column, with a list in each cell
-    single : those of `label`, `client`, `subject` and `split` that are there
-    classes : names of the classes (of `prob_cat`, `prob_dog`), or None where they have numbers
+    kind
+        "logits", "probs", or "score", the probability of class 1 of two
+    scores
+        names of the score columns, class 0 first
+    listed
+        whether there is one score column, with a list in each cell
+    single
+        those of `label`, `client`, `subject` and `split` that are there
+    classes
+        names of the classes (of `prob_cat`, `prob_dog`), or None where they have numbers
     """
 
     kind: str
@@ -61,10 +66,14 @@ def find_columns(
 
     Parameters
     ----------
-    names : of all columns
-    labels_required : whether `label` must be there
-    lists : whether `logits` and `probs` may hold lists
-    others : whether unknown columns are passed over; otherwise they are refused
+    names
+        of all columns
+    labels_required
+        whether `label` must be there
+    lists
+        whether `logits` and `probs` may hold lists
+    others
+        whether unknown columns are passed over; otherwise they are refused
 
     Raises
     ------
@@ -140,11 +149,15 @@ def arguments(
 
     Parameters
     ----------
-    columns : what they are
-    values : "scores", (n, c) or (n, 1) of the kind "score", and all of `columns.single`, (n,)
-    labels_required : False where rows are to be calibrated: without labels `split` is then
+    columns
+        what they are
+    values
+        "scores", (n, c) or (n, 1) of the kind "score", and all of `columns.single`, (n,)
+    labels_required
+        False where rows are to be calibrated: without labels `split` is then
         passed over, and with labels the test part must come last, so that rows keep their order
-    row_name : what a row, from 0, is called in messages
+    row_name
+        what a row, from 0, is called in messages
     """
     scores, labels, split = values["scores"], values.get("label"), values.get("split")
     kind = "logits" if columns.kind == "logits" else "probs"

@@ -26,7 +26,8 @@ class Graph:
 
     Parameters
     ----------
-    dtype : "float32" or "float64", of input and output
+    dtype
+        "float32" or "float64", of input and output
     """
 
     def __init__(self, dtype: str) -> None:
@@ -73,10 +74,14 @@ def model_of(
 
     Parameters
     ----------
-    build : (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`
-    input : "logits" or "probs"
-    dtype : "float32" or "float64", of input and output
-    metadata : kept as the model's metadata
+    build
+        (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`
+    input
+        "logits" or "probs"
+    dtype
+        "float32" or "float64", of input and output
+    metadata
+        kept as the model's metadata
     """
     graph, source = Graph(dtype), INPUT_NAMES[input]
     x = source

@@ -40,8 +40,10 @@ def to_torch(calibrator: Calibrator, *, input: Kind | None = None) -> Calibratio
 
     Parameters
     ----------
-    calibrator : fitted
-    input : what the module takes; None = what the calibrator's data were declared to be
+    calibrator
+        fitted
+    input
+        what the module takes; None = what the calibrator's data were declared to be
 
     Returns
     -------
@@ -80,10 +82,14 @@ def to_onnx(
 
     Parameters
     ----------
-    calibrator : fitted
-    path : where to write the model, too; None = nowhere
-    input : what the model takes; None = what the calibrator's data were declared to be
-    dtype : of input and output
+    calibrator
+        fitted
+    path
+        where to write the model, too; None = nowhere
+    input
+        what the model takes; None = what the calibrator's data were declared to be
+    dtype
+        of input and output
 
     Raises
     ------
@@ -124,8 +130,10 @@ def save(
 
     Parameters
     ----------
-    calibrator, input, dtype : as for `to_onnx`
-    path : ends in .onnx or .pt2
+    calibrator, input, dtype
+        as for `to_onnx`
+    path
+        ends in .onnx or .pt2
 
     Raises
     ------

@@ -45,8 +45,10 @@ class CalibrationModule(nn.Module):
 
     Attributes
     ----------
-    classes : c
-    input : "logits" or "probs": what `forward` takes
+    classes
+        c
+    input
+        "logits" or "probs": what `forward` takes
     """
 
     def __init__(self, classes: int) -> None:
@@ -307,10 +309,14 @@ def write_program(module: CalibrationModule, dtype: str, header: str, file: IO[b
 
     Parameters
     ----------
-    module : in evaluation mode
-    dtype : "float32" or "float64", of the scores
-    header : JSON, kept as `fedcal.json` in the program
-    file : seekable
+    module
+        in evaluation mode
+    dtype
+        "float32" or "float64", of the scores
+    header
+        JSON, kept as `fedcal.json` in the program
+    file
+        seekable
     """
     example = torch.full((2, module.classes), 1 / module.classes, dtype=getattr(torch, dtype))
     rows = torch.export.Dim("rows", min=0)

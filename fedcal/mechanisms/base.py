@@ -49,10 +49,14 @@ class Target:
 
     Attributes
     ----------
-    epsilon, delta : of the whole run
-    rounds : releases
-    rate : at which sampling amplifies privacy; 1 = it does not
-    slack : part of delta that the samplers' errors take
+    epsilon, delta
+        of the whole run
+    rounds
+        releases
+    rate
+        at which sampling amplifies privacy; 1 = it does not
+    slack
+        part of delta that the samplers' errors take
     """
 
     epsilon: float
@@ -68,10 +72,14 @@ class Noise:
 
     Attributes
     ----------
-    law : mechanism whose noise it is
-    lengths : numbers in each block
-    scales : of each block, in steps, of the whole noise, as the mechanism means them
-    shares : how many draws add up to the whole; 1 = each draw is the whole
+    law
+        mechanism whose noise it is
+    lengths
+        numbers in each block
+    scales
+        of each block, in steps, of the whole noise, as the mechanism means them
+    shares
+        how many draws add up to the whole; 1 = each draw is the whole
     """
 
     law: type[Mechanism]
@@ -105,10 +113,14 @@ class Sum:
 
     Attributes
     ----------
-    ring, bound, diameter : of the plan
-    repliers : answers in it
-    std : (length,) of the noise in it
-    alone : whether that is about one whole draw, or many that add up to nearly normal noise
+    ring, bound, diameter
+        of the plan
+    repliers
+        answers in it
+    std
+        (length,) of the noise in it
+    alone
+        whether that is about one whole draw, or many that add up to nearly normal noise
     """
 
     ring: Ring
@@ -124,17 +136,28 @@ class Mechanism(ABC):
 
     Attributes
     ----------
-    name : on the command line and in files
-    noise : what it is called in a sentence
-    meaning : a line for who reads a report
-    answers : what it makes of the clients' answers
-    order : norm of a contribution that is bounded, L1 or L2
-    pure : whether it needs no delta
-    divisible : whether several clients can draw a share of its noise each
-    part : the only part of a client that it protects, None = any
-    settles_replacement : whether its epsilon is for one answer replaced by any other, however far
-    tailed : whether one draw has the heavy tails of Laplace noise
-    examples : small bounds for tests: arguments of `Bound`
+    name
+        on the command line and in files
+    noise
+        what it is called in a sentence
+    meaning
+        a line for who reads a report
+    answers
+        what it makes of the clients' answers
+    order
+        norm of a contribution that is bounded, L1 or L2
+    pure
+        whether it needs no delta
+    divisible
+        whether several clients can draw a share of its noise each
+    part
+        the only part of a client that it protects, None = any
+    settles_replacement
+        whether its epsilon is for one answer replaced by any other, however far
+    tailed
+        whether one draw has the heavy tails of Laplace noise
+    examples
+        small bounds for tests: arguments of `Bound`
     """
 
     name: ClassVar[str]
@@ -196,8 +219,10 @@ class Mechanism(ABC):
 
         Parameters
         ----------
-        scales : of each block (`scale`)
-        noises : whole noises in the sum, or answers if each answer is encoded
+        scales
+            of each block (`scale`)
+        noises
+            whole noises in the sum, or answers if each answer is encoded
         """
 
     @abstractmethod
@@ -241,8 +266,10 @@ class Mechanism(ABC):
 
         Parameters
         ----------
-        sums : (length,) decoded, with all noise that was added
-        source : the server's own randomness in this round
+        sums
+            (length,) decoded, with all noise that was added
+        source
+            the server's own randomness in this round
         """
 
     # -- attacks --------------------------------------------------------------------------
@@ -266,13 +293,20 @@ class View:
 
     Attributes
     ----------
-    bound, diameter, ring, rounds, shares : of the plan
-    noise : of the plan
-    words : (2, length) the unit's encoded contributions in the world with it, and without
-    present : which of the two worlds
-    rate : how likely the unit takes part in a round, for all that the attacker knows
-    trials : independent runs
-    source : of randomness
+    bound, diameter, ring, rounds, shares
+        of the plan
+    noise
+        of the plan
+    words
+        (2, length) the unit's encoded contributions in the world with it, and without
+    present
+        which of the two worlds
+    rate
+        how likely the unit takes part in a round, for all that the attacker knows
+    trials
+        independent runs
+    source
+        of randomness
     """
 
     bound: Bound

@@ -129,9 +129,12 @@ def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> i
 
     Parameters
     ----------
-    scores : (candidates,) exact sums S_i
-    epsilon : budget of this one draw
-    norm : C, what one protected unit changes any S_i by
+    scores
+        (candidates,) exact sums S_i
+    epsilon
+        budget of this one draw
+    norm
+        C, what one protected unit changes any S_i by
     """
     logits = -np.abs(scores) * (epsilon / (2.0 * norm))
     if source is None:

@@ -33,12 +33,15 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
 
     Parameters
     ----------
-    values : any shape, in [0, 1]; up to 1 + 1e-3 is allowed and falls into the last bin
-    bins : in [1, 2**20]
+    values
+        any shape, in [0, 1]; up to 1 + 1e-3 is allowed and falls into the last bin
+    bins
+        in [1, 2**20]
 
     Returns
     -------
-    int64, same shape, in [0, bins)
+    Integers
+        int64, same shape, in [0, bins)
 
     Raises
     ------

@@ -65,18 +65,24 @@ def metric_intervals(
 
     Parameters
     ----------
-    before, after : (n, c) probabilities of the same rows
-    labels : (n,) whole numbers in [0, c)
-    bins : as in `fedcal.metrics.ece`
-    level : of each interval, alone
-    seed : of groups and weights; the same seed gives the same bits
+    before, after
+        (n, c) probabilities of the same rows
+    labels
+        (n,) whole numbers in [0, c)
+    bins
+        as in `fedcal.metrics.ece`
+    level
+        of each interval, alone
+    seed
+        of groups and weights; the same seed gives the same bits
 
     Returns
     -------
-    level, replicates, rows
-    before, after : metric -> [low, high], in the metric's own unit (fractions)
-    difference : metric -> [low, high] of after - before, paired by row
-    noise : "before", "after" -> calibration error -> its median if the truth were calibrated
+    dict[str, Any]
+        level, replicates, rows
+        before, after : metric -> [low, high], in the metric's own unit (fractions)
+        difference : metric -> [low, high] of after - before, paired by row
+        noise : "before", "after" -> calibration error -> its median if the truth were calibrated
 
     Raises
     ------

@@ -44,8 +44,10 @@ class Reliability:
 
     Parameters
     ----------
-    count, sum_confidence, sum_correct : (bins,) int64, float64, int64
-    class_count, class_sum_confidence, class_sum_correct : (classes, bins), likewise
+    count, sum_confidence, sum_correct
+        (bins,) int64, float64, int64
+    class_count, class_sum_confidence, class_sum_correct
+        (classes, bins), likewise
 
     Raises
     ------

@@ -91,7 +91,8 @@ def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, 
 
     Returns
     -------
-    keys accuracy, ece, classwise_ece, nll, brier, mce
+    dict[str, float]
+        keys accuracy, ece, classwise_ece, nll, brier, mce
     """
     p, y = check_scored(probs, labels)
     cells = Cells(p.shape[1], bins)
@@ -136,7 +137,8 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
 
     Returns
     -------
-    (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
+    tuple[NDArray[Any], Integers]
+        (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
     """
     try:
         p, y = np.asarray(probs), np.asarray(labels)
@@ -248,7 +250,8 @@ class Cells:
 
     Parameters
     ----------
-    full : make the tables count, probability and correct (entries of the label's class);
+    full
+        make the tables count, probability and correct (entries of the label's class);
         otherwise only their gap, probability - correct
     """
 

@@ -41,10 +41,14 @@ class Partition:
 
     Attributes
     ----------
-    kind : one of `KINDS`
-    beta : of `dirichlet` and `quantity`, else 0
-    shards : shards per client of `shards`, else 0
-    partitioner, options : of `flwr`: the class in flwr-datasets and its parameters
+    kind
+        one of `KINDS`
+    beta
+        of `dirichlet` and `quantity`, else 0
+    shards
+        shards per client of `shards`, else 0
+    partitioner, options
+        of `flwr`: the class in flwr-datasets and its parameters
     """
 
     kind: str
@@ -69,7 +73,8 @@ def parse(spec: str) -> Partition:
 
     Parameters
     ----------
-    spec : `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
+    spec
+        `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
         parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
 
     Raises
@@ -110,11 +115,15 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
 
     Parameters
     ----------
-    data : its test part is left alone; rows of one subject are dealt like any others
-    spec : as `--partition` takes it
-    clients : how many; None = the data's own for `natural`, the partitioner's own for `flwr`
+    data
+        its test part is left alone; rows of one subject are dealt like any others
+    spec
+        as `--partition` takes it
+    clients
+        how many; None = the data's own for `natural`, the partitioner's own for `flwr`
         where it has a number of its own (natural ids, given sizes), else 100
-    seed : of what is drawn
+    seed
+        of what is drawn
 
     Raises
     ------

@@ -59,11 +59,16 @@ class Finding:
 
     Attributes
     ----------
-    lower_bound : epsilon is at least this, at the plan's delta
-    claimed : the plan's epsilon
-    delta : the plan's
-    trials : runs in each of the two worlds
-    error : probability at most that the true epsilon is below `lower_bound`
+    lower_bound
+        epsilon is at least this, at the plan's delta
+    claimed
+        the plan's epsilon
+    delta
+        the plan's
+    trials
+        runs in each of the two worlds
+    error
+        probability at most that the true epsilon is below `lower_bound`
     """
 
     lower_bound: float
@@ -90,11 +95,16 @@ def audit(
 
     Parameters
     ----------
-    plan : with differential privacy
-    trials : runs in each world, of which the attacker learns from one half
-    error : of the lower bound; with m audits take a total of `error` / m for each (Bonferroni)
-    seed : of the trials, for a plan with seeded noise
-    pair : the unit's contributions (length,) in the two worlds, in the statistic's own units, which
+    plan
+        with differential privacy
+    trials
+        runs in each world, of which the attacker learns from one half
+    error
+        of the lower bound; with m audits take a total of `error` / m for each (Bonferroni)
+    seed
+        of the trials, for a plan with seeded noise
+    pair
+        the unit's contributions (length,) in the two worlds, in the statistic's own units, which
         are clipped to the bound; None = `worst_pair`
 
     Raises
@@ -120,8 +130,10 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    present, absent : (trials,) one number of each independent run
-    delta : at which epsilon is bounded
+    present, absent
+        (trials,) one number of each independent run
+    delta
+        at which epsilon is bounded
 
     Returns
     -------
@@ -212,8 +224,10 @@ def attack(
 
     Parameters
     ----------
-    present : which of the two worlds
-    seed, pair : as in `audit`
+    present
+        which of the two worlds
+    seed, pair
+        as in `audit`
     """
     bound = _bound_of(plan)
     whole("trials", trials, _LEAST_TRIALS)

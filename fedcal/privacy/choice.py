@@ -21,7 +21,8 @@ def choose(
 
     Parameters
     ----------
-    prefers : what the method's release is made for; of several that add noise, the one with the
+    prefers
+        what the method's release is made for; of several that add noise, the one with the
         least noise std is taken (those that need no delta where there is none)
 
     Raises

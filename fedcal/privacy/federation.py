@@ -52,22 +52,34 @@ class Federation:
 
     Attributes
     ----------
-    clients : enrolled clients K
-    classes : classes c of the model
-    rounds : rounds of queries; None = the method's default
-    sampling_rate : each client takes part in a round with this probability (Poisson)
-    epsilon : budget of the whole run for each unit; inf = no differential privacy
-    delta : its failure probability; must be > 0 for Gaussian noise
-    unit : what is protected: "user", all rows of one client, "subject", all rows of one subject
+    clients
+        enrolled clients K
+    classes
+        classes c of the model
+    rounds
+        rounds of queries; None = the method's default
+    sampling_rate
+        each client takes part in a round with this probability (Poisson)
+    epsilon
+        budget of the whole run for each unit; inf = no differential privacy
+    delta
+        its failure probability; must be > 0 for Gaussian noise
+    unit
+        what is protected: "user", all rows of one client, "subject", all rows of one subject
         at one client, or "example", one row
-    trust : who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
+    trust
+        who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
         "distributed" (each client a share, the sum has all of it) or "local" (each client all of
         it); None = the one of the first two that fits epsilon
-    seed : of sampling and noise. Seeded noise protects nobody who knows the seed
-    mechanism : one of `fedcal.mechanisms`, or "auto", what the method prefers
-    quorum : under trust "distributed", the share of the clients that must answer a round: noise
+    seed
+        of sampling and noise. Seeded noise protects nobody who knows the seed
+    mechanism
+        one of `fedcal.mechanisms`, or "auto", what the method prefers
+    quorum
+        under trust "distributed", the share of the clients that must answer a round: noise
         shares are sized so that these alone make all of it
-    noise_source : "seeded" (simulation, repeatable) or "system" (the operating system's generator)
+    noise_source
+        "seeded" (simulation, repeatable) or "system" (the operating system's generator)
     """
 
     clients: int
@@ -137,7 +149,8 @@ class Federation:
 
         Parameters
         ----------
-        nodes, classes : what `clients` = 0 and `classes` = 0 stand for
+        nodes, classes
+            what `clients` = 0 and `classes` = 0 stand for
 
         Raises
         ------

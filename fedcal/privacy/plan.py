@@ -40,15 +40,22 @@ class Plan:
 
     Attributes
     ----------
-    law : the mechanism, calibrated
-    epsilon, delta : what the whole run spends; (inf, 0) without privacy
-    bound : what one client, or one part of it, may add in a private round; None without privacy
-    counting_rounds : how many of the rounds are further exact counts, not asked for by the user
-    adjacency : which inputs are neighbours: "zero-out" (one client's rows replaced by none),
+    law
+        the mechanism, calibrated
+    epsilon, delta
+        what the whole run spends; (inf, 0) without privacy
+    bound
+        what one client, or one part of it, may add in a private round; None without privacy
+    counting_rounds
+        how many of the rounds are further exact counts, not asked for by the user
+    adjacency
+        which inputs are neighbours: "zero-out" (one client's rows replaced by none),
         "add-remove" (one row, or one subject, more or less) or "replace" (one client's rows by any
         others)
-    diameter : how many members of the bound's set a neighbour's change may need (1 or 2)
-    quorum : fewest answers that a distributed round is released with; 1 elsewhere
+    diameter
+        how many members of the bound's set a neighbour's change may need (1 or 2)
+    quorum
+        fewest answers that a distributed round is released with; 1 elsewhere
     """
 
     clients: int
@@ -304,16 +311,22 @@ def make_plan(
 
     Parameters
     ----------
-    federation : public facts and the budget
-    rounds : private releases (the method's default where the federation names none)
-    bound : what one client may add to each of them; with `row_sums` and a unit that is a part of a
+    federation
+        public facts and the budget
+    rounds
+        private releases (the method's default where the federation names none)
+    bound
+        what one client may add to each of them; with `row_sums` and a unit that is a part of a
         client what that part may add. Its `order` and `per` are set here, to suit mechanism and
         unit
-    prefers : what the method prefers if epsilon is finite, see `choice.choose`
-    row_sums : whether a client's contribution is a sum over its rows. If it is not, one row may
+    prefers
+        what the method prefers if epsilon is finite, see `choice.choose`
+    row_sums
+        whether a client's contribution is a sum over its rows. If it is not, one row may
         move it from one end of the bound to the other: units "example" and "subject" then cost
         twice the bound
-    counting_rounds : further exact rounds that a method needs without privacy
+    counting_rounds
+        further exact rounds that a method needs without privacy
 
     Returns
     -------

@@ -47,15 +47,22 @@ class Query(ABC):
 
     Attributes
     ----------
-    kind : name on the wire, and of the clients' statistic
-    version : of the parameters' meaning; a client refuses any but its own
-    row_sums : whether a client's answer is the sum of what its rows add, so that the part of a row,
+    kind
+        name on the wire, and of the clients' statistic
+    version
+        of the parameters' meaning; a client refuses any but its own
+    row_sums
+        whether a client's answer is the sum of what its rows add, so that the part of a row,
         or of a subject, may be clipped by itself
-    signed : whether a number of an answer may be negative
-    everyone : ask all enrolled clients, not this round's sample (no privacy only)
-    facts : fields that are no parameters of the statistic, but of the bound and the lengths: public
+    signed
+        whether a number of an answer may be negative
+    everyone
+        ask all enrolled clients, not this round's sample (no privacy only)
+    facts
+        fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
-    examples : small constructor arguments, for a problem of three classes; at most ten
+    examples
+        small constructor arguments, for a problem of three classes; at most ten
     """
 
     kind: ClassVar[str]
@@ -80,9 +87,12 @@ class Query(ABC):
 
         Parameters
         ----------
-        part : "client": as `clips` says; "subject", "row": follows from the question alone
-        clips : the method's own public clip values, in the units of the answer
-        order : norm that is bounded, 1 or 2
+        part
+            "client": as `clips` says; "subject", "row": follows from the question alone
+        clips
+            the method's own public clip values, in the units of the answer
+        order
+            norm that is bounded, 1 or 2
 
         Raises
         ------

@@ -24,8 +24,10 @@ class HistogramQuery(Query):
 
     Parameters
     ----------
-    bins : of equal width, of each predicted probability
-    classes : of the model
+    bins
+        of equal width, of each predicted probability
+    classes
+        of the model
     """
 
     facts = ("classes",)
@@ -127,7 +129,8 @@ class ClassCounts(Query):
 
     Parameters
     ----------
-    classes : of the model
+    classes
+        of the model
     """
 
     kind = "class_counts"

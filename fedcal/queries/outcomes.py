@@ -23,8 +23,10 @@ class BinOutcomes(Query):
 
     Parameters
     ----------
-    bins : of equal width
-    counts : "correct_wrong" or "correct_total"
+    bins
+        of equal width
+    counts
+        "correct_wrong" or "correct_total"
     """
 
     kind = "bin_outcomes"
@@ -66,8 +68,10 @@ class OutcomeCell(Query):
 
     Parameters
     ----------
-    bins : of equal width
-    seed : of the draw of the row
+    bins
+        of equal width
+    seed
+        of the draw of the row
     """
 
     kind = "outcome_cell"

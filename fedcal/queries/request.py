@@ -39,11 +39,16 @@ class Context:
 
     Attributes
     ----------
-    run : names the run
-    plan : digest of the plan, without the seed (`Plan.key`)
-    round, rounds : number of this round, from 1, and of all
-    unit, trust, mechanism : as the plan's
-    epsilon, delta : what the whole run spends; (inf, 0) without privacy
+    run
+        names the run
+    plan
+        digest of the plan, without the seed (`Plan.key`)
+    round, rounds
+        number of this round, from 1, and of all
+    unit, trust, mechanism
+        as the plan's
+    epsilon, delta
+        what the whole run spends; (inf, 0) without privacy
     """
 
     run: str
@@ -80,10 +85,14 @@ class Request:
 
     Attributes
     ----------
-    noise : what each client adds to its answer (trust `distributed`, `local`); None = nothing
-    rate : each client's rows take part with this probability, by its own coin (`distributed`)
-    seed : of a simulated client's noise and coin; a real site takes none from a message
-    context : what it is asked for; None = nobody said
+    noise
+        what each client adds to its answer (trust `distributed`, `local`); None = nothing
+    rate
+        each client's rows take part with this probability, by its own coin (`distributed`)
+    seed
+        of a simulated client's noise and coin; a real site takes none from a message
+    context
+        what it is asked for; None = nobody said
     """
 
     query: Query

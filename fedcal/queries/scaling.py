@@ -80,11 +80,16 @@ class ScalingUpdate(Update):
 
     Parameters
     ----------
-    w : (size,) global parameters
-    form : kind of calibrator
-    proximal : weight of the way from w, >= 0
-    steps : most evaluations of a local fit
-    count : send also whether there are rows (without privacy, where the mean is over those)
+    w
+        (size,) global parameters
+    form
+        kind of calibrator
+    proximal
+        weight of the way from w, >= 0
+    steps
+        most evaluations of a local fit
+    count
+        send also whether there are rows (without privacy, where the mean is over those)
     """
 
     kind = "scaling_update"
@@ -129,10 +134,14 @@ class MLPUpdate(Update):
 
     Parameters
     ----------
-    w : (size,) global parameters
-    epochs, batch, lr : of SGD
-    seed : of the order of rows, another one each round
-    count : send also whether there are rows (without privacy, where the mean is over those)
+    w
+        (size,) global parameters
+    epochs, batch, lr
+        of SGD
+    seed
+        of the order of rows, another one each round
+    count
+        send also whether there are rows (without privacy, where the mean is over those)
     """
 
     kind = "mlp_update"
@@ -172,10 +181,14 @@ class ScalingNewton(Query):
 
     Parameters
     ----------
-    form : kind of calibrator
-    w : (size,) parameters
-    curvature : "full" (the upper triangle, row by row), "diagonal" or "none"
-    classes : of the model
+    form
+        kind of calibrator
+    w
+        (size,) parameters
+    curvature
+        "full" (the upper triangle, row by row), "diagonal" or "none"
+    classes
+        of the model
     """
 
     kind = "scaling_newton"

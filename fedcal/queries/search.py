@@ -28,7 +28,8 @@ class TemperatureQuery(Query):
 
     Parameters
     ----------
-    temperatures : one number, or a sequence of them
+    temperatures
+        one number, or a sequence of them
     """
 
     temperatures: float | tuple[float, ...]
@@ -100,7 +101,8 @@ class ClippedNLL(TemperatureQuery):
 
     Parameters
     ----------
-    nll_clip : what a row adds at most
+    nll_clip
+        what a row adds at most
     """
 
     kind = "clipped_nll"
@@ -132,7 +134,8 @@ class CalibrationGaps(TemperatureQuery):
 
     Parameters
     ----------
-    bins : of equal width
+    bins
+        of equal width
     """
 
     kind = "calibration_gaps"

@@ -75,11 +75,16 @@ class TemperatureUpdate(Update):
 
     Parameters
     ----------
-    w : global parameter, > 0
-    average : w is 1/T ("inverse") or T ("temperature")
-    count : send also whether there are rows (without privacy, where the mean is over those)
-    limit : the largest 1/T and T, in (1, 1e6]
-    steps : most steps of a client's optimisation; None = to the optimum
+    w
+        global parameter, > 0
+    average
+        w is 1/T ("inverse") or T ("temperature")
+    count
+        send also whether there are rows (without privacy, where the mean is over those)
+    limit
+        the largest 1/T and T, in (1, 1e6]
+    steps
+        most steps of a client's optimisation; None = to the optimum
     """
 
     kind = "temperature_update"
@@ -123,8 +128,10 @@ class TemperatureNewton(Query):
 
     Parameters
     ----------
-    log_a : log(1/T)
-    classes : of the model
+    log_a
+        log(1/T)
+    classes
+        of the model
     """
 
     kind = "temperature_newton"
@@ -165,8 +172,10 @@ class TemperatureScores(Query):
 
     Parameters
     ----------
-    low, high : ends of the grid
-    points : how many, the ends included
+    low, high
+        ends of the grid
+    points
+        how many, the ends included
     """
 
     kind = "temperature_scores"

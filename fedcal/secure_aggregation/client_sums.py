@@ -20,8 +20,10 @@ class ClientSums:
 
     Parameters
     ----------
-    clients, length : of the sums
-    ring : grants each client +-`Ring.limit` in each coordinate
+    clients, length
+        of the sums
+    ring
+        grants each client +-`Ring.limit` in each coordinate
     """
 
     def __init__(self, clients: int, length: int, ring: Ring) -> None:
@@ -35,8 +37,10 @@ class ClientSums:
 
         Parameters
         ----------
-        words : (rows, length) uint64, signed integers in two's complement, sorted by client
-        owner : (rows,) client of each row
+        words
+            (rows, length) uint64, signed integers in two's complement, sorted by client
+        owner
+            (rows,) client of each row
         """
         if not len(owner):
             return

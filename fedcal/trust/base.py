@@ -21,10 +21,14 @@ class Facts:
 
     Attributes
     ----------
-    clients, quorum : enrolled, and fewest that must answer
-    masks : whether the server sees masked contributions
-    contribution : what a client sends, in words
-    wholes : whole noises in the sum if everybody answers
+    clients, quorum
+        enrolled, and fewest that must answer
+    masks
+        whether the server sees masked contributions
+    contribution
+        what a client sends, in words
+    wholes
+        whole noises in the sum if everybody answers
     """
 
     clients: int
@@ -39,15 +43,23 @@ class Trust(ABC):
 
     Attributes
     ----------
-    name : on the command line and in files
-    meaning : a line for who reads a report
-    noise_by : who adds noise
-    shared : whether a client's noise is a share of the whole
-    replaces : whether a client's rows may become any others, not only none, in a neighbouring input
-    amplifies : whether sampling can hide from those it protects against who took part
-    asks_everyone : whether every client answers every round, and a secret coin of its own says
+    name
+        on the command line and in files
+    meaning
+        a line for who reads a report
+    noise_by
+        who adds noise
+    shared
+        whether a client's noise is a share of the whole
+    replaces
+        whether a client's rows may become any others, not only none, in a neighbouring input
+    amplifies
+        whether sampling can hide from those it protects against who took part
+    asks_everyone
+        whether every client answers every round, and a secret coin of its own says
         whether its rows count
-    why_not_amplified : reason in words, where `amplifies` is False
+    why_not_amplified
+        reason in words, where `amplifies` is False
     """
 
     name: ClassVar[str]

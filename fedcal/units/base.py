@@ -18,16 +18,24 @@ class Unit(ABC):
 
     Attributes
     ----------
-    name : on the command line and in files
-    meaning : a line for who reads a report
-    plural : of what it protects, in words
-    per : the part of a client's answer that is clipped by itself, where the answer is a sum over
+    name
+        on the command line and in files
+    meaning
+        a line for who reads a report
+    plural
+        of what it protects, in words
+    per
+        the part of a client's answer that is clipped by itself, where the answer is a sum over
         rows: all of it, each subject's part, or each row's
-    column : of the data that says which rows of a client are of one unit; None = needs none
-    whole_client : whether it is all rows of a client, so that sampling clients amplifies it and a
+    column
+        of the data that says which rows of a client are of one unit; None = needs none
+    whole_client
+        whether it is all rows of a client, so that sampling clients amplifies it and a
         nominal number of a client's rows sets a bound
-    neighbours : adjacency -> what makes two inputs neighbours, in words
-    worlds : adjacency -> the same for who reads a report
+    neighbours
+        adjacency -> what makes two inputs neighbours, in words
+    worlds
+        adjacency -> the same for who reads a report
     """
 
     name: ClassVar[str]

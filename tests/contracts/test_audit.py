@@ -60,7 +60,7 @@ def test_no_mechanism_spends_more_than_it_claims(cell: Attacked) -> None:
     finding = attacked(cell, trials_of(cell), ERROR)
     assert not finding.refuted
     assert (finding.claimed, finding.error) == (1.0, ERROR / len(benchmark.attacks()))
-    if cell.pure and cell.noise_source == "seeded":  # others draw anew each time
+    if cell.law.pure and cell.noise_source == "seeded":  # others draw anew each time
         assert finding.lower_bound >= within_reach(cell) * finding.claimed
 
 
@@ -75,7 +75,7 @@ def test_no_mechanism_spends_more_in_many_trials(cell: Attacked) -> None:
     finding = attacked(cell, SLOW, ERROR, seed=1)
     assert not finding.refuted
     least = 0.15
-    if cell.pure:
+    if cell.law.pure:
         least = 0.6 if cell.mechanism == "exponential" else 0.8
     assert finding.lower_bound >= least * finding.claimed
 

@@ -16,7 +16,7 @@ from fedcal.numerics import LARGEST_LOGIT
 from fedcal.privacy import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 
 EXTREME = (LARGEST_LOGIT, 3e77, 0.0, -LARGEST_LOGIT)
 SMALL = {"epochs": 1, "steps": 5, "rows_per_client": 10}

@@ -14,12 +14,14 @@ import pytest
 
 from fedcal.errors import InputError, NoEffect
 from fedcal.experiments import simulate
-from fedcal.experiments.config import UNUSED_ROWS, job_of, merge
+from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.simulation import UNUSED_ROWS
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, settings_of
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import settings_of
 
 CLIENTS = 12
 

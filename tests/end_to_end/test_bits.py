@@ -26,7 +26,8 @@ from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import dropouts, settings_of
+from fedcal.strategies.job import dropouts
+from fedcal.strategies.settings import settings_of
 from fedcal.units import UNITS
 
 SMALL: dict[str, Any] = {"rows_per_client": 12, "bins_exponent": 4, "steps": 5}

@@ -23,7 +23,7 @@ from fedcal.experiments.config import METHODS, POOLED
 from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import calibrating
+from fedcal.strategies.settings import calibrating
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 

@@ -19,7 +19,7 @@ import pytest
 from fedcal import datasets
 from fedcal.experiments import compare
 from fedcal.experiments.cli import _run
-from fedcal.experiments.runs.data import arrays_of, digest_of
+from fedcal.experiments.runs.worker import arrays_of, digest_of
 from fedcal.partition import deal
 from fedcal.strategies import CalibrationStrategy
 

@@ -23,7 +23,9 @@ from fedcal.experiments.report import write_report
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Outcome, calibrating
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.settings import calibrating
 
 MADE_UP = Path(__file__).resolve().parents[1] / "made_up"
 COMMON = ["schema", "method", "config", "privacy", "communication", "seconds", "versions"]

@@ -21,7 +21,7 @@ from fedcal.experiments.result import SimulationResult
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBBQ, FedBin, FedNewton
-from fedcal.strategies.job import calibrating, settings_of
+from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.types import Floats, Integers
 
 CLASSES = 10

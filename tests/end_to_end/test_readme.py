@@ -13,7 +13,7 @@ from fedcal import datasets
 from fedcal.experiments import compare, demo
 from fedcal.experiments.comparison.table import Cells
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -25,7 +25,7 @@ from fedcal.partition import deal
 from fedcal.release import Asked
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.job import calibrating, settings_of
+from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

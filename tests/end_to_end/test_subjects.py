@@ -20,7 +20,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.planner.words import approximations
 from fedcal.experiments.runs import digest_of
-from fedcal.strategies.job import Outcome
+from fedcal.strategies.outcome import Outcome
 
 CLIENTS, CLASSES, ROWS = 8, 3, 160
 PRIVATE: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "seed": 3}

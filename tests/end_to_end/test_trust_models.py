@@ -20,7 +20,7 @@ from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import calibrating, settings_of
+from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -93,7 +93,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
         for suffix in ("j2", "toml", "json")
         for p in (ROOT / "experiments").rglob(f"*.{suffix}")
     }
-    for kind in ("report/templates/", "reproduce/", "reproduce/expected/"):
+    for kind in ("report/templates/", "studies/", "studies/expected/"):
         assert [n for n in read if n.startswith(f"fedcal/experiments/{kind}")] != []
     assert read <= set(names)
     assert "fedcal/py.typed" in names

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,26 +18,20 @@ import numpy as np
 import pytest
 
 from fedcal.errors import FedcalError
-from fedcal.experiments.benchmarks import apart, federated, peer_worker, timing
+from fedcal.experiments.benchmarks import federated, peers, samplers, timing
+from fedcal.experiments.benchmarks.__main__ import BENCH as CASES
 from fedcal.experiments.benchmarks.__main__ import main
-from fedcal.experiments.benchmarks.apart import Apart
-from fedcal.experiments.benchmarks.beside import CASES, lines, time_one
-from fedcal.experiments.benchmarks.timing import (
-    Contestant,
-    Inside,
-    PeerMissing,
-    Skipped,
-    Timing,
-    compare,
-)
+from fedcal.experiments.benchmarks.harness import lines, machine, time_one
+from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
 from fedcal.experiments.engines import run_in_process
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, Outcome, Progress
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those run the command line in fresh processes; one of them has a test of its own.
 COMMANDS = {"engine-run-100", "engine-run-500"}
-REAL_PEERS = os.environ.get(apart.VARIABLE)  # netcal and probmetrics, if there are any
+REAL_PEERS = os.environ.get(timing.VARIABLE)  # netcal and probmetrics, if there are any
 
 # Searches by value find T to the square root of a rounding error; torchmetrics computes the
 # top-label error in single precision.
@@ -54,10 +49,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     out = tmp_path_factory.mktemp("bench")
     only = [f"--only={name}" for name in CASES if name not in COMMANDS]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(apart.VARIABLE, str(out / "no-python"))
+        patch.setenv(timing.VARIABLE, str(out / "no-python"))
         patch.setattr(federated, "find_spec", lambda name: None)
         main(["--quick", *only, "--out", str(out)])
     return json.loads((out / "bench.json").read_text()), (out / "bench.md").read_text()
+
+
+def run_of(work: Contestant) -> Callable[[], Any]:
+    assert callable(work.prepare)
+    return work.prepare()
 
 
 def contestant(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
@@ -125,8 +125,8 @@ def test_only_runs_what_is_named(tmp_path: Path) -> None:
 
 def test_a_peer_that_is_not_installed_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
-    monkeypatch.setenv(apart.VARIABLE, "nowhere")
-    row = time_one("classwise-ece", quick=True)
+    monkeypatch.setenv(timing.VARIABLE, "nowhere")
+    row = time_one("ece", CASES["classwise-ece"], quick=True)
     peer = row["peers"][0]
     assert peer["skipped"] == "torch is not installed"
     assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
@@ -154,31 +154,31 @@ def test_seconds_of_a_result_that_timed_itself_are_taken() -> None:
     clock = iter([0.5, 0.1, 0.3])  # the first is the warm-up
     ours = Contestant("ours", lambda: lambda: Inside(next(clock), 7.0), lambda v: {"value": v})
     (timing,) = compare([ours], 2)
-    assert isinstance(timing, Timing)
-    assert timing.seconds == (0.1, 0.3)
-    assert timing.least == 0.1
-    assert timing.median == pytest.approx(0.2)
-    assert timing.values == {"value": 7.0}
+    assert timing == {
+        "name": "ours",
+        "median": pytest.approx(0.2),
+        "min": 0.1,
+        "repetitions": 2,
+        "values": {"value": 7.0},
+    }
 
 
 def test_slow_work_counts_its_warm_up_and_runs_thrice() -> None:
     clock = iter([20.0, 10.0, 11.0])
     slow = Contestant("slow", lambda: lambda: Inside(next(clock), 7.0), lambda v: {"value": v})
     (timing,) = compare([slow], 7)
-    assert isinstance(timing, Timing)
-    assert timing.seconds == (20.0, 10.0, 11.0)
-    assert timing.median == 11.0
+    assert (timing["median"], timing["min"], timing["repetitions"]) == (11.0, 10.0, 3)
 
 
 def test_one_missing_peer_does_not_stop_the_others() -> None:
     def missing() -> Callable[[], Any]:
         raise PeerMissing("x is not installed")
 
-    outcome = compare(
+    first, skipped, last = compare(
         [contestant("ours"), Contestant("x", missing, lambda v: {}), contestant("last")], 2
     )
-    assert [type(o) for o in outcome] == [Timing, Skipped, Timing]
-    assert outcome[1] == Skipped("x", "x is not installed")
+    assert skipped == {"name": "x", "skipped": "x is not installed"}
+    assert first["median"] > 0 < last["median"]
 
 
 def test_a_peer_that_fails_in_a_later_turn_is_skipped() -> None:
@@ -190,23 +190,29 @@ def test_a_peer_that_fails_in_a_later_turn_is_skipped() -> None:
         except StopIteration:
             raise PeerMissing("gone") from None
 
-    outcome = compare([contestant("ours"), contestant("x", run)], 3)
-    assert isinstance(outcome[0], Timing)
-    assert len(outcome[0].seconds) >= 3
-    assert outcome[1] == Skipped("x", "gone")
+    ours, gone = compare([contestant("ours"), contestant("x", run)], 3)
+    assert ours["repetitions"] >= 3
+    assert gone == {"name": "x", "skipped": "gone"}
 
 
 def test_whoever_was_prepared_is_closed_whatever_happens() -> None:
     closed: list[str] = []
 
-    def closing(name: str, run: Callable[[], Any]) -> Contestant:
-        return Contestant(name, lambda: run, lambda v: {}, lambda: closed.append(name))
+    @contextmanager
+    def process(name: str, run: Callable[[], Any]) -> Iterator[Callable[[], Callable[[], Any]]]:
+        try:
+            yield lambda: run
+        finally:
+            closed.append(name)
 
-    compare([closing("a", lambda: 1.0), closing("b", lambda: 2.0)], 2)
+    def ends(name: str, run: Callable[[], Any]) -> Contestant:
+        return Contestant(name, process(name, run), lambda v: {})
+
+    compare([ends("a", lambda: 1.0), ends("b", lambda: 2.0)], 2)
     assert closed == ["a", "b"]
     with pytest.raises(ZeroDivisionError):
-        compare([closing("c", lambda: 1 / 0), closing("d", lambda: 1.0)], 2)
-    assert closed[2:] == ["c", "d"]
+        compare([ends("c", lambda: 1.0), ends("d", lambda: 1 / 0)], 2)
+    assert sorted(closed[2:]) == ["c", "d"]
 
 
 def test_work_is_slow_by_all_the_time_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +220,14 @@ def test_work_is_slow_by_all_the_time_that_passes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
     long = Contestant("long", lambda: lambda: Inside(0.1, 7.0), lambda v: {"value": v})
     (timed,) = compare([long], 7)
-    assert isinstance(timed, Timing)
-    assert timed.seconds == (0.1, 0.1, 0.1)
+    assert (timed["median"], timed["repetitions"]) == (0.1, 3)
+
+
+def test_the_seconds_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 20))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    (timed,) = compare([Contestant("many", lambda: lambda: 1.0, lambda v: {}, 100)], 2)
+    assert (timed["min"], timed["median"], timed["repetitions"]) == (0.2, 0.2, 2)
 
 
 # -- peers in an environment of their own -------------------------------------------------------
@@ -227,17 +239,15 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     package = tmp_path / "netcal"
     package.mkdir()
     (package / "__init__.py").write_text("print('noise at import')\n")
-    monkeypatch.setenv(apart.VARIABLE, sys.executable)
+    monkeypatch.setenv(timing.VARIABLE, sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return lambda source: (package / "metrics.py").write_text(source) and None
 
 
 @pytest.fixture
-def top_label() -> Iterator[Apart]:
+def top_label() -> AbstractContextManager[timing.Prepare]:
     arrays = {"probs": np.full((300, 3), 0.25), "labels": np.zeros(300, np.int64)}
-    peer = Apart("netcal-top-label", arrays, bins=15)
-    yield peer
-    peer.close()
+    return apart("netcal_top_label", arrays, bins=15)
 
 
 ECE = """
@@ -253,20 +263,24 @@ calls = []
 
 
 def test_a_peer_apart_answers_turn_after_turn(
-    fake: Callable[[str], None], top_label: Apart
+    fake: Callable[[str], None], top_label: AbstractContextManager[timing.Prepare]
 ) -> None:
     fake(ECE)
-    told = [top_label.prepare()() for _ in range(2)]
+    with top_label as prepare:
+        told = [prepare()() for _ in range(2)]
     assert [t.result for t in told] == [17.25, 18.25]  # one process; the first call warmed it up
     assert all(t.seconds > 0 for t in told)
 
 
 def test_a_peer_apart_has_one_thread(
-    fake: Callable[[str], None], top_label: Apart, monkeypatch: pytest.MonkeyPatch
+    fake: Callable[[str], None],
+    top_label: AbstractContextManager[timing.Prepare],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     fake(ECE.replace("return self.bins", 'return 100 * int(os.environ["OMP_NUM_THREADS"])'))
-    assert top_label.prepare()().result == 102.25
+    with top_label as prepare:
+        assert prepare()().result == 102.25
 
 
 @pytest.mark.parametrize(
@@ -279,29 +293,33 @@ def test_a_peer_apart_has_one_thread(
     ],
 )
 def test_a_peer_apart_that_fails_is_skipped(
-    fake: Callable[[str], None], top_label: Apart, source: str, reason: str
+    fake: Callable[[str], None],
+    top_label: AbstractContextManager[timing.Prepare],
+    source: str,
+    reason: str,
 ) -> None:
     fake(source)
-    peer = Contestant("netcal", top_label.prepare, lambda v: {}, top_label.close)
+    peer = Contestant("netcal", top_label, lambda v: {})
     ours, skipped = compare([contestant("ours"), peer], 2)
-    assert isinstance(ours, Timing)
-    assert isinstance(skipped, Skipped)
-    assert reason in skipped.reason
+    assert ours["repetitions"] >= 2
+    assert reason in skipped["skipped"]
 
 
 def test_without_an_environment_a_peer_apart_says_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, top_label: Apart
+    monkeypatch: pytest.MonkeyPatch, top_label: AbstractContextManager[timing.Prepare]
 ) -> None:
-    monkeypatch.setenv(apart.VARIABLE, "nowhere")
-    with pytest.raises(
-        PeerMissing, match="no environment for netcal and probmetrics: `make bench`"
+    monkeypatch.setenv(timing.VARIABLE, "nowhere")
+    with (
+        pytest.raises(PeerMissing, match="no environment for netcal and probmetrics: `make bench`"),
+        top_label,
     ):
-        top_label.prepare()
-    assert apart.versions() == {"netcal": None, "probmetrics": None}
+        pass
+    found = machine()["versions"]
+    assert (found["netcal"], found["probmetrics"]) == (None, None)
 
 
 def test_the_worker_imports_nothing_of_ours() -> None:
-    tree = ast.parse(Path(peer_worker.__file__).read_text("utf-8"))
+    tree = ast.parse(Path(peers.__file__).read_text("utf-8"))
     names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     names |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     ours = {"fedcal", "clients", "strategies", "experiments"}
@@ -326,10 +344,10 @@ def test_pins_of_the_peers_do_not_contradict_ours() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REAL_PEERS, reason=f"{apart.VARIABLE} names no interpreter")
+@pytest.mark.skipif(not REAL_PEERS, reason=f"{timing.VARIABLE} names no interpreter")
 @pytest.mark.parametrize("name", ["temperature", "classwise-ece", "top-label-ece", "bbq"])
 def test_real_peers_apart_agree(name: str) -> None:
-    row = time_one(name, quick=True)
+    row = time_one(name, CASES[name], quick=True)
     found = [p for p in row["peers"] if p["name"].startswith(("netcal", "probmetrics"))]
     assert found
     for peer in found:
@@ -338,6 +356,22 @@ def test_real_peers_apart_agree(name: str) -> None:
             loose = {"T": 1e-3, "NLL": 1e-7, "held-out NLL": 0.05, "held-out ECE": 1.0}
             tolerance = loose.get(key, TOLERANCES[key])
             assert value == pytest.approx(row["ours"]["values"][key], rel=tolerance), peer
+
+
+# -- noise --------------------------------------------------------------------------------------
+
+
+def test_every_law_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    laws = [law for law in samplers.CASES if "65536" not in law]  # seconds a draw
+    only = [f"--only={law}" for law in laws]
+    assert main(["samplers", "--quick", *only, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    rows = json.loads((tmp_path / "samplers.json").read_text())["rows"]
+    for law, row in zip(laws, rows, strict=True):
+        assert f"{law} " in printed
+        assert row["ours"]["median"] > 0
+        assert [p["name"] for p in row["peers"]][:2] == ["one draw alone", "seeded words"]
+        assert all("not installed" in p.get("skipped", "not installed") for p in row["peers"])
 
 
 # -- engines ------------------------------------------------------------------------------------
@@ -355,33 +389,33 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
     work = CASES["engine-round-100"](True)
-    ours, _, ray = (c.prepare()() for c in (work.ours, *work.peers))
-    assert work.ours.values(ours.result)["releases"] == 3
-    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
+    ours, _, ray = (run_of(c)() for c in work.contestants)
+    assert work.contestants[0].values(ours.result)["releases"] == 3
+    assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
     ray.result[1]["values"][0] += 1e-9
-    assert work.peers[1].values(ray.result) != work.ours.values(ours.result)
+    assert work.contestants[2].values(ray.result) != work.contestants[0].values(ours.result)
 
 
 def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
-        CASES["engine-round-100"](True).peers[1].prepare()()
+        run_of(CASES["engine-round-100"](True).contestants[2])()
 
 
 def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
     work = CASES["engine-run-500"](True)
-    released = work.ours.values(work.ours.prepare()())
+    released = work.contestants[0].values(run_of(work.contestants[0])())
     assert released["releases"] == 1
     monkeypatch.setattr(federated, "find_spec", lambda name: None)
     with pytest.raises(PeerMissing, match=r"fedcal\[simulation\]"):
-        work.peers[0].prepare()
+        run_of(work.contestants[1])
 
 
 @pytest.mark.slow
 def test_real_ray_agrees() -> None:
     pytest.importorskip("ray")
     work = CASES["engine-round-100"](True)
-    ours, ray = work.ours.prepare()(), work.peers[1].prepare()()
+    ours, ray = run_of(work.contestants[0])(), run_of(work.contestants[2])()
     assert ray.seconds > 0
-    assert work.peers[1].values(ray.result) == work.ours.values(ours.result)
+    assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.experiments.reproduce import binning_pays
-from fedcal.experiments.reproduce.binning_pays import BINNING, CLIENTS, DATA, EPSILONS, NEGATIVES
-from fedcal.experiments.reproduce.expected import shipped
+from fedcal.experiments.studies import binning_pays
+from fedcal.experiments.studies.binning_pays import BINNING, CLIENTS, DATA, EPSILONS, NEGATIVES
+from fedcal.experiments.studies.expected import shipped
 
 POOLED, PER_CLASS, PAPER = BINNING
 

@@ -17,7 +17,8 @@ import fedcal.experiments.report
 import fedcal.export
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
-from fedcal.experiments.commands import apply, export, report, simulate
+from fedcal.experiments.commands import files
+from fedcal.experiments.commands.simulate import simulate_command
 from fedcal.experiments.config import Config
 from fedcal.experiments.terminal import SHOWN, progress, shown
 from fedcal.metrics import summary
@@ -101,7 +102,7 @@ def test_quiet_hides_the_progress_bar_on_a_terminal(
 ) -> None:
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    simulate.command(**options(method="fednewton"), quiet=True, json=False)
+    simulate_command(**options(method="fednewton"), quiet=True, json=False)
     assert "fednewton" not in stderr.getvalue()
     assert capsys.readouterr().out == ""
 
@@ -111,7 +112,7 @@ def test_settings_of_the_command_line_win_over_the_file_s(
 ) -> None:
     config = Config(data="imdb-binary", method="fedtemp", set={"clip": 0.1, "server_lr": 0.5})
     (tmp_path / "c.toml").write_text(config.to_toml())
-    simulate.command(set=["clip=0.3"], config=tmp_path / "c.toml", quiet=False, json=True)
+    simulate_command(set=["clip=0.3"], config=tmp_path / "c.toml", quiet=False, json=True)
     said = capsys.readouterr().out
     assert '"clip": 0.3' in said
     assert '"server_lr": 0.5' in said
@@ -126,13 +127,13 @@ def test_an_impossible_folder_is_refused_before_the_data_are_read(
     (tmp_path / "file").touch()
     monkeypatch.setattr(datasets, "load", never)
     with pytest.raises(InputError, match="is a file"):
-        simulate.command(**options(), out=tmp_path / "file", quiet=True, json=False)
+        simulate_command(**options(), out=tmp_path / "file", quiet=True, json=False)
 
 
 def test_a_comparison_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
     with pytest.raises(InputError, match=r"holds rows\.jsonl of another command"):
-        simulate.command(**options(), out=tmp_path, quiet=True, json=False)
+        simulate_command(**options(), out=tmp_path, quiet=True, json=False)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Pat
         test_labels=labels[30:],
     )
     out = tmp_path / "p.npz"
-    apply.command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     with np.load(out) as arrays:
         assert np.array_equal(arrays["labels"], labels)
         expected = calibrators.load(fitted).predict_proba(logits)
@@ -165,7 +166,7 @@ def test_labels_of_the_test_part_alone_are_not_enough(fitted: Path, tmp_path: Pa
         tmp_path / "d.npz", logits=logits[:30], test_logits=logits[30:], test_labels=labels[30:]
     )
     out = tmp_path / "p.npz"
-    apply.command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     with np.load(out) as arrays:
         assert list(arrays) == ["probs"]
         assert arrays["probs"].shape == (50, 3)
@@ -176,7 +177,7 @@ def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None
     np.savez(tmp_path / "d.npz", logits=logits, labels=labels)
     out = tmp_path / "p.csv"
     out.write_text("x" * 100_000)
-    apply.command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     assert len(out.read_text().splitlines()) == 51
     assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]
 
@@ -197,17 +198,17 @@ def test_a_report_of_either_kind_of_folder(
 ) -> None:
     monkeypatch.setattr(fedcal.experiments.report, writer, lambda folder: folder / "r.html")
     (tmp_path / file).touch()
-    report.command(tmp_path, quiet=False, json=False)
+    files.report_command(tmp_path, quiet=False, json=False)
     assert capsys.readouterr().out == f"written to {tmp_path / 'r.html'}\n"
-    report.command(tmp_path, quiet=False, json=True)
+    files.report_command(tmp_path, quiet=False, json=True)
     assert json.loads(capsys.readouterr().out) == {"out": str(tmp_path / "r.html")}
-    report.command(tmp_path, quiet=True, json=False)
+    files.report_command(tmp_path, quiet=True, json=False)
     assert capsys.readouterr().out == ""
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"neither result\.json"):
-        report.command(tmp_path, quiet=True, json=False)
+        files.report_command(tmp_path, quiet=True, json=False)
 
 
 def test_export_hands_over_the_calibrator(
@@ -218,7 +219,7 @@ def test_export_hands_over_the_calibrator(
 ) -> None:
     saved: list[Any] = []
     monkeypatch.setattr(fedcal.export, "save", lambda *a: saved.append(a))
-    export.command(fitted, tmp_path / "x.onnx", quiet=False, json=False)
+    files.export_command(fitted, tmp_path / "x.onnx", quiet=False, json=False)
     ((calibrator, path),) = saved
     assert (calibrator.kind, path) == ("bbq", tmp_path / "x.onnx")
     assert capsys.readouterr().out == f"written to {tmp_path / 'x.onnx'}\n"
@@ -226,4 +227,4 @@ def test_export_hands_over_the_calibrator(
 
 def test_export_knows_its_suffixes(fitted: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must end in"):
-        export.command(fitted, tmp_path / "x.pdf", quiet=True, json=False)
+        files.export_command(fitted, tmp_path / "x.pdf", quiet=True, json=False)

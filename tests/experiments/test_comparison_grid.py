@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.experiments.comparison.grid import AXES, Cell, Grid, read_grid, split_list
-from fedcal.experiments.comparison.variant import Variant
+from fedcal.experiments.comparison.grid import AXES, Cell, Grid, Variant, read_grid, split_list
 from fedcal.experiments.config import POOLED
-from fedcal.strategies.job import calibrating
+from fedcal.strategies.settings import calibrating
 
 ALL = [*calibrating(), *POOLED]
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedcal.experiments.comparison.headline import headline
+from fedcal.experiments.comparison.summary import headline
 
 
 def line(label: str, mean: float, std: float = 0.001, **more: Any) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.comparison.grid import Cell
+from fedcal.experiments.comparison.grid import Cell, Variant
 from fedcal.experiments.comparison.statement import Spent, spent, statement
-from fedcal.experiments.comparison.variant import Variant
 from fedcal.experiments.config import Config, job_of
 from fedcal.shards import Shards
 

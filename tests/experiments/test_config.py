@@ -25,8 +25,8 @@ from fedcal.experiments.config import (
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import settings_of
 from fedcal.strategies.method import CLIP
+from fedcal.strategies.settings import settings_of
 
 BINNING = {
     *("bins_exponent", "weighting", "tables", "negatives"),

@@ -19,7 +19,7 @@ from fedcal.experiments.simulation import simulate
 from fedcal.numerics import softmax
 from fedcal.partition import deal
 from fedcal.scores import Kind
-from fedcal.strategies.job import Outcome
+from fedcal.strategies.outcome import Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -35,7 +35,7 @@ LOOKS = "declare them as probs"
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["logits", "probs"])
 def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
-    from fedcal.experiments.commands import apply
+    from fedcal.experiments.commands.files import apply_command
 
     scores = SCORES[kind]
     result = simulate(
@@ -50,7 +50,7 @@ def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path
     np.testing.assert_allclose(got, result.test_probs, rtol=0, atol=1e-11)
     np.savez(tmp_path / "new.npz", **{kind: scores})
     saved = tmp_path / "run" / "calibrator.npz"
-    apply.command(saved, str(tmp_path / "new.npz"), tmp_path / "p.npy", quiet=True, json=False)
+    apply_command(saved, str(tmp_path / "new.npz"), tmp_path / "p.npy", quiet=True, json=False)
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), got)
     np.testing.assert_array_equal(calibrators.load(saved).predict_proba(scores), got)
     other = SCORES["probs" if kind == "logits" else "logits"]

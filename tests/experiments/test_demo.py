@@ -21,6 +21,8 @@ PNGS = {
     "reliability-before-after.png",
     "reliability-without-privacy.png",
     "reliability-epsilon-1.png",
+    "reliability.png",
+    "reliability-dark.png",
 }
 
 

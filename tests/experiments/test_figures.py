@@ -7,13 +7,16 @@ import math
 import re
 import struct
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.image import imread
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from scipy import stats
 
@@ -22,6 +25,7 @@ from fedcal.experiments.figures.curves import (
     bytes_sheet,
     epsilon_sheet,
     facets,
+    quality_axis,
     rounds_sheet,
     series_of,
     spaced_axis,
@@ -39,20 +43,9 @@ from fedcal.experiments.figures.diagrams import (
     wilson,
     worst_classes,
 )
-from fedcal.experiments.figures.inline import fixed, key_svg, panel_svg
-from fedcal.experiments.figures.panel import (
-    STYLES,
-    Axis,
-    Bars,
-    Level,
-    Line,
-    Panel,
-    Sheet,
-    Whiskers,
-    linear_axis,
-    log_axis,
-    unit_axis,
-)
+from fedcal.experiments.figures.drawing import Panel, Sheet, bars, curve
+from fedcal.experiments.figures.inline import fixed, key_svg, panel_svgs
+from fedcal.experiments.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability
 
 
@@ -64,9 +57,36 @@ def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliabili
     return Reliability.of(probs, (probs.argmax(axis=1) + wrong) % classes)
 
 
+def plotted(panel: Panel) -> Axes:
+    ax = draw(Sheet("t", 1, (panel,))).axes[0]
+    assert isinstance(ax, Axes)
+    return ax
+
+
 def marks(panel: Panel, kind: type, series: str) -> Any:
-    (found,) = (m for m in panel.marks if isinstance(m, kind) and m.series == series)
+    """The artist of a series."""
+    (found,) = (
+        m for m in plotted(panel).get_children() if isinstance(m, kind) and m.get_label() == series
+    )
     return found
+
+
+def line(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
+    """x and y of its points."""
+    x, y = marks(panel, Line2D, series).get_data()
+    return np.asarray(x), np.asarray(y)
+
+
+def whiskers(panel: Panel, series: str) -> np.ndarray:
+    """Low and high ends, (2, points)."""
+    return np.array(marks(panel, LineCollection, series).get_segments())[:, :, 1].T
+
+
+def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
+    """Left ends, and low and high ends, (boxes, 2)."""
+    (bars,) = (b for b in plotted(panel).containers if b.get_label() == series)
+    ends = [(b.get_y(), b.get_y() + b.get_height()) for b in bars]
+    return np.array([b.get_x() for b in bars]), np.array(ends)
 
 
 # --- what is drawn ------------------------------------------------------------------------------
@@ -78,15 +98,14 @@ def test_the_bars_are_the_record() -> None:
     there = record.count > 0
     share = record.sum_correct[there] / record.count[there]
     confidence = record.sum_confidence[there] / record.count[there]
-    correct, over, under = (marks(panel, Bars, s) for s in ("correct", "over", "under"))
-    np.testing.assert_allclose(correct.high, share)
-    np.testing.assert_array_equal(correct.low, 0)
-    np.testing.assert_allclose(correct.left, np.flatnonzero(there) / 15)
-    # the gaps reach from one to the other, on the side that is meant
-    np.testing.assert_allclose(over.high - over.low, np.maximum(confidence - share, 0))
-    np.testing.assert_allclose(under.high - under.low, np.maximum(share - confidence, 0))
-    np.testing.assert_allclose(over.low, share)
-    np.testing.assert_allclose(under.high, share)
+    left, correct = boxes(panel, "correct")
+    np.testing.assert_allclose(correct[:, 1], share[share > 0])
+    np.testing.assert_array_equal(correct[:, 0], 0)
+    np.testing.assert_allclose(left, np.flatnonzero(there)[share > 0] / 15)
+    # the gaps reach from one to the other, on the side that is meant; empty ones are left out
+    for series, low, high in (("over", share, confidence), ("under", confidence, share)):
+        _, ends = boxes(panel, series)
+        np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
     assert (confidence > share).any()
     assert (confidence < share).any()
     assert f"ECE {100 * record.ece:.2f} %" == panel.note
@@ -95,9 +114,9 @@ def test_the_bars_are_the_record() -> None:
 
 def test_the_histogram_is_the_record() -> None:
     record = overconfident()
-    bars = marks(histogram("x", record), Bars, "correct")
-    np.testing.assert_allclose(bars.high, 100 * record.count / 400)
-    assert sum(bars.high) == pytest.approx(100)
+    _, ends = boxes(histogram("x", record), "correct")
+    np.testing.assert_allclose(ends[:, 1], 100 * record.count[record.count > 0] / 400)
+    assert sum(ends[:, 1]) == pytest.approx(100)
 
 
 def test_whiskers_are_wilson_s_intervals() -> None:
@@ -105,9 +124,10 @@ def test_whiskers_are_wilson_s_intervals() -> None:
     for k, (a, b) in zip((0, 3, 7, 10), zip(low, high, strict=True), strict=True):
         exact = stats.binomtest(k, 10).proportion_ci(method="wilson")
         assert (a, b) == pytest.approx((exact.low, exact.high), abs=1e-12)
-    panel = diagram("x", overconfident())
-    bars, whiskers = marks(panel, Bars, "correct"), marks(panel, Whiskers, "whisker")
-    assert np.all((whiskers.low <= bars.high) & (bars.high <= whiskers.high))
+    record = overconfident(4000)
+    panel = diagram("x", record)
+    (low, high), share = whiskers(panel, "whisker"), boxes(panel, "correct")[1][:, 1]
+    assert np.all((low <= share) & (share <= high))
 
 
 def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
@@ -131,11 +151,11 @@ def test_a_class_panel_is_the_class_against_the_rest() -> None:
     before, after = overconfident(), overconfident(seed=1)
     panel = classes_sheet(before, after, "t").panels[1]
     for series, record in (("before", before), ("after", after)):
-        line, whiskers = marks(panel, Line, series), marks(panel, Whiskers, series)
+        (x, y), (low, high) = line(panel, series), whiskers(panel, series)
         rows, confidence, correct = pooled(record, 1)
-        np.testing.assert_allclose(line.y, correct / rows)
-        np.testing.assert_allclose(line.x, confidence / rows)
-        assert np.all((whiskers.low <= line.y) & (line.y <= whiskers.high))
+        np.testing.assert_allclose(y, correct / rows)
+        np.testing.assert_allclose(x, confidence / rows)
+        assert np.all((low <= y) & (y <= high))
         assert f"{correct[0]} of {rows[0]}" in panel.said
     assert "ECE" in panel.note
     assert panel.title == f"class 1: {after.class_sum_correct[1].sum()} rows"
@@ -159,9 +179,8 @@ def test_the_panel_of_all_classes_counts_those_that_got_better() -> None:
     panel = gap_panel(before, after)
     better = int((class_gaps(after) < class_gaps(before)).sum())
     assert panel.note == f"{better} of 30 classes better"
-    points = marks(panel, Line, "class")
-    assert not points.line
-    np.testing.assert_allclose(points.x, 100 * class_gaps(before))
+    assert marks(panel, Line2D, "class").get_linestyle() == "None"
+    np.testing.assert_allclose(line(panel, "class")[0], 100 * class_gaps(before))
 
 
 def test_rounds_begin_with_before() -> None:
@@ -177,10 +196,10 @@ def test_rounds_begin_with_before() -> None:
     assert [p.title for p in sheet.panels] == [
         *("ECE", "classwise ECE", "NLL", "accuracy", "temperature")
     ]
-    line = marks(sheet.panels[0], Line, "after")
-    assert (list(line.x), list(line.y)) == ([0, 1, 3], [10.0, 5.0, 10.0])
-    assert list(marks(sheet.panels[4], Line, "after").y) == [1.0, 2.0, 2.5]
-    assert marks(sheet.panels[2], Level, "reference").y == 0.5
+    x, y = line(sheet.panels[0], "after")
+    assert (list(x), list(y)) == ([0, 1, 3], [10.0, 5.0, 10.0])
+    assert list(line(sheet.panels[4], "after")[1]) == [1.0, 2.0, 2.5]
+    assert set(line(sheet.panels[2], "reference")[1]) == {0.5}
     assert rounds_sheet(before, [{"round": 1}], "t") is None
 
 
@@ -209,9 +228,11 @@ def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
     axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
     assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
     assert places[math.inf] == max(places.values())
-    assert [text for _, text in axis.ticks] == ["0.5", "8", "∞"]
-    assert axis.low < min(places.values())
-    assert axis.high > places[math.inf]
+    assert sorted(zip(axis["xticks"], axis["xticklabels"], strict=True)) == [
+        *((places[0.5], "0.5"), (places[8.0], "8"), (places[math.inf], "∞"))
+    ]
+    assert axis["xlim"][0] < min(places.values())
+    assert axis["xlim"][1] > places[math.inf]
 
 
 def test_a_facet_for_each_partition_with_the_baselines_in_all() -> None:
@@ -225,11 +246,11 @@ def test_quality_against_epsilon() -> None:
     assert (len(sheet.panels), sheet.columns) == (4, 2)
     assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
     looks, panel = series_of(CELLS), sheet.panels[0]
-    assert panel.y.log  # from 0.5 to 20 %
-    line = marks(panel, Line, looks["a"])
-    assert list(line.y) == pytest.approx([3.0, 1.0, 0.5])  # in the order of budgets
-    assert list(line.x) == sorted(line.x)
-    assert marks(panel, Level, looks["none"]).y == pytest.approx(5.0)
+    assert plotted(panel).get_yscale() == "log"  # from 0.5 to 20 %
+    x, y = line(panel, looks["a"])
+    assert list(y) == pytest.approx([3.0, 1.0, 0.5])  # in the order of budgets
+    assert list(x) == sorted(x)
+    assert list(line(panel, looks["none"])[1]) == pytest.approx([5.0, 5.0])
     assert dict(sheet.legend)[looks["none"]] == "none (baseline)"
     assert "a: 3, 1, 0.5" in panel.said
 
@@ -237,14 +258,12 @@ def test_quality_against_epsilon() -> None:
 def test_quality_against_bytes() -> None:
     sheet = bytes_sheet(CELLS, ("ece",), "t")
     assert [p.note for p in sheet.panels] == ["ε = 0.5", "ε = 8", "no privacy"]
-    assert all(p.x.log for p in sheet.panels)
+    assert all(plotted(p).get_xscale() == "log" for p in sheet.panels)
     look = series_of(CELLS)["a"]
-    lines = [m for m in sheet.panels[0].marks if isinstance(m, Line) and m.series == look]
-    points = [(list(m.x), list(m.y), dict(sheet.legend)[m.shape]) for m in lines]
-    assert points == [
-        ([100], pytest.approx([3.0]), "iid"),
-        ([100], pytest.approx([4.0]), "natural"),
-    ]
+    lines = [m for m in plotted(sheet.panels[0]).lines if m.get_label() == look]
+    named = {LINES[series]["marker"]: text for series, text in sheet.legend if series != look}
+    points = [(*m.get_xydata()[0], named[m.get_marker()]) for m in lines]
+    assert points == [(100, pytest.approx(3.0), "iid"), (100, pytest.approx(4.0), "natural")]
     assert "none (baseline)" not in dict(sheet.legend).values()
 
 
@@ -258,7 +277,7 @@ def test_more_kinds_of_cells_than_markers_have_panels() -> None:
         *("unit example, trust central", "unit example, trust local"),
     ]
     for panel in sheet.panels:
-        assert len({m.shape for m in panel.marks if isinstance(m, Line)}) == 4
+        assert len({m.get_marker() for m in plotted(panel).lines}) == 4
 
 
 def test_quality_by_trust_model() -> None:
@@ -272,8 +291,8 @@ def test_quality_by_trust_model() -> None:
     assert [text for _, text in sheet.legend] == [
         *("none (baseline)", "trust central", "trust local")
     ]
-    local = marks(sheet.panels[1], Line, sheet.legend[2][0])
-    assert list(local.y) == pytest.approx([4.0, 4.0])
+    _, local = line(sheet.panels[1], sheet.legend[2][0])
+    assert list(local) == pytest.approx([4.0, 4.0])
     for c in cells[1:]:
         c["mechanism"] = "gaussian"
     more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
@@ -287,39 +306,42 @@ def test_quality_by_trust_model() -> None:
 # --- axes ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("metric", ["ece", "accuracy"])
 @pytest.mark.parametrize(
-    "values", [(0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (-3.0, 11.0), (1e-5, 2e-5), (40.0, 94.0)]
+    "means", [(0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0)]
 )
-def test_linear_ticks_are_few_distinct_and_inside(values: tuple[float, float]) -> None:
-    axis = linear_axis("x", values)
-    assert 2 <= len(axis.ticks) <= 7
-    assert len({text for _, text in axis.ticks}) == len(axis.ticks)
-    for value, text in axis.ticks:
-        assert axis.low <= value <= axis.high
-        assert float(text) == pytest.approx(value, abs=1e-9)
-    assert axis.low < min(values) <= max(values) < axis.high
+def test_ticks_are_few_distinct_and_inside(metric: str, means: tuple[float, float]) -> None:
+    def plot(ax: Axes) -> None:
+        ax.set(**quality_axis(metric, means, (0.0, 0.0)))
+
+    ax = plotted(Panel("", plot, "", aspect=0.8))
+    low, high = ax.get_ylim()
+    assert low < min(means) <= max(means) < high
+    ax.figure.draw_without_rendering()
+    shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
+    assert 2 <= len(shown) <= 9
+    assert len({t.get_text() for t in shown}) == len(shown)
+    for text in shown:
+        assert float(text.get_text().replace("−", "-")) == pytest.approx(
+            text.get_position()[1], rel=1e-5, abs=1e-9
+        )
 
 
-@pytest.mark.parametrize("values", [(0.5, 20.0), (64.0, 1e6), (3.0, 3.1), (1e-4, 90.0)])
-def test_logarithmic_ticks_are_few_and_inside(values: tuple[float, float]) -> None:
-    axis = log_axis("x", values)
-    assert 1 <= len(axis.ticks) <= 7
-    assert all(axis.low <= v <= axis.high for v, _ in axis.ticks)
-    assert axis.place(axis.low) == 0
-    assert axis.place(math.sqrt(axis.low * axis.high)) == pytest.approx(0.5)
-
-
-def test_far_values_are_cut() -> None:
-    axis = Axis("x", 1.0, 10.0, (), log=True)
-    assert axis.place(0.0) == -0.5
-    assert axis.place(1e9) == 1.5
+@pytest.mark.parametrize("sent", [(64,), (64, 1e6), (300, 310), (10, 30)])
+def test_bytes_have_few_ticks(sent: tuple[float, ...]) -> None:
+    cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
+    ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
+    low, high = ax.get_xlim()
+    assert low < min(sent) <= max(sent) < high
+    assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
 
 
 # --- inline SVG ---------------------------------------------------------------------------------
 
 
-def drawn(panel: Panel, name: str = "n") -> ET.Element:
-    return ET.fromstring(panel_svg(panel, name))
+def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
+    (svg,) = panel_svgs(Sheet("title", 1, (panel,)), name, *palette)
+    return svg
 
 
 def corners(path: ET.Element) -> np.ndarray:
@@ -327,73 +349,77 @@ def corners(path: ET.Element) -> np.ndarray:
 
 
 def test_inline_svg_shows_the_marks_where_they_belong() -> None:
-    ticks = ((0.0, "0"), (1.0, "1"))
-    panel = Panel(
-        "t",
-        Axis("a", 0.0, 1.0, ticks),
-        Axis("b", 0.0, 1.0, ticks),
-        (Bars("correct", [0.5], [1.0], [0.0], [0.5]), Line("after", [0.0, 1.0], [1.0, 0.0])),
-        "said",
-    )
-    root = drawn(panel)
+    def plot(ax: Axes) -> None:
+        ax.set(xlim=(0, 1), xticks=(0, 1), xlabel="a", ylim=(0, 1), yticks=(0, 1), ylabel="b")
+        bars(ax, "correct", *np.array([[0.5], [1.0], [0.0], [0.5]]))
+        curve(ax, "after", [0.0, 1.0], [1.0, 0.0])
+
+    root = ET.fromstring(panel_svg(Panel("t", plot, "said")))
     assert root.get("role") == "img"
     assert root.get("aria-label") == "said"
-    _, _, width, height = map(float, str(root.get("viewBox")).split())
-    clipped = [path for path in root.iter("path") if path.get("clip-path")]
-    assert len(clipped) == 1
-    (left, top), (right, bottom) = corners(clipped[0]).min(axis=0), corners(clipped[0]).max(axis=0)
-    assert "fill:var(--blue)" in str(clipped[0].get("style"))
-    assert 0 < left < right < width
-    assert 0 < top < bottom < height
+    x0, y0, width, height = map(float, str(root.get("viewBox")).split())
+    (box,) = (p for p in root.iter("path") if "fill: var(--blue)" in str(p.get("style")))
+    (left, top), (right, bottom) = corners(box).min(axis=0), corners(box).max(axis=0)
+    assert x0 < left < right < x0 + width
+    assert y0 < top < bottom < y0 + height
     assert right - left == pytest.approx(bottom - top, abs=0.2)  # half of each side of a square
-    line = next(p for p in root.iter("path") if "stroke-width:1.1" in str(p.get("style")))
-    (x0, y0), (x1, y1) = corners(line)
+    path = next(p for p in root.iter("path") if "stroke-width: 1.1" in str(p.get("style")))
+    (x0, y0), (x1, y1) = corners(path)
     assert (x0 + x1) / 2 == pytest.approx(left, abs=0.02)
     assert (y0 + y1) / 2 == pytest.approx(top, abs=0.02)
-    assert len(list(root.iter("use"))) == 2  # a marker for each point
+    assert {u.get("y") for u in root.iter("use")} >= {f"{y0:g}", f"{y1:g}"}  # markers
     words = list(root.iter("text"))
     assert [t.text for t in words] == ["0", "1", "a", "0", "1", "b"]
     assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
 
 
-def test_empty_bars_are_left_out_and_hatches_are_defined() -> None:
+def test_hatches_are_defined() -> None:
     svg = panel_svg(diagram("x", overconfident()), "p7")
     root = ET.fromstring(svg)
-    empty = replace(
-        diagram("x", overconfident()), marks=(Bars("over", [0.0], [1.0], [0.5], [0.5]),)
-    )
-    assert len(list(drawn(empty).iter("path"))) == 2  # the grid and the axes
-    defined = {str(e.get("id")) for e in root.iter() if e.get("id")}
+    names = [str(e.get("id")) for e in root.iter() if e.get("id")]
     used = {part.partition(")")[0] for part in svg.split("url(#")[1:]}
-    assert used <= defined
-    assert all(name.startswith("p7") for name in defined)
+    assert used <= set(names)
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("p7") for name in names)
     assert len(list(root.iter("pattern"))) == 2
-    assert "#" not in svg.replace("url(#p7", "")  # every colour is the page's
+    rest = re.sub(r"""(url\(|href=")#p7""", "", svg)
+    assert "#" not in rest  # every colour is the page's
+
+
+def test_what_panels_share_is_there_once() -> None:
+    sheet = classes_sheet(overconfident(), overconfident(seed=1), "t")
+    text = "".join(panel_svgs(sheet, "n"))
+    names = re.findall(r' id="([^"]+)"', text)
+    assert len(set(names)) == len(names)
+    assert set(re.findall(r"""(?:url\(|href=")#([\w-]+)""", text)) <= set(names)
 
 
 def test_the_same_panel_is_the_same_svg_and_small() -> None:
     panel = diagram("x", overconfident())
-    assert panel_svg(panel, "n") == panel_svg(panel, "n")
-    assert len(panel_svg(panel, "n")) < 10_000
+    assert panel_svg(panel) == panel_svg(panel)
+    assert len(panel_svg(panel)) < 15_000
     assert "var(" not in panel_svg(panel, "n", fixed)
 
 
 def test_untrusted_words_are_escaped() -> None:
     evil = '"><script>alert(1)</script>'
-    axis = Axis(evil, 0.0, 1.0, ((0.5, evil),))
-    svg = panel_svg(Panel(evil, axis, axis, (), evil), "n")
+    label = "#0072b2 0.1234567 id= $x_1$"
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel=evil, ylabel=label)
+
+    svg = panel_svg(Panel(evil, plot, evil))
     assert "<script" not in svg
-    label = "#0072b2 0.1234567 id="
-    told = drawn(Panel("", Axis(label, 0.0, 1.0, ()), axis, (), ""))
-    assert label in [t.text for t in told.iter("text")]
-    assert drawn(Panel(evil, axis, axis, (), evil)).get("aria-label") == evil
+    root = ET.fromstring(svg)
+    assert {evil, label} <= {t.text for t in root.iter("text")}
+    assert root.get("aria-label") == evil
 
 
-@pytest.mark.parametrize("series", STYLES)
+@pytest.mark.parametrize("series", [*BOXES, *LINES])
 def test_every_series_has_a_sample(series: str) -> None:
-    for bars in (False, True):
-        assert len(ET.fromstring(key_svg(series, "n", bars=bars))) >= 1
-        assert "var(" not in key_svg(series, "n", fixed, bars=bars)
+    assert "<path" in key_svg(series, "n")
+    assert "var(--" in key_svg(series, "n")
+    assert "var(" not in key_svg(series, "n", fixed)
 
 
 # --- colours ------------------------------------------------------------------------------------
@@ -429,28 +455,30 @@ def lab(colour: str, seen_with: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seen_with", DEFICIENCIES)
-@pytest.mark.parametrize("scheme", ["colour", "dark"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "together", [("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")]
 )
 def test_colours_differ_for_every_eye(
     together: tuple[str, ...], scheme: str, seen_with: str
 ) -> None:
+    hues = list(HUES.values())
     for one, other in itertools.combinations(together, 2):
-        a, b = (lab(getattr(STYLES[s], scheme), seen_with) for s in (one, other))
+        looks = (BOXES.get(s) or LINES[s] for s in (one, other))
+        places = (look.get("color", look.get("facecolor", look.get("edgecolor"))) for look in looks)
+        a, b = (lab(hues[int(p[1:])][scheme == "dark"], seen_with) for p in places)
         assert np.linalg.norm(a - b) > 15, (one, other)  # 2 is a just noticeable difference
 
 
 @pytest.mark.parametrize("group", ["m", "b"])
 def test_methods_differ_without_any_colour(group: str) -> None:
     looks = [
-        (s.dash, s.marker, s.filled)
-        for name, s in STYLES.items()
+        (s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"])
+        for name, s in LINES.items()
         if name[0] == group and name[1:].isdigit()
     ]
     assert len(looks) == len(set(looks))
-    bars = [STYLES[s] for s in ("correct", "over", "under")]
-    assert len({s.hatch for s in bars}) == 3
+    assert len({s.get("hatch") for s in BOXES.values()}) == 3
 
 
 # --- for paper ----------------------------------------------------------------------------------
@@ -459,10 +487,10 @@ def test_methods_differ_without_any_colour(group: str) -> None:
 def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
     records = {f"method {i}": overconfident(seed=i) for i in range(3)}
     figure = reliability_figure(records, "ResNet-110 on CIFAR-10")
-    words = [t.get_text() for t in figure.findobj(Text)]
+    words = [t.get_text() for t in figure.findobj(Text) if t.get_visible()]
     assert "ResNet-110 on CIFAR-10" in words
     for heading, record in records.items():
-        assert {heading, f"ECE {100 * record.ece:.2f} %"} <= set(words)
+        assert f"{heading}\nECE {100 * record.ece:.2f} %" in words
     assert words.count("share correct") >= 2  # the axis and the legend
     assert words.count("confidence of the top label") == 3  # once for each column
     (legend,) = figure.legends
@@ -484,7 +512,18 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
         canvas.draw()  # places the legend
         renderer = canvas.get_renderer()
         whole = figure.bbox
-        found = [a for a in figure.findobj(Text) if a.get_text().strip()]
+        beyond = [
+            tick.label1
+            for ax in figure.axes
+            for axis in (ax.xaxis, ax.yaxis)
+            for tick in axis.get_major_ticks()
+            if not axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
+        ]
+        found = [
+            a
+            for a in figure.findobj(Text)
+            if a.get_text().strip() and a.get_visible() and a not in beyond  # nor are these drawn
+        ]
         boxes = [a.get_window_extent(renderer) for a in found]
         for box in boxes:
             assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
@@ -494,8 +533,7 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
 
 
 def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
-    axis = unit_axis("x")
-    panel = Panel("t", axis, axis, (Line("after", [0.1, 0.9], [0.2, 0.8]),), "said")
+    panel = Panel("t", lambda ax: curve(ax, "after", [0.1, 0.9], [0.2, 0.8]), "said")
     sheet = Sheet("title & more", 1, (panel,), (("after", "after"),))
     written = save_sheets({"one": sheet}, tmp_path)
     assert written == ["one.png", "one.svg"]
@@ -514,3 +552,16 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
 def test_a_png_of_a_reliability_diagram_is_not_empty(tmp_path: Path) -> None:
     save_figure(reliability_figure({"a": overconfident()}, "t"), tmp_path / "f.png")
     assert (tmp_path / "f.png").stat().st_size > 20_000
+
+
+def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path: Path) -> None:
+    for dark in (False, True):
+        figure = reliability_figure({"a": overconfident()}, "t", dark=dark)
+        save_figure(figure, tmp_path / "f.png", dark=dark)
+        pixels = imread(tmp_path / "f.png")[..., :3].reshape(-1, 3)
+        found = {
+            "#" + bytes((255 * p).round().astype(np.uint8)).hex() for p in np.unique(pixels, axis=0)
+        }
+        for hue in ("paper", "ink", "blue", "grey"):
+            assert (HUES[hue][0] in found) is not dark
+            assert (HUES[hue][1] in found) is dark

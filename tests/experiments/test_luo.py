@@ -23,7 +23,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import simulate
 from fedcal.experiments.benchmarks import luo as benchmark
-from fedcal.experiments.benchmarks.__main__ import main
+from fedcal.experiments.benchmarks.timing import compare
 from fedcal.experiments.luo import cell
 from fedcal.experiments.luo.cell import run_point
 from fedcal.experiments.luo.methods import (
@@ -266,22 +266,16 @@ def test_the_strategies_themselves_reach_the_same_ece(key: str, trust: str) -> N
         assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
 
 
-def test_the_plain_loop_of_the_benchmark_does_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     loose = (SweepPoint("epsilon", 50, 30, 1e6),)
     monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
-    data = benchmark.test_rows()
-    small = dataclasses.replace(data, scores=data.scores[:4000], labels=data.labels[:4000])
-    monkeypatch.setattr(benchmark, "test_rows", lambda: small)
-    given = ["--every", "1", "--trials", "60", "--plain", "5", "--out", str(tmp_path)]
-    assert main(["luo", *given]) == 0
-    (found,) = json.loads((tmp_path / "luo.json").read_text())["rows"]
-    for method, (ours, plain) in found["ece"].items():
+    logits, labels = benchmark.real_rows(False)
+    monkeypatch.setattr(benchmark, "real_rows", lambda quick: (logits[:4000], labels[:4000]))
+    case = benchmark.suite(False, every=1, trials=60, plain=5)
+    ours, plain = (found["values"] for found in compare(case.contestants, 1))
+    for method in set(PAPER) - {"none"}:
         near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
-        assert ours == pytest.approx(plain, abs=near)
-    assert set(found["ece"]) == set(PAPER) - {"none"}
-    assert "plain loop" in capsys.readouterr().out
+        assert ours[method] == pytest.approx(plain[method], abs=near)
 
 
 # --- suites -------------------------------------------------------------------------------------

@@ -14,13 +14,19 @@ import pytest
 
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.result import DONE, FINAL
 from fedcal.experiments.comparison.row import check_row
+from fedcal.experiments.comparison.run import DONE, FINAL
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.runs import Folder, Row, begun_config, key_of
 from fedcal.experiments.runs import journal as module
-from fedcal.experiments.runs.ask import ask_about_unfinished
-from fedcal.experiments.runs.journal import CONFIG, INPUTS, ROWS, UNFINISHED, Journal
+from fedcal.experiments.runs.journal import (
+    CONFIG,
+    INPUTS,
+    ROWS,
+    UNFINISHED,
+    Journal,
+    ask_about_unfinished,
+)
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 INPUTS_OF = {"d": "0123"}

@@ -18,11 +18,10 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.comparison.row import run_row, runs_of
-from fedcal.experiments.engines import processes
 from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.runs import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.data import arrays_of, read_data, write_data
 from fedcal.experiments.runs.pools import here, in_processes, on_ray
+from fedcal.experiments.runs.worker import arrays_of, read_data, write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -78,7 +77,7 @@ def test_the_digest_sees_everything() -> None:
 
 
 def test_one_job_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.subprocess, "Popen", lambda *_, **__: pytest.fail("a process"))
+    monkeypatch.setattr(subprocess.Popen, "__init__", lambda *_, **__: pytest.fail("a process"))
     runs, sources = asked(small())
     assert len(list(here(runs, sources, run_row, jobs=1))) == 8
     assert len(list(here(runs[:1], sources, run_row, jobs=2))) == 1
@@ -86,13 +85,13 @@ def test_one_job_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     started: list[Any] = []
-    popen = processes.subprocess.Popen
+    process = pools.LineProcess
 
-    def start(*arguments: Any, **options: Any) -> Any:
-        started.append(popen(*arguments, **options))
+    def start(*arguments: Any) -> Any:
+        started.append(process(*arguments))
         return started[-1]
 
-    monkeypatch.setattr(processes.subprocess, "Popen", start)
+    monkeypatch.setattr(pools, "LineProcess", start)
     return started
 
 

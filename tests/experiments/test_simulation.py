@@ -17,7 +17,7 @@ from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import calibrating
+from fedcal.strategies.settings import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

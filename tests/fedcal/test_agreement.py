@@ -14,7 +14,7 @@ from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 

@@ -26,7 +26,8 @@ def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[s
 
     Parameters
     ----------
-    methods, experiments, blocks : names that are there at the commit
+    methods, experiments, blocks
+        names that are there at the commit
     """
     found: list[Cell] = []
     groups = {

@@ -31,8 +31,14 @@ import cells  # noqa: E402
 
 ENTRIES = {
     "fedcal": ("fedcal.experiments.cli:main",),
-    "documents": ("fedcal.experiments.reproduce.documents:main",),
-    "expected": ("fedcal.experiments.reproduce.expected:main",),
+    "documents": (
+        "fedcal.experiments.studies.documents:main",
+        "fedcal.experiments.reproduce.documents:main",
+    ),
+    "expected": (
+        "fedcal.experiments.studies.expected:main",
+        "fedcal.experiments.reproduce.expected:main",
+    ),
     "demo": ("fedcal.experiments.demo:main",),
     "shift-logits": ("fedcal.experiments.shift.logits:main",),
     "shift-mnist": ("fedcal.experiments.shift.mnist:main",),
@@ -41,19 +47,55 @@ ENTRIES = {
     "bench-audit": ("fedcal.experiments.benchmarks.audit:main",),
     "bench-luo": ("fedcal.experiments.benchmarks.luo:main",),
     "bench-samplers": ("fedcal.experiments.benchmarks.samplers:main",),
-    "blocks": ("fedcal.experiments.reproduce.documents:BLOCKS",),
-    "shipped": ("fedcal.experiments.reproduce.expected:shipped",),
-    "reproduce": ("fedcal.experiments.reproduce.run:reproduce",),
-    "experiments": ("fedcal.experiments.reproduce.registry:EXPERIMENTS",),
+    "blocks": (
+        "fedcal.experiments.studies.documents:BLOCKS",
+        "fedcal.experiments.reproduce.documents:BLOCKS",
+    ),
+    "shipped": (
+        "fedcal.experiments.studies.expected:shipped",
+        "fedcal.experiments.reproduce.expected:shipped",
+    ),
+    "reproduce": (
+        "fedcal.experiments.studies.run:reproduce",
+        "fedcal.experiments.reproduce.run:reproduce",
+    ),
+    "experiments": (
+        "fedcal.experiments.studies.registry:EXPERIMENTS",
+        "fedcal.experiments.reproduce.registry:EXPERIMENTS",
+    ),
     "methods": ("fedcal.experiments.config:METHODS",),
-    "audit": ("fedcal.experiments.reproduce.noise_audit:rows",),
-    "amplification": ("fedcal.experiments.reproduce.amplification:rows",),
-    "binning-pays": ("fedcal.experiments.reproduce.binning_pays:rows",),
-    "maddock-table6": ("fedcal.experiments.reproduce.bytes_sent:rows",),
-    "maddock-table7": ("fedcal.experiments.reproduce.client_seconds:rows",),
-    "luo-table1": ("fedcal.experiments.reproduce.luo_table1:rows",),
-    "luo-table7": ("fedcal.experiments.reproduce.luo_table7:rows",),
-    "luo-figures": ("fedcal.experiments.reproduce.luo_figures:rows",),
+    "audit": (
+        "fedcal.experiments.studies.noise_audit:rows",
+        "fedcal.experiments.reproduce.noise_audit:rows",
+    ),
+    "amplification": (
+        "fedcal.experiments.studies.amplification:rows",
+        "fedcal.experiments.reproduce.amplification:rows",
+    ),
+    "binning-pays": (
+        "fedcal.experiments.studies.binning_pays:rows",
+        "fedcal.experiments.reproduce.binning_pays:rows",
+    ),
+    "maddock-table6": (
+        "fedcal.experiments.studies.bytes_sent:rows",
+        "fedcal.experiments.reproduce.bytes_sent:rows",
+    ),
+    "maddock-table7": (
+        "fedcal.experiments.studies.client_seconds:rows",
+        "fedcal.experiments.reproduce.client_seconds:rows",
+    ),
+    "luo-table1": (
+        "fedcal.experiments.studies.luo_table1:rows",
+        "fedcal.experiments.reproduce.luo_table1:rows",
+    ),
+    "luo-table7": (
+        "fedcal.experiments.studies.luo_table7:rows",
+        "fedcal.experiments.reproduce.luo_table7:rows",
+    ),
+    "luo-figures": (
+        "fedcal.experiments.studies.luo_figures:rows",
+        "fedcal.experiments.reproduce.luo_figures:rows",
+    ),
 }
 """Name -> where it is, in any of the two commits: what moves gets its new place added."""
 
@@ -63,10 +105,11 @@ DRAWN = ("simulate/default-out", "compare/out", "reproduce/shipped-maddock-figur
 time, as nothing of a picture is compared."""
 
 
-def empty_picture(self: object, file: Any, **options: object) -> None:
+def empty_picture(self: Any, file: Any, **options: object) -> None:
     """In place of `Figure.savefig`."""
     if hasattr(file, "write"):
-        file.write(b'<svg viewBox="0 0 1 1"/>')
+        axes = "".join(f'<g id="axes_{k + 1}"/>' for k, _ in enumerate(self.axes))
+        file.write(f'<svg viewBox="0 0 1 1">{axes}</svg>'.encode())
     else:
         Path(file).write_bytes(b"")
 

@@ -40,8 +40,10 @@ class Fault:
 
     Attributes
     ----------
-    what : the fault, in a sentence
-    tests : that catch it, `tests/path.py::test_name`
+    what
+        the fault, in a sentence
+    tests
+        that catch it, `tests/path.py::test_name`
     """
 
     name: str

@@ -18,7 +18,9 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, Outcome, lacks_rows
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.settings import lacks_rows
 
 CLIENTS, CLASSES = 6, 3
 PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)

@@ -25,7 +25,8 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies.flower import ANSWER, WHO
-from fedcal.strategies.job import Job, Outcome
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}

@@ -21,7 +21,7 @@ from fedcal.queries.request import Request
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY
 from fedcal.types import Floats, Integers
 from fedcal.units import UNITS

@@ -16,7 +16,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.job import settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.types import Integers, Words
 
 CLIENTS, CLASSES, ROWS = 5, 3, 80

@@ -18,9 +18,12 @@ class Recipe:
 
     Attributes
     ----------
-    files : path -> the whole file
-    rows : (path, a block of what is added there)
-    commands : what is typed afterwards
+    files
+        path -> the whole file
+    rows
+        (path, a block of what is added there)
+    commands
+        what is typed afterwards
     """
 
     title: str

@@ -29,7 +29,8 @@ def categorical(log_weights: ArrayLike, words: Words) -> int:
 
     Parameters
     ----------
-    log_weights : (candidates,) up to 65536 doubles, each standing for its exact binary value;
+    log_weights
+        (candidates,) up to 65536 doubles, each standing for its exact binary value;
         -inf is a candidate that is never drawn
 
     Raises

@@ -122,7 +122,8 @@ def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
 
     Parameters
     ----------
-    scale : in grid units, from 0.05 to 2**40
+    scale
+        in grid units, from 0.05 to 2**40
 
     Raises
     ------
@@ -186,7 +187,8 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
 
     Parameters
     ----------
-    std : in grid units, from 0.3 to 2**40; below about 1 the variance is smaller than std^2
+    std
+        in grid units, from 0.3 to 2**40; below about 1 the variance is smaller than std^2
 
     Raises
     ------

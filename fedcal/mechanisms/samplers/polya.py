@@ -52,8 +52,10 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
 
     Parameters
     ----------
-    scale : of the sum, in grid units, from 0.05 to 2**40
-    shares : from 1 to 2**40, not necessarily whole. Each 1 / shares costs about 2.9 log(scale)
+    scale
+        of the sum, in grid units, from 0.05 to 2**40
+    shares
+        from 1 to 2**40, not necessarily whole. Each 1 / shares costs about 2.9 log(scale)
         tries of a jump, so few shares of a large scale are slow (one share alone is not: it is
         drawn as discrete Laplace noise)
 
@@ -83,11 +85,16 @@ class _Shares:
 
     Attributes
     ----------
-    scale : of the geometric variates
-    mean : expected number of jumps
-    count : the Poisson number of them
-    block : twice the i of 2^i <= k < 2^(i + 1), plus 1 for a negative jump
-    accepted : probability that a jump that is tried is accepted, at least 1/2
+    scale
+        of the geometric variates
+    mean
+        expected number of jumps
+    count
+        the Poisson number of them
+    block
+        twice the i of 2^i <= k < 2^(i + 1), plus 1 for a negative jump
+    accepted
+        probability that a jump that is tried is accepted, at least 1/2
     """
 
     scale: float

@@ -53,10 +53,13 @@ class Table:
 
     Attributes
     ----------
-    bits : the table has 2**bits columns, bits >= 1
-    high, low : (2**bits,) each column's threshold in units of 2**-128: the first 64 - bits
+    bits
+        the table has 2**bits columns, bits >= 1
+    high, low
+        (2**bits,) each column's threshold in units of 2**-128: the first 64 - bits
         and the last 64 bits of it; below the threshold the column itself is drawn
-    alias : (2**bits,) what is drawn otherwise
+    alias
+        (2**bits,) what is drawn otherwise
     """
 
     bits: int

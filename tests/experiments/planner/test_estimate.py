@@ -16,7 +16,7 @@ from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import owners
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
-from fedcal.strategies.job import calibrating
+from fedcal.strategies.settings import calibrating
 
 WORLD = made_up(3)[0]
 

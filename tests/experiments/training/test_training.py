@@ -15,9 +15,8 @@ from click.testing import CliRunner
 from fedcal.datasets import load
 from fedcal.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments import cli, simulate
-from fedcal.experiments.training import checkpoint
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.run import Training, train
+from fedcal.experiments.training.run import CHECKPOINT, Training, train
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -118,7 +117,7 @@ def test_the_model_file_holds_weights_only(images: Path, tmp_path: Path) -> None
     model = build("cnn", (8, 8), 3, seed=99)
     model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))
     with torch.no_grad():
-        logits = model(as_input(training.federation.test[0].x)).numpy()
+        logits = model(as_input(training.federation.parts["test"][0].x)).numpy()
     np.testing.assert_allclose(logits, training.test_logits[: len(logits)], atol=1e-5)
 
 
@@ -141,9 +140,9 @@ def test_an_interrupted_training_goes_on_as_if_nothing_was(
     whole, out = train(config), tmp_path / "out"
     with pytest.raises(Interrupted, match=r"2 rounds are kept; go on: .* --resume"):
         interrupted(config, out, 2, KeyboardInterrupt)
-    assert [p.name for p in out.iterdir()] == [checkpoint.FILE]
+    assert [p.name for p in out.iterdir()] == [CHECKPOINT]
     assert same(whole, train(out=out, resume=True))
-    assert not (out / checkpoint.FILE).exists()
+    assert not (out / CHECKPOINT).exists()
     assert load(out / "logits.npz").classes == 3
 
 
@@ -151,8 +150,8 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images: Path, tmp_pa
     config, out = small(images, rounds=5, checkpoint_every=2), tmp_path / "out"
     with pytest.raises(SystemExit):  # dies without a word, after round 3
         interrupted(config, out, 3, SystemExit)
-    state, _, _ = checkpoint.read(out)
-    assert state.round == 2
+    told = json.loads(torch.load(out / CHECKPOINT, weights_only=True)["json"])
+    assert len(told["history"]) == 2
     assert same(train(config), train(out=out, resume=True))
 
 
@@ -168,7 +167,7 @@ def test_an_interrupt_while_the_files_are_written_loses_no_round(
         with pytest.raises(Interrupted, match="3 rounds are kept"):
             train(config, out=out)
     assert same(train(config), train(out=out, resume=True))
-    assert not (out / checkpoint.FILE).exists()
+    assert not (out / CHECKPOINT).exists()
 
 
 def test_more_rounds_may_be_asked_for(images: Path, tmp_path: Path) -> None:
@@ -201,7 +200,7 @@ def test_what_cannot_be_resumed(images: Path, tmp_path: Path) -> None:
     train(out=out, resume=True)
     with pytest.raises(InputError, match="the training there is finished"):
         train(out=out, resume=True)
-    (out / checkpoint.FILE).write_bytes(b"PK but no more")
+    (out / CHECKPOINT).write_bytes(b"PK but no more")
     with pytest.raises(InputError, match="is not an intact checkpoint"):
         train(out=out, resume=True)
 
@@ -298,9 +297,9 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from fedcal.experiments.training import local
+    from fedcal.experiments.training import models
 
-    descend, seen = local.descend, []
+    descend, seen = models.descend, []
 
     def stopping(*arguments: Any, **named: Any) -> float:
         seen.append(1)
@@ -308,7 +307,7 @@ def test_ctrl_c_says_how_to_go_on(
             raise KeyboardInterrupt
         return descend(*arguments, **named)
 
-    monkeypatch.setattr(local, "descend", stopping)
+    monkeypatch.setattr(models, "descend", stopping)
     options = [*("train", "--data", str(images), "--clients", "6", "--partition", "iid")]
     options += [*("--sampling-rate", "0.5", "--rounds", "3")]
     out = tmp_path / "out"

@@ -15,8 +15,8 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, encode, read_text
 from fedcal.experiments.training.splits import PARTS, ClientData, load
-from fedcal.experiments.training.text import CHARACTERS, CONTEXT, encode, read_text
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
@@ -35,7 +35,7 @@ def dealt(data: str, **options: Any) -> ClientData:
 
 def rows(federation: ClientData) -> list[tuple[bytes, int]]:
     """All rows of a federation, in any order."""
-    parts = [rows for name in PARTS for rows in federation.part(name)]
+    parts = [rows for name in PARTS for rows in federation.parts[name]]
     return sorted(
         (x.tobytes(), int(y)) for part in parts for x, y in zip(part.x, part.y, strict=True)
     )
@@ -58,7 +58,7 @@ def test_the_split_follows_from_the_seed(tmp_path: Path) -> None:
     data = npz(tmp_path, x=X, y=Y)
     a, again, other = (dealt(data, clients=5, partition="iid", seed=s) for s in (1, 1, 2))
     assert a.fingerprint() == again.fingerprint()
-    assert np.array_equal(a.test[0].x, again.test[0].x)
+    assert np.array_equal(a.parts["test"][0].x, again.parts["test"][0].x)
     assert a.fingerprint() != other.fingerprint()
 
 
@@ -229,7 +229,7 @@ def test_roles_are_clients_and_small_ones_are_left_out(tmp_path: Path) -> None:
 def test_each_character_is_predicted_once_from_those_before(tmp_path: Path) -> None:
     federation = dealt(table(tmp_path, {"HAMLET": 8}), model="lstm")
     spoken = encode("\n".join(LINES * 8))
-    predicted = [federation.part(name)[0] for name in PARTS]
+    predicted = [federation.parts[name][0] for name in PARTS]
     assert np.array_equal(np.concatenate([part.y for part in predicted]), spoken[CONTEXT:])
     row = 0
     for part in predicted:
@@ -299,8 +299,8 @@ def test_leaf_images_keep_their_own_cut(tmp_path: Path) -> None:
     assert federation.names == ("f01", "f02")
     assert [federation.sizes(name).tolist() for name in PARTS] == [[20, 30], [2, 2], [2, 3]]
     assert federation.shape == (4, 4)
-    assert {float(v) for v in federation.train[0].x.ravel()} == {0.25}
-    assert {float(v) for v in federation.test[1].x.ravel()} == {1.0}
+    assert {float(v) for v in federation.parts["train"][0].x.ravel()} == {0.25}
+    assert {float(v) for v in federation.parts["test"][1].x.ravel()} == {1.0}
 
 
 def test_leaf_texts(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_leaf_texts(tmp_path: Path) -> None:
     data = leaf(tmp_path, train={"HAMLET": windows}, test={"HAMLET": windows})
     federation, _ = load(TrainConfig(data, model="lstm", min_rows=1))
     assert [CHARACTERS[k] for k in federation.labels("train")] == ["c", "d"]
-    assert CHARACTERS[federation.test[0].x[0, -1]] == "b"
+    assert CHARACTERS[federation.parts["test"][0].x[0, -1]] == "b"
 
 
 def test_leaf_clients_are_cut_in_their_own_proportion(tmp_path: Path) -> None:

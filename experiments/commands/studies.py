@@ -1,0 +1,102 @@
+"""Commands that plan, train, and run studies: their work is in rooms of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcal.experiments.commands.parameters import FILES, ConfigFile, Json, Quiet, other, takes
+from fedcal.experiments.config import Config
+from fedcal.experiments.options import DATA, RUNNING
+from fedcal.experiments.training.config import TrainConfig
+
+
+@takes(
+    Config,
+    *("clients", "partition", "rounds", "sampling_rate"),
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "seed"),
+    unset={"clients": "needed", "rounds": "the planner's"},
+)
+def plan_command(
+    *,
+    rows_per_client: Annotated[
+        float | None, other(DATA, "A public nominal number of rows, not a count (needed).")
+    ] = None,
+    classes: Annotated[
+        int | None, other(DATA, "Of the model (needed, unless --data is given).")
+    ] = None,
+    data: Annotated[
+        str | None, other(DATA, "Shipped names to plan on (made-up rows of known truth).")
+    ] = None,
+    method: Annotated[
+        str | None, other(DATA, "Methods to try, with commas (all but the slowest).")
+    ] = None,
+    out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Plan and show it."""
+    from fedcal.experiments.planner.command import run_plan
+
+    facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
+    run_plan(facts, data, method, out, quiet=quiet, as_json=json)
+
+
+@takes(TrainConfig)
+def train_command(
+    *,
+    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Train and show it."""
+    from fedcal.experiments.training.run import run_train
+
+    run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
+
+
+def reproduce_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Of the list; none = the list.")
+    ] = None,
+    data: Annotated[
+        str | None, other(DATA, "Files that get lines of their own, with commas.")
+    ] = None,
+    seeds: Annotated[int | None, other(RUNNING, "How many, from 0 on (the paper's).")] = None,
+    jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
+    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    ray_address: Annotated[
+        str | None, other(RUNNING, "Of a Ray cluster, or local: runs are Ray tasks.")
+    ] = None,
+    out: Annotated[
+        Path | None, other(FILES, "Folder for tables, figures, page and all runs.")
+    ] = None,
+    check: Annotated[
+        bool, other(FILES, "Exit code 1 where results are not as expected.", "--check")
+    ] = False,
+    listed: Annotated[bool, other(FILES, "List the names.", "--list")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run and show it."""
+    from fedcal.experiments.studies.command import run_reproduce
+
+    run_reproduce(
+        name,
+        data,
+        seeds,
+        jobs,
+        out,
+        resume=resume,
+        ray_address=ray_address,
+        check=check,
+        listed=listed,
+        quiet=quiet,
+        as_json=json,
+    )

@@ -1,0 +1,119 @@
+"""The paper's noise against its lemmas written out anew, and the order of the four accounts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from fedcal.accounting.gaussian import gaussian_delta, gaussian_multiplier
+from fedcal.accounting.zcdp import (
+    rdp_epsilon,
+    rdp_multiplier,
+    zcdp_multiplier,
+    zcdp_rho,
+    zcdp_rho_simple,
+)
+from fedcal.errors import InputError
+from fedcal.experiments.studies import amplification
+from fedcal.experiments.studies.expected import shipped
+
+
+def lemma_b3_log_delta(rho: float, epsilon: float) -> float:
+    """The lemma's minimum over a fine grid of alpha."""
+    alpha = 1 + np.geomspace(1e-2, 1e4, 20_001)
+    log = (alpha - 1) * (alpha * rho - epsilon) - np.log(alpha - 1) + alpha * np.log1p(-1 / alpha)
+    return float(log.min())
+
+
+def lemma_b3_rho(epsilon: float, delta: float) -> float:
+    return brentq(lambda rho: lemma_b3_log_delta(rho, epsilon) - math.log(delta), 1e-7, 10.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_rho_is_that_of_the_lemma(epsilon: float) -> None:
+    assert zcdp_rho(epsilon, 1e-5) == pytest.approx(lemma_b3_rho(epsilon, 1e-5), rel=1e-4)
+
+
+def test_noise_is_that_of_lemma_b7() -> None:
+    rho = lemma_b3_rho(1.0, 1e-5)
+    assert rho == pytest.approx(0.030557, rel=1e-4)
+    scaling = amplification.paper_std(1.0, 1e-5, 12, 0.5)
+    assert scaling == pytest.approx(0.5 * math.sqrt(12 / (2 * rho)), rel=1e-4)
+    assert scaling == pytest.approx(7.0064, rel=1e-4)
+    binning = amplification.paper_std(1.0, 1e-5, 12, 0.5, histograms=2 * 10)
+    assert binning == pytest.approx(0.5 * math.sqrt(2 * 10 * 12 / (2 * rho)), rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_standard_conversion_asks_for_more_noise(epsilon: float) -> None:
+    rho = zcdp_rho_simple(epsilon, 1e-5)
+    assert rho + 2 * math.sqrt(rho * math.log(1e5)) == pytest.approx(epsilon, rel=1e-12)
+    assert rho < zcdp_rho(epsilon, 1e-5)
+
+
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.1, 1), (1.0, 12), (8.0, 4)])
+def test_renyi_without_sampling_is_the_papers_zcdp(epsilon: float, rounds: int) -> None:
+    found, paper = (
+        rdp_multiplier(epsilon, 1e-5, rounds, 1.0),
+        zcdp_multiplier(epsilon, 1e-5, rounds),
+    )
+    assert paper * (1 - 1e-9) <= found <= paper * 1.002  # a grid of orders instead of all
+    assert gaussian_delta(epsilon, found, rounds) < 1e-5
+
+
+@pytest.mark.parametrize(("epsilon", "rounds", "rate"), [(1.0, 12, 0.1)])
+def test_renyi_with_sampling_is_private_and_above_the_tight_one(
+    epsilon: float, rounds: int, rate: float
+) -> None:
+    found = rdp_multiplier(epsilon, 1e-5, rounds, rate)
+    assert rdp_epsilon(1e-5, found, rounds, rate) <= epsilon
+    assert rdp_epsilon(1e-5, found * 0.999, rounds, rate) > epsilon
+    assert gaussian_multiplier(epsilon, 1e-5, rounds, rate) < found
+    assert found < zcdp_multiplier(epsilon, 1e-5, rounds)
+
+
+def test_renyi_refuses_what_accounting_refuses() -> None:
+    with pytest.raises(InputError, match="sampling rate"):
+        rdp_epsilon(1e-5, 1.0, 1, 0.0)
+    with pytest.raises(InputError, match="rounds"):
+        rdp_multiplier(1.0, 1e-5, 0)
+    with pytest.raises(InputError, match="multiplier"):
+        rdp_epsilon(1e-5, -1.0)
+
+
+def test_sampling_never_lowers_the_noise_of_the_mean() -> None:
+    """The same rounds with everybody: at least as good, at the price of more answers."""
+    stds = [gaussian_multiplier(1.0, 1e-5, 4, q) / q for q in (0.05, 0.25, 1.0)]
+    assert stds == sorted(stds, reverse=True)
+
+
+def test_rows_are_plain_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amplification, "EPSILONS", (1.0,))
+    monkeypatch.setattr(amplification, "ROUNDS", (4,))
+    few = {"clients": 100, "rounds": 2, "sampling_rate": [0.5, 1.0]}
+    table = amplification.rows(jobs=1, **few)
+    json.dumps(table, allow_nan=False)
+    multipliers = [r for r in table if r["what"] == "multiplier"]
+    assert [r["sampling_rate"] for r in multipliers] == list(amplification.RATES)
+    for r in multipliers:
+        assert r["tight"] < r["rdp"] <= r["zcdp"] * 1.002 < r["zcdp_standard"]
+    runs = [r for r in table if r["what"] == "run"]
+    assert {r["method"] for r in runs} == set(amplification.RUNS["method"])
+    assert len({frozenset(r) for r in runs}) == 1
+    kept = {
+        (r["method"], r["rounds"], r["sampling_rate"]): r["cwece"]
+        for r in shipped("amplification").rows
+        if r["what"] == "run" and r["clients"] in (None, 100)
+    }
+    for r in runs:
+        was = kept[r["method"], r["rounds"], r["sampling_rate"]]
+        assert r["cwece"] == pytest.approx(was, rel=1e-3)
+        assert 0 < r["cwece"] < r["ece"] < 1
+        if r["rounds"]:
+            assert r["mean_std"] == pytest.approx(
+                gaussian_multiplier(1.0, 1e-5, r["rounds"], r["sampling_rate"]) / r["sampling_rate"]
+            )

@@ -1,0 +1,127 @@
+"""What is counted is what is sent, to the byte, each time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fedcal.experiments import simulate
+from fedcal.experiments.studies import bytes_sent
+from fedcal.experiments.studies.expected import shipped
+from fedcal.strategies import STRATEGIES
+
+PAPERS = "fedbbq[tables=per_class,weighting="
+
+
+@pytest.fixture(scope="module")
+def table() -> list[dict[str, Any]]:
+    return bytes_sent.rows(quick=True)
+
+
+def of(table: list[dict[str, Any]], method: str, epsilon: str = "1") -> list[dict[str, Any]]:
+    return [r for r in table if r["method"] == method and r["epsilon"] == epsilon]
+
+
+@pytest.mark.slow
+def test_every_registered_method_is_there(table: list[dict[str, Any]]) -> None:
+    assert {r["method"].partition("[")[0] for r in table} == set(STRATEGIES)
+    assert len({frozenset(r) for r in table}) == 1
+    json.dumps(table, allow_nan=False)
+
+
+def test_what_is_expected_are_methods_that_are_there() -> None:
+    """A new one comes into the table when its expected file is written again."""
+    methods = {row["method"] for row in shipped("maddock-table6").rows}
+    assert {"fedtemp", "fedbbq"} < methods <= {title for title, _, _ in bytes_sent.variants()}
+
+
+def test_a_search_is_listed_once() -> None:
+    shards = bytes_sent._shards(10, 3)
+    (row,) = bytes_sent.sizes_of(bytes_sent.job_for("acct", {}, shards, epsilon=1.0), shards)
+    assert (row["query"], row["rounds"], row["numbers_up"]) == ("accuracy_gap", 6, 8)
+
+
+def made_up(up: dict[str, int], epsilon: str, more: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"method": m, "epsilon": epsilon, "numbers_up": n + more, "numbers_down": n}
+        | {"paper_up": bytes_sent.PAPER_UP[m], "paper_down": bytes_sent.PAPER_DOWN[m]}
+        for m, n in up.items()
+    ]
+
+
+def test_claims_are_held_against_the_bytes() -> None:
+    exact = bytes_sent.PAPER_UP
+    other = {"method": "acct", "epsilon": "1", "numbers_up": 8, "paper_up": None}
+    told = bytes_sent.claims([*made_up(exact, "1"), *made_up(exact, "inf", 8), other])
+    assert [holds for _, holds, _ in told] == [True, True, False, True]
+    assert "fedcal 44,112 (paper: 44,112)" in told[0][2]
+    told = bytes_sent.claims([*made_up(exact, "1", 1), *made_up(exact, "inf", 16)])
+    assert [holds for _, holds, _ in told] == [False, False, False, True]
+    larger = made_up({**exact, "fedbbq": 50_000}, "1")
+    assert not bytes_sent.claims([*larger, *made_up(exact, "inf")])[3][1]
+
+
+@pytest.mark.parametrize("method", ["fedtemp", "fedbin"])
+def test_sizes_are_the_same_each_time(method: str) -> None:
+    shards = bytes_sent._shards(10, 3)
+    job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
+    once, again = (bytes_sent.sizes_of(job, shards) for _ in range(2))
+    assert once == again
+    (row,) = once
+    assert row["numbers_up"] < row["record_up"] < row["objects_up"]
+
+
+@pytest.mark.slow
+def test_each_size_holds_the_one_within(table: list[dict[str, Any]]) -> None:
+    for r in table:
+        assert r["numbers_up"] < r["record_up"] < r["objects_up"]
+        assert r["record_down"] < r["record_down_masks"]
+        assert r["objects_down"] < r["objects_down_masks"]
+        assert r["over"] == r["record_up"] / r["numbers_up"]
+
+
+def test_a_masked_answer_is_as_long_as_a_plain_one() -> None:
+    shards = bytes_sent._shards(10, 3)
+    plain, masked = (
+        bytes_sent.sizes_of(bytes_sent.job_for("fedtemp", {}, shards, masks=m), shards)
+        for m in (False, True)
+    )
+    for a, b in zip(plain, masked, strict=True):
+        assert a["record_up"] == b["record_up"]
+        assert a["objects_up"] == b["objects_up"]
+
+
+@pytest.mark.parametrize("method", ["fedtemp", "fedbin"])
+def test_the_payload_is_what_a_result_reports(method: str) -> None:
+    shards = bytes_sent._shards(10, 3)
+    job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
+    (row,) = bytes_sent.sizes_of(job, shards)
+    sent = simulate(method=method, epsilon=1.0, rounds=1, clients=3).communication
+    assert sent["bytes_up_per_client"] == row["numbers_up"]
+    assert sent["bytes_down_per_client"] == row["numbers_down"]
+
+
+@pytest.mark.slow
+def test_the_numbers_are_those_of_the_papers_table(table: list[dict[str, Any]]) -> None:
+    """Up, where the paper has the same calibrator and privacy asks for no count besides."""
+    compared = [r for r in table if r["paper_up"] is not None and r["epsilon"] == "1"]
+    methods = {r["method"].partition("[")[0] for r in compared}
+    assert methods == set(bytes_sent.PAPER_UP) & set(STRATEGIES)
+    for row in compared:
+        assert row["numbers_up"] == row["paper_up"]
+    assert {k: round(v / 1024, 2) for k, v in bytes_sent.PAPER_UP.items()} == {
+        "fedtemp": 0.01,
+        "fedopvector": 0.16,
+        "fedcal": 43.08,
+        "fedbbq": 20.0,
+    }
+
+
+@pytest.mark.slow
+def test_weights_without_privacy_take_a_further_question(table: list[dict[str, Any]]) -> None:
+    counts, histograms = of(table, f"{PAPERS}all]", "inf")
+    assert (counts["query"], counts["numbers_up"]) == ("class_counts", 8 * 10)
+    assert counts["paper_up"] is None
+    assert histograms["query"] == "class_histograms"

@@ -1,0 +1,129 @@
+"""`fedcal reproduce`: the list, one clear line for what is not allowed, the check's exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedcal.experiments import cli
+from fedcal.experiments.studies import expected, registry
+from fedcal.experiments.studies.expected import content, read, write
+from fedcal.experiments.studies.registry import EXPERIMENTS
+from fedcal.experiments.studies.run import reproduce
+
+Captured = pytest.CaptureFixture[str]
+
+
+def fedcal(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["reproduce", *words])
+    return int(left.value.code or 0)
+
+
+@pytest.mark.parametrize("words", [(), ("--list",)])
+def test_the_list_has_a_line_for_each(words: tuple[str, ...], capsys: Captured) -> None:
+    assert fedcal(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    assert all(len(line.split()) > 5 for line in lines)
+
+
+def test_the_list_as_json(capsys: Captured) -> None:
+    assert fedcal("--list", "--json") == 0
+    assert [e["name"] for e in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("maddock-tabel2",), "did you mean 'maddock-table2'? allowed: maddock-table2, "),
+        (("maddock-table2", "--data", "no.npz"), "no.npz"),
+        (("maddock-table2", "--data", "a.npz,"), "is empty"),
+        (("maddock-table2", "--seeds", "0"), "seeds must be"),
+        (("maddock-table2", "--seeds", "x"), "--seeds"),
+        (("maddock-table2", "--jobs", "0"), "jobs must be"),
+        (("maddock-table2", "--resume"), "--out"),
+        (("maddock-table2", "--list"), "--list"),
+        (("--check",), "needs a NAME; allowed: maddock-table2, "),
+    ],
+)
+def test_what_is_not_allowed_is_one_line(
+    words: tuple[str, ...], said: str, capsys: Captured
+) -> None:
+    assert fedcal(*words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_out_that_is_a_file(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "f").touch()
+    assert fedcal("maddock-table2", "--out", str(tmp_path / "f")) == 2
+    assert "not a folder" in capsys.readouterr().err
+
+
+def test_check_says_what_deviates(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
+    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 2
+    assert "no expected results of small" in capsys.readouterr().err
+
+    write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
+    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 0
+    out = capsys.readouterr().out
+    assert "all results are as expected" in out
+    assert "FedBBQ all weight" in out
+    assert "not told here" in out
+
+    results = read(small)["results"]
+    results[1]["classwise_ece"][0] *= 2
+    write(small, results, "abc1234")
+    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check", "--quiet") == 1
+    out, err = capsys.readouterr()
+    first, last = err.splitlines()
+    assert out == ""
+    assert first.startswith("fedcal: deviation: imdb-binary, paper, FedBBQ")
+    assert last == "fedcal: error: small: 1 deviations from what is expected"
+
+
+def test_check_says_which_verdicts_differ(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
+    write(small, content(reproduce(small, jobs=1)), "abc1234")
+    study = registry.FOLDER / "small.toml"
+    before, _, rest = study.read_text().partition("[small.claims]")
+    parts = rest[rest.index("[[") :]
+
+    def check(words: dict[str, str], *options: str) -> list[str]:
+        claims = "".join(f"{key} = {word}\n" for key, word in words.items())
+        study.write_text(f"{before}[small.claims]\n{claims}{parts}")
+        code = fedcal(small, "--jobs", "1", "--check", *options)
+        out, err = capsys.readouterr()
+        lines = err.splitlines()
+        assert code == bool(lines)
+        assert ("all results are as expected" in out) == (not lines)
+        return [line.removeprefix("fedcal: deviation: ") for line in lines[:-1]]
+
+    holds = {"newton-reaches-pooled": '"holds"', "newton-ratio": '"holds"', "fedcal-worst": '""'}
+    right = {"weighted-keeps": '{imdb-binary = "holds"}', **holds}
+    assert check(right) == []
+    (line,) = check(right | {"weighted-keeps": '"does not hold"'})
+    assert line.startswith("imdb-binary: holds, expected: does not hold. FedBBQ with weights")
+    assert check(right | {"weighted-keeps": '"depends on seeds"'}) == []
+    (line,) = check(right | {"fedcal-worst": '{imdb-binary = "holds"}'})
+    assert line.startswith("imdb-binary: no verdict, expected: holds. FedCal")
+    (line,) = check(right | {"weighted-keeps": '""'})
+    assert line == "weighted-keeps: no verdict is expected; its study file should say one"
+    assert check(dict.fromkeys(right, '""'), "--seeds", "1") == []  # of fewer seeds nothing is
+
+
+def test_json_is_the_file(small: str, capsys: Captured) -> None:
+    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--json") == 0
+    read = json.loads(capsys.readouterr().out)
+    assert read["name"] == small
+    assert {c["title"] for c in read["cells"]} >= {"Base", "FedBBQ", "FedNewton"}

@@ -1,0 +1,65 @@
+"""README and docs say what the shipped results say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedcal.errors import InputError
+from fedcal.experiments.studies import documents, texts
+from fedcal.experiments.studies.check import unsure
+from fedcal.experiments.studies.claims import Verdict
+from fedcal.experiments.studies.documents import filled, pages
+from fedcal.experiments.studies.registry import SEEDS
+from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
+def test_a_page_is_what_its_results_make_of_it(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert filled(text) == text, "run `python -m fedcal.experiments.studies.documents`"
+
+
+def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "BLOCKS", {"a": lambda: "new\n", "b": lambda: "| x |"})
+    old = "before\n<!-- generated: a -->\nold\n<!-- /generated -->\nbetween\n"
+    old += "<!-- generated: b -->\n<!-- /generated -->\n"
+    new = "before\n<!-- generated: a -->\n\nnew\n\n<!-- /generated -->\nbetween\n"
+    new += "<!-- generated: b -->\n\n| x |\n\n<!-- /generated -->\n"
+    assert filled(old) == new
+    assert filled(new) == new
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("<!-- generated: made-up -->\n<!-- /generated -->\n", InputError, "made-up"),
+        ("<!-- generated: maddock-table2 -->\nand no end\n", ValueError, "no end"),
+    ],
+)
+def test_a_block_that_nobody_makes_or_that_does_not_end(
+    text: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        filled(text)
+
+
+def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
+    verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
+    some = Experiment(name="n", title="t", about="a", module="none", tables=())
+    for expected in ({"a": SEEDS, "b": "holds"}, {EVERYWHERE: SEEDS, "b": "holds"}):
+        assert unsure(replace(some, expected={"key": expected}), verdict) == ["a"]
+        assert unsure(replace(some, expected={"k*": expected}), verdict) == ["a"]
+    assert unsure(some, verdict) == []
+    assert texts.filled("doubt", ["a"], 2) == "(depends on seeds on a)"
+    assert texts.filled("doubt", ["a", "b"], 2) == "(depends on seeds everywhere)"
+    assert texts.filled("doubt", [], 2) == ""
+
+
+def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = {"x": "abc", "y": "abc", "z": "def"}
+    monkeypatch.setattr(texts, "read", lambda name: {"commit": commits[name]})
+    assert texts.filled("made_by", ("x", "y")).endswith("made by commit abc.")
+    assert texts.filled("made_by", ("x", "y", "z")).endswith(": `x`, `y` by abc; `z` by def.")

@@ -1,0 +1,117 @@
+"""Figures: every curve of every network, places on the axes, and files that publishers take."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcal.experiments.figures.drawing import draw
+from fedcal.experiments.studies.figures import save, sheet_of
+from fedcal.experiments.studies.spec import Experiment, Part, Plot, Record, Rows
+
+CELL: Record = {
+    "network": "net",
+    "part": "p",
+    "block": "",
+    "row": "",
+    "title": "FedTemp",
+    "method": "fedtemp",
+    "baseline": False,
+    "epsilon": None,
+    "rounds": 12,
+    "sampling_rate": 0.1,
+    "clients": 100,
+    "partition": "dirichlet:0.1",
+    "classwise_ece": [0.01, 0.03],
+    "accuracy": [0.9, 0.9],
+    "accuracy_before": 0.9,
+    "failures": [],
+}
+
+
+def experiment(*plots: Plot) -> Experiment:
+    part = Part("p", {"FedTemp": "fedtemp", "FedBBQ": "fedbbq", "Base": "none"}, {})
+    return Experiment(
+        name="f", title="F", about="", networks=("net",), seeds=2, parts=(part,), plots=plots
+    )
+
+
+def cells(**varied: list[Any]) -> Rows:
+    ((key, values),) = varied.items()
+    titles = ("FedTemp", "FedBBQ")
+    return [CELL | {"title": t, key: v} for t in titles for v in values]
+
+
+@pytest.mark.parametrize(
+    ("x", "key", "values", "ticks"),
+    [
+        ("rounds", "rounds", [1, 12, 60], ["1", "12", "60"]),
+        ("epsilon", "epsilon", [0.1, 1.0, None], ["0.1", "1", "∞"]),
+        (
+            "partition",
+            "partition",
+            ["dirichlet:0.1", "dirichlet:0.8", "iid"],
+            ["0.1", "0.8", "iid"],
+        ),
+    ],
+)
+def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: list[str]) -> None:
+    made = sheet_of(experiment(Plot("T", "p", x, "classwise_ece")), cells(**{key: values})[::-1])
+    assert made is not None
+    (ax,) = draw(made).axes
+    shown = sorted(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
+    assert [text for _, text in shown] == ticks
+    assert len(ax.lines) == 2
+    for line in ax.lines:
+        x, y = line.get_data()
+        assert list(x) == sorted(x)
+        assert list(y) == [2.0] * 3  # per cent
+        for place, (tick, _) in zip(x, shown, strict=True):
+            assert abs(place - tick) < 0.05 * (ax.get_xlim()[1] - ax.get_xlim()[0])
+    assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
+
+
+def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
+    mine = [c | {"epsilon": e} for c in cells(rounds=[1, 12]) for e in (1.0, 3.0)]
+    made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), mine)
+    assert made is not None
+    names = [text for _, text in made.legend]
+    assert len(names) == len(set(names)) == 4
+    assert "FedTemp, ε = 1" in names
+    assert len({style for style, _ in made.legend}) == 4
+
+
+def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
+    base = CELL | {"title": "Base", "baseline": True, "rounds": None, "partition": None}
+    mine = [*cells(rounds=[1, 12]), base]
+    other = [c | {"network": "other", "classwise_ece": [0.5]} for c in mine]
+    plots = (Plot("a", "p", "rounds", "classwise_ece"), Plot("b", "p", "rounds", "accuracy"))
+    made = sheet_of(experiment(*plots), [*mine, *other])
+    assert made is not None
+    assert [p.note for p in made.panels] == ["net", "net", "other", "other"]
+    axes = draw(made).axes
+    levels = [[m.get_ydata()[0] for m in ax.lines if m.get_label() == "b0"] for ax in axes]
+    assert levels == [[2.0], [90.0], [50.0], [90.0]]
+    assert made.columns == 2
+    assert all(math.isfinite(v) for ax in axes for v in ax.get_yticks())
+
+
+def test_a_table_has_no_figure_and_failed_cells_are_not_drawn() -> None:
+    assert sheet_of(experiment(), cells(rounds=[1, 12])) is None
+    failed = [c | {"failures": ["no"]} for c in cells(rounds=[1, 12])]
+    assert sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), failed) is None
+
+
+def test_files_are_whole_and_the_same_each_time(tmp_path: Path) -> None:
+    made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12]))
+    assert made is not None
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        assert set(save(made, folder, "f")) == {p.name for p in folder.iterdir()}
+    for suffix, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")):
+        first, second = ((tmp_path / f / f"f.{suffix}").read_bytes() for f in "ab")
+        assert first.startswith(magic)
+        assert first == second

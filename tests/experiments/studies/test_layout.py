@@ -1,0 +1,142 @@
+"""Tables: marks, the best of a line, ratios, and files for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from fedcal.experiments.show.tables import Marked, markdown
+from fedcal.experiments.studies.cells import completed
+from fedcal.experiments.studies.layout import MARK, blocks_of, printed_block
+from fedcal.experiments.studies.registry import experiment
+from fedcal.experiments.studies.result import Reproduction
+from fedcal.experiments.studies.spec import Experiment, Field, Part, Record, RowsTable
+
+PAPER = {"Base": "none", "A": "fedbbq", "B": "fedtemp"}
+POOLED = {"pooled": "pooled-temperature"}
+GRID = Experiment(
+    name="g",
+    title="G",
+    about="",
+    seeds=2,
+    parts=(Part("p", PAPER, {}, "paper"), Part("q", POOLED, {}, "ours")),
+    reference="pooled",
+)
+
+
+def cell(title: str, ece: list[float], accuracy: float = 0.9, network: str = "net") -> Record:
+    own = title in POOLED
+    return completed(
+        {
+            "network": network,
+            "part": "q" if own else "p",
+            "block": "ours" if own else "paper",
+            "row": "",
+            "title": title,
+            "method": (PAPER | POOLED)[title],
+            "baseline": title in ("Base", "pooled"),
+            "epsilon": None,
+            "rounds": 12,
+            "sampling_rate": 0.1,
+            "clients": 100,
+            "partition": "iid",
+            "classwise_ece": ece,
+            "accuracy": [accuracy] * len(ece),
+            "accuracy_before": 0.9,
+            "failures": [],
+        }
+    )
+
+
+CELLS = [
+    cell("Base", [0.05]),
+    cell("A", [0.01, 0.01], accuracy=0.85),
+    cell("B", [0.02, 0.04]),
+    cell("pooled", [0.02]),
+]
+
+
+def test_the_best_is_sought_among_those_that_keep_accuracy() -> None:
+    paper, ours, _ = blocks_of(GRID, CELLS)
+    assert paper.columns == ("network", "Base", "A", "B")
+    assert list(paper.rows) == [
+        (
+            "net",
+            Marked("5.000"),
+            Marked("1.000 (0.000)", mark=MARK),
+            Marked("3.000 (1.414)", best=True),
+        )
+    ]
+    assert ours.rows[0][1] == Marked("2.000")  # a pooled baseline competes with nobody
+
+
+def test_columns_stand_in_the_experiment_s_order() -> None:
+    assert blocks_of(GRID, CELLS[::-1]) == blocks_of(GRID, CELLS)
+
+
+def test_ratios_are_to_the_reference_of_the_same_network() -> None:
+    other = [cell(c["title"], [0.03], network="other") for c in CELLS]
+    ratios = blocks_of(GRID, [*CELLS, *other])[-1]
+    assert ratios.columns == ("network", "A", "B")
+    assert list(ratios.rows) == [
+        ("net", "0.500", "1.500"),
+        ("other", "1.000", "1.000"),
+        ("mean", "0.750", "1.250"),
+    ]
+
+
+def test_a_failed_cell_says_so_and_does_not_win() -> None:
+    failed = [*CELLS[:2], CELLS[2] | {"failures": ["no"]}, CELLS[3]]
+    ((_, base, _, b),) = blocks_of(GRID, failed)[0].rows
+    assert b == "failed"
+    assert base == Marked("5.000")  # alone
+
+
+def test_markdown() -> None:
+    text = markdown(blocks_of(GRID, CELLS)[0])
+    assert text.splitlines() == [
+        "### paper",
+        "",
+        "| network | Base | A | B |",
+        "|---|---:|---:|---:|",
+        "| net | 5.000 | 1.000 (0.000)† | **3.000 (1.414)** |",
+    ]
+
+
+def test_csv_holds_fractions_with_all_digits() -> None:
+    lines = {
+        line["title"]: line
+        for line in csv.DictReader(io.StringIO(Reproduction(GRID, CELLS).to_csv()))
+    }
+    assert list(lines) == ["Base", "A", "B", "pooled"]
+    assert float(lines["B"]["classwise_ece_mean"]) == pytest.approx(0.03)
+    assert lines["A"]["loses_accuracy"] == "True"
+
+
+def test_the_paper_s_table_is_printed_as_it_stands() -> None:
+    paper = experiment("maddock-table3").paper
+    assert paper is not None
+    block = printed_block(paper, "network")
+    said = {str(name): entries for name, *entries in block.rows}
+    assert said["SVHN (18)"] == [
+        *("2.05", "6.89 (0.64)", "2.047 (0.002)", "9.955 (0.034)", "2.396 (0.528)"),
+        "2.007 (0.025)",
+    ]
+
+
+def test_rows_are_selected_and_shown() -> None:
+    fields = (Field("method", "method"), Field("ece", "ECE, %", digits=2, factor=100))
+    table = RowsTable("T", fields, {"what": "run"})
+    found = Experiment(name="r", title="R", about="", module="nowhere", tables=(table,))
+    rows = [
+        {"what": "run", "method": "m", "ece": 0.01234},
+        {"what": "run", "method": "n", "ece": None},
+        {"what": "other", "x": 1},
+    ]
+    (block,) = blocks_of(found, rows)
+    assert block.rows == [("m", "1.23"), ("n", "")]
+    head, *lines = Reproduction(found, rows).to_csv().splitlines()
+    assert head == "what,method,ece,x"
+    assert "other,,,1" in lines
