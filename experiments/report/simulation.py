@@ -88,7 +88,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     }
     if curves is not None:
         sheets["rounds"] = curves
-    drawn = {name: figure(sheet, name[0]) for name, sheet in sheets.items()}
+    drawn = {name: figure(sheet, name) for name, sheet in sheets.items()}
     panels = drawn["reliability"]["panels"]
     gaps = None
     if SHOWN_CLASSES < before.classes <= MOST_GAPS:
