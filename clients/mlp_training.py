@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.calibrators.local_fit import rows_of
 from fedcal.calibrators.order_preserving_mlp import (
     OrderPreservingMLP,
     batch_shape,
     batches,
     sgd_step,
 )
+from fedcal.calibrators.parametric import rows_of
 from fedcal.queries import MLPUpdate
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.calibrators.local_fit import LocalLosses, local_fits, rows_of
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.errors import InputError
 from fedcal.queries import ScalingNewton, ScalingUpdate
 from fedcal.queries.scaling import form_of

@@ -198,8 +198,9 @@ def read_arrays(
         except (KeyError, TypeError, ValueError):
             raise InputError(f"is no {format.replace('-', ' ')}") from None
         if found["version"] != VERSION:
-            version = found["version"]
-            raise InputError(f"has version {version!r}; this fedcal reads version {VERSION}")
+            raise InputError(
+                f"has version {found['version']!r}; this fedcal reads version {VERSION}"
+            )
         try:
             return make(found, arrays)
         except KeyError as e:

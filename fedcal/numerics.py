@@ -47,20 +47,21 @@ def row_sum(x: NDArray[Any]) -> NDArray[Any]:
     """Sum along each row, shape (n, c) -> (n,)."""
     if x.shape[1] > _FEW:
         return np.asarray(np.ascontiguousarray(x).sum(axis=1))
-    total = x[:, 0].copy()
-    for j in range(1, x.shape[1]):
-        total += x[:, j]
-    return total
+    return _by_columns(np.add, x)
 
 
 def row_max(x: NDArray[Any]) -> NDArray[Any]:
     """Largest entry of each row, shape (n, c) -> (n,)."""
     if x.shape[1] > _FEW:
         return np.asarray(x.max(axis=1))
-    top = x[:, 0].copy()
+    return _by_columns(np.maximum, x)
+
+
+def _by_columns(combine: np.ufunc, x: NDArray[Any]) -> NDArray[Any]:
+    total: NDArray[Any] = x[:, 0].copy()
     for j in range(1, x.shape[1]):
-        np.maximum(top, x[:, j], out=top)
-    return top
+        combine(total, x[:, j], out=total)
+    return total
 
 
 def shifted(logits: Floats) -> Floats:

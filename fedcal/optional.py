@@ -15,12 +15,12 @@ def need(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == package:
-            name = package.replace("_", "-")
             raise InputError(
-                f"{purpose} needs the package {name}, which is not installed: "
+                f"{purpose} needs the package {package.replace('_', '-')}, which is not installed: "
                 f"pip install 'fedcal[{extra}]'"
             ) from None
         raise InputError(f"{purpose}: {package} lacks the package {error.name}") from None
     except ImportError as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{purpose}: {package} cannot be imported: {first}") from None
+        raise InputError(
+            f"{purpose}: {package} cannot be imported: {str(error).partition(chr(10))[0]}"
+        ) from None

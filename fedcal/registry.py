@@ -24,8 +24,9 @@ def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
             raise TypeError(f"{member.__name__} lacks {', '.join(lacks)}")
         name = getattr(member, key)
         if name in found:
-            both = f"{member.__name__} and {found[name].__name__}"
-            raise TypeError(f"{both} are both called {name!r}")
+            raise TypeError(
+                f"{member.__name__} and {found[name].__name__} are both called {name!r}"
+            )
         found[name] = member
     return found
 

@@ -10,9 +10,8 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.linear import VectorScaling
-from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving import OrderPreservingVector
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import ScalingNewton
 from fedcal.queries.scaling import Curvature

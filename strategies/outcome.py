@@ -107,14 +107,15 @@ class Watch:
             # what this round's answers hold: with clients' own noise that depends on their number
             std = tuple(release.std[plan.bound.firsts].tolist())
         artifact = self._method.result()
-        record = {
-            "round": release.round,
-            "query": release.kind,
-            "values": release.values.tolist(),
-            "noise_std": None if std is None else list(std),
-            **artifact.record(),
-        }
-        self.records.append(record)
+        self.records.append(
+            {
+                "round": release.round,
+                "query": release.kind,
+                "values": release.values.tolist(),
+                "noise_std": None if std is None else list(std),
+                **artifact.record(),
+            }
+        )
         self.history.append(artifact)
         if self._progress is not None:
             self._progress(len(self.records), plan.rounds)

@@ -13,9 +13,8 @@ from fedcal.calibrators import (
     OrderPreservingVector,
     VectorScaling,
 )
-from fedcal.calibrators.local_fit import LIMIT
 from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.checks import positive, whole
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import MLPUpdate, ScalingUpdate

@@ -15,8 +15,7 @@ from fedcal.numerics import LOG_A_LIMIT, log_grid
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
-from fedcal.queries.temperature import LIMIT as LIMIT  # also found here
-from fedcal.queries.temperature import MOST_POINTS, Average
+from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import CLIP, exact_norms

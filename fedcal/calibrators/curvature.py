@@ -62,8 +62,7 @@ def rank_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
     up_to, above = np.cumsum(probs, axis=1), np.zeros_like(probs)
     above[:, :-1] = _tails(probs)
     c, size = probs.shape[1], factors.shape[1]
-    up_to = factors * np.tile(up_to, size // c)
-    above = factors * np.tile(above, size // c)
+    up_to, above = (factors * np.tile(sums, size // c) for sums in (up_to, above))
     first, second = _pairs(size)
     swap = first % c > second % c
     lower, upper = np.where(swap, second, first), np.where(swap, first, second)

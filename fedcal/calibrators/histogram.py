@@ -239,12 +239,11 @@ class BBQ(_Binning):
         from scipy.special import gammaln
 
         fine = positive.shape[1]
-        exponents = range(1, fine.bit_length())
         p_fine, n_fine = cleaned(positive, negatives), cleaned(negative, negatives)
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
-        for e in exponents:
+        for e in range(1, fine.bit_length()):
             bins = 2**e
             p, n = merged(p_fine, bins), merged(n_fine, bins)
             midpoint = (np.arange(bins) + 0.5) / bins

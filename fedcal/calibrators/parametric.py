@@ -1,21 +1,35 @@
-"""What scaling calibrators with a vector of parameters share: forms, pooled fit, files."""
+"""What scaling calibrators with a vector of parameters share: forms, fits, files.
+
+The best parameters on each client's own rows are found for all clients at once, by batched L-BFGS;
+a pooled fit is that of a single client.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.local_fit import local_fits
+from fedcal.calibrators.span_fit import fit_in_span, residuals
 from fedcal.checks import whole
 from fedcal.errors import InputError
-from fedcal.numerics import LARGEST_LOGIT, softmax
+from fedcal.lbfgs import MEMORY, dot_rows, minimize
+from fedcal.numerics import INNER, LARGEST_LOGIT, softmax
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
+LIMIT = 20.0
+"""No parameter leaves its identity by more: rows without errors have their optimum at infinity."""
+
+_CACHED = 1 << 14  # numbers of a piece of rows, times parameters
+_WIDE = 1 << 20  # the same where one row has so many parameters
+_MANY = 32  # classes from which on c^2 parameters are more work than n^2 products of rows
+_LONG = 4096  # rows of a piece: a library that adds more at once may split them over threads
+_STATE = 1 << 24  # numbers that the memory of a block of clients may hold
 _POOLED_LOGITS, _POOLED_STEPS = 200_000_000, (300, 2000)
 
 
@@ -121,3 +135,185 @@ class ParametricScaling(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(self.scores(logits, self.w))
+
+
+def local_fits(
+    form: type[ParametricScaling],
+    shards: Shards,
+    start: Floats,
+    *,
+    proximal: float = 0.0,
+    steps: int = 50,
+) -> Floats:
+    """Each client's parameters with the least summed negative log-likelihood on its own rows.
+
+    What is minimised is sum_i -log p_i[y_i] + `(proximal / 2) |w - start|^2`, within
+    `|w - identity| <= 20` for each parameter. `proximal` = 0 is the local training of Maddock et
+    al., Algorithm 2, solved instead of stepped; > 0 is FedProx (Li et al. 2020), which keeps a
+    client of few rows near the others.
+
+    L-BFGS from the diagonal of the curvature at `start`, projected on the box, with backtracking:
+    no step ends higher than it began, also where the loss is not convex. With 32 classes or more,
+    matrix scaling that is held near its start is fitted in the span of the client's rows instead
+    (see `span_fit`), if that optimum lies in the box. All clients together,
+    but a client is frozen at *its own* convergence and its sums look at its own rows in an order
+    that only they decide, so that its answer does not depend on who shares the block.
+
+    Parameters
+    ----------
+    form
+        kind of scaling
+    shards
+        rows of the clients; those without rows stay at `start`
+    start
+        (size,)
+    proximal
+        weight of the way from `start`, in nats, >= 0
+    steps
+        most evaluations of the loss and its gradient, each a pass over the rows
+
+    Returns
+    -------
+    Floats
+        (clients, size)
+    """
+    start = np.asarray(start, np.float64)
+    out = np.tile(start, (shards.clients, 1))
+    rows_of(form, shards)  # computed once, carried along by `blocks`
+    middle = form.identity(shards.classes)
+    low, high = middle - LIMIT, middle + LIMIT
+    left = shards.rows > 0
+    if form.wide and proximal > 0 and shards.classes >= _MANY:
+        for k in np.flatnonzero(left & (shards.rows <= 2 * shards.classes)).tolist():
+            x, columns = rows_of(form, shards.block(k, k + 1))
+            w = start + fit_in_span(x, columns, form.scores(x, start), proximal, steps)
+            if (low <= w).all() and (w <= high).all():
+                out[k], left[k] = w, False
+    block = max(1, _STATE // (2 * MEMORY * len(middle)))
+    for ids, part in shards.blocks(np.flatnonzero(left), block):
+        problems = LocalLosses(form, *rows_of(form, part), part.rows, start, proximal)
+        begin = np.tile(np.clip(start, low, high), (len(ids), 1))
+        out[ids] = minimize(problems, begin, low, high, steps)
+    return out
+
+
+def rows_of(form: type[ParametricScaling], shards: Shards) -> tuple[Floats, Integers]:
+    """The form's features and columns of the labels, computed once a run, (n, c) and (n,)."""
+    return (
+        shards.derived(("features", form.kind), lambda s: form.features(s.logits, s.labels)[0]),
+        shards.derived(("column", form.kind), lambda s: form.features(s.logits, s.labels)[1]),
+    )
+
+
+class LocalLosses:
+    """What `local_fits` minimises, of clients that all have rows, in pieces that fit the cache.
+
+    A piece is some clients with all of their rows, or some of the rows of one client. Into how
+    many a client's rows are cut, only their own number decides.
+    """
+
+    def __init__(
+        self,
+        form: type[ParametricScaling],
+        features: Floats,
+        columns: Integers,
+        rows: Integers,
+        start: Floats,
+        proximal: float = 0.0,
+    ) -> None:
+        self.form, self.features, self.columns, self.rows = form, features, columns, rows
+        self.start, self.proximal = start, proximal
+        self.scale = rows.astype(np.float64)
+        self._owner = np.repeat(np.arange(len(rows)), rows)
+        self._pieces = self._cut(features.shape[1] if form.wide else len(start))
+
+    def _cut(self, width: int) -> list[tuple[int, int, int, int]]:
+        """First client, last + 1, first row, last + 1 of each piece."""
+        most = min(max(1, _CACHED // width), _LONG)
+        ends, pieces, k = np.cumsum(self.rows), [], 0
+        while k < len(ends):
+            first, stop = int(ends[k] - self.rows[k]), k + 1
+            if not self.form.wide:
+                stop = max(stop, int(np.searchsorted(ends, first + most, "right")))
+            last = int(ends[stop - 1])
+            pieces += [(k, stop, a, min(a + most, last)) for a in range(first, last, most)]
+            k = stop
+        return pieces
+
+    def take(self, ids: Integers) -> LocalLosses:
+        """The clients `ids`, in rising order (a copy)."""
+        keep = np.isin(self._owner, ids)
+        features, columns = self.features[keep], self.columns[keep]
+        return LocalLosses(self.form, features, columns, self.rows[ids], self.start, self.proximal)
+
+    def value(self, w: Floats) -> tuple[Floats, Floats]:
+        """Each client's objective and its gradient: (k, size) -> (k,), (k, size)."""
+        away = w - self.start
+        value = self.proximal / 2 * dot_rows(away, away)
+        gradient = self.proximal * away
+        for k, stop, a, b in self._pieces:
+            x, own = self.features[a:b], self._own(w, k, stop, a, b)
+            loss, residual = residuals(self.form.scores(x, own), self.columns[a:b])
+            value[k:stop] += np.bincount(self._owner[a:b] - k, loss, stop - k)
+            if stop == k + 1:
+                gradient[k] += self.form.gradient(x, own, residual)
+            else:
+                of_rows = self.form.pull_back(x, own, residual)
+                gradient[k:stop] += self._sum(of_rows, k, stop, a, b)
+        return value, gradient
+
+    def diagonal(self, w: Floats) -> Floats:
+        """Diagonal of each client's curvature, (k, size) -> (k, size)."""
+        out = np.full(w.shape, self.proximal)
+        for k, stop, first, last in self._pieces:
+            most = max(1, _WIDE // w.shape[1]) if self.form.wide else last - first
+            for a in range(first, last, most):
+                b = min(a + most, last)
+                x, own = self.features[a:b], self._own(w, k, stop, a, b)
+                p = softmax(self.form.scores(x, own))
+                out[k:stop] += self._sum(self.form.diagonal(x, own, p), k, stop, a, b)
+        return out
+
+    def triangle(self, w: Floats) -> Floats:
+        """Upper triangle of each client's curvature, row by row, without `proximal`.
+
+        (k, size) -> (k, size (size + 1) / 2)
+        """
+        size = w.shape[1]
+        out = np.zeros((len(w), size * (size + 1) // 2))
+        for ids, rows in self._blocks(size):
+            x, n = self.features[rows.ravel()], rows.shape[1]
+            own = w[ids[0]] if len(ids) == 1 else np.repeat(w[ids], n, axis=0)
+            p = softmax(self.form.scores(x, own))
+            for k, total in zip(ids, self.form.triangle(x, own, p, n), strict=True):
+                out[k] += total  # a client may have a number of blocks
+        return out
+
+    def _blocks(self, size: int) -> Iterator[tuple[Integers, Integers]]:
+        """Clients, (m,), and rows, (m, n), of blocks of n rows of one client each.
+
+        A client's rows are cut into blocks of 64 and a rest; those of equal length come
+        together, the longest first, so that each client sees its rows in their order.
+        """
+        count, ends = -(-self.rows // INNER), np.cumsum(self.rows)
+        ids = np.repeat(np.arange(len(count)), count)
+        nth = np.arange(len(ids)) - np.repeat(np.cumsum(count) - count, count)
+        first = (ends - self.rows)[ids] + INNER * nth
+        lengths = np.minimum(ends[ids] - first, INNER)
+        for n in np.unique(lengths)[::-1].tolist():
+            equal = np.flatnonzero(lengths == n)
+            most = 1 if self.form.wide else max(1, _CACHED // (size * max(size, n)))
+            for i in range(0, len(equal), most):
+                at = equal[i : i + most]
+                yield ids[at], first[at, None] + np.arange(n)
+
+    def _own(self, w: Floats, k: int, stop: int, a: int, b: int) -> Floats:
+        """One client's w, or that of each row."""
+        return w[k] if stop == k + 1 else np.take(w, self._owner[a:b], axis=0)
+
+    def _sum(self, of_rows: Floats, k: int, stop: int, a: int, b: int) -> Floats:
+        """Over each client's rows, in their order (as `sum(axis=0)` adds, if not of one column)."""
+        size = of_rows.shape[1]
+        cells = (self._owner[a:b] - k)[:, None] * size + np.arange(size)
+        total = np.bincount(cells.ravel(), of_rows.ravel(), (stop - k) * size)
+        return np.asarray(total.reshape(-1, size))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.numerics import product, row_sum
+from fedcal.numerics import product, row_max, row_sum
 from fedcal.types import Floats, Integers
 
 _DECREASE, _PROMISE = 1e-4, 1e-14  # as in `lbfgs`
@@ -26,9 +26,34 @@ _FAR = 8.0  # change of a score, from which the curvature at its old value says 
 _PRODUCTS = 200  # most conjugate gradient steps for one
 
 
+def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
+    """Loss of each row and its gradient in the scores.
+
+    Parameters
+    ----------
+    scores
+        (n, c)
+    columns
+        (n,) the labels
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        (n,) -log p[label], (n, c) p - onehot
+    """
+    at = (np.arange(len(columns)), columns)
+    p = scores - row_max(scores)[:, None]
+    of_label = p[at]
+    np.exp(p, out=p)
+    total = row_sum(p)
+    p /= total[:, None]
+    p[at] -= 1
+    return np.log(total) - of_label, p
+
+
 def fit_in_span(
     x: Floats, columns: Integers, scores: Floats, proximal: float, steps: int
-) -> tuple[Floats, Floats]:
+) -> Floats:
     """How far from its start matrix scaling is best on one client's rows.
 
     Parameters
@@ -46,8 +71,8 @@ def fit_in_span(
 
     Returns
     -------
-    tuple[Floats, Floats]
-        (c, c) and (c,), what is added to the matrix and to the offsets
+    Floats
+        (c^2 + c,) what is added to the matrix, row by row, and to the offsets
     """
     kernel = product(x, x.T) + 1.0
     best = _Point(scores, columns, np.zeros_like(scores), np.zeros_like(scores), proximal)
@@ -68,7 +93,8 @@ def fit_in_span(
             t *= min(max(-t * slope / (2 * rise), 0.1), 0.5)
         else:
             break
-    return product(best.of_rows.T, x), best.of_rows.sum(axis=0)
+    matrix, offsets = product(best.of_rows.T, x), best.of_rows.sum(axis=0)
+    return np.concatenate([matrix.ravel(), offsets])
 
 
 class _Point:
@@ -83,17 +109,11 @@ class _Point:
         self, start: Floats, columns: Integers, of_rows: Floats, added: Floats, proximal: float
     ) -> None:
         self.of_rows, self.added = of_rows, added
-        at = (np.arange(len(columns)), columns)
-        scores = start + added
-        scores -= scores.max(axis=1, keepdims=True)
-        of_label = scores[at]
-        self.probs = np.exp(scores, out=scores)
-        total = row_sum(self.probs)
-        self.probs /= total[:, None]
-        nll = float(np.sum(np.log(total) - of_label))
-        self.value = nll + proximal / 2 * _inner(of_rows, added)
-        self.gradient = self.probs + proximal * of_rows
-        self.gradient[at] -= 1
+        losses, residual = residuals(start + added, columns)
+        self.value = float(losses.sum()) + proximal / 2 * _inner(of_rows, added)
+        self.gradient = residual + proximal * of_rows
+        self.probs = residual
+        self.probs[np.arange(len(columns)), columns] += 1
 
 
 def _newton(kernel: Floats, at: _Point, proximal: float) -> tuple[Floats, Floats]:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
-from fedcal.calibrators.local_fit import local_fits
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import ParametricScaling, local_fits
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.errors import InputError
 from fedcal.numerics import softmax

@@ -13,10 +13,15 @@ from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingVector,
     VectorScaling,
-    local_fit,
+    parametric,
 )
-from fedcal.calibrators.local_fit import LIMIT, LocalLosses, local_fits, rows_of
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import (
+    LIMIT,
+    LocalLosses,
+    ParametricScaling,
+    local_fits,
+    rows_of,
+)
 from fedcal.lbfgs import minimize
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
@@ -194,7 +199,7 @@ def test_a_client_among_others_is_fitted_as_if_alone(
 ) -> None:
     shards, start = some_shards(c), form.identity(c)
     together = local_fits(form, shards, start, proximal=proximal)
-    monkeypatch.setattr(local_fit, "_STATE", 1)  # a block each
+    monkeypatch.setattr(parametric, "_STATE", 1)  # a block each
     np.testing.assert_array_equal(together, local_fits(form, shards, start, proximal=proximal))
     for k in range(shards.clients):
         alone = local_fits(form, shards.block(k, k + 1), start, proximal=proximal)
