@@ -22,7 +22,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.engines.ray import Source, run_ray
+from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import HELD_OUT, about_subjects, of_plan, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
@@ -265,7 +265,7 @@ def _fit_federated(
     if plan.private and plan.delta >= 1 / plan.clients:
         warnings.warn(large_delta(plan), stacklevel=4)
     if config.engine == "ray":
-        source = Source(config.data, config.partition) if by_name else None
+        source = NamedData(config.data, config.partition) if by_name else None
         address = config.ray_address
         outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
     else:

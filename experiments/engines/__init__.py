@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fedcal.experiments.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.engines.ray import Source, run_ray
+from fedcal.experiments.engines.ray import NamedData, run_ray
 
-__all__ = ["InProcessGrid", "Source", "run_in_process", "run_inline", "run_ray"]
+__all__ = ["InProcessGrid", "NamedData", "run_in_process", "run_inline", "run_ray"]

@@ -48,7 +48,7 @@ _LONGEST_BASE = 32  # Ray's sockets lie 75 characters deeper; a socket's path ma
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Source(NamedTuple):
+class NamedData(NamedTuple):
     """Where sites find their rows by themselves: as `fedcal.clients.site.site_rows` takes it."""
 
     data: str
@@ -59,7 +59,7 @@ def run_ray(
     job: Job,
     shards: Shards,
     *,
-    source: Source | None = None,
+    source: NamedData | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -102,7 +102,7 @@ def run_ray(
         check_cluster(ray_address)
     with _folder() as folder:
         if source is None:
-            source = Source(str(folder / "rows.npz"), DEALT)
+            source = NamedData(str(folder / "rows.npz"), DEALT)
             write_dealt(Path(source.data), shards)
         out = folder / "out"
         out.mkdir()

@@ -23,6 +23,8 @@ NAMES = {
     "ece": "ECE, %",
     "classwise_ece": "classwise ECE, %",
     "nll": "NLL, nats",
+    "brier": "Brier score",
+    "mce": "MCE, %",
     "temperature": "temperature",
 }
 MOST_PANELS = 24

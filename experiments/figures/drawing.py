@@ -150,10 +150,10 @@ def sample(series: str) -> Any:
 
 def svg_of(figure: Figure) -> str:
     """The figure as an SVG, text as text; no date in it."""
-    text = io.StringIO()
+    text = io.BytesIO()
     with settings():
         figure.savefig(text, format="svg", metadata=_NO_METADATA)
-    return text.getvalue()
+    return text.getvalue().decode()
 
 
 def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:

@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from fedcal.errors import InputError
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
     FEWEST,
@@ -88,7 +89,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     }
     if curves is not None:
         sheets["rounds"] = curves
-    drawn = {name: figure(sheet, name[0]) for name, sheet in sheets.items()}
+    drawn = {name: figure(sheet, name) for name, sheet in sheets.items()}
     panels = drawn["reliability"]["panels"]
     gaps = None
     if SHOWN_CLASSES < before.classes <= MOST_GAPS:
@@ -118,7 +119,11 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
 
 def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     with reading(folder, PAGE):
-        parts = from_json(read_json(folder / PAGE, "page").get("parts"))
+        page = read_json(folder / PAGE, "page")
+        try:
+            parts = from_json(page.get("parts"))
+        except InputError as e:
+            raise InputError(f"{folder / PAGE}: {e}") from None
     curves = [part for part in parts if isinstance(part, Curve)]
     sheets = {
         f"curve-{k}": curve_sheet(part, title_of(result, part.title))

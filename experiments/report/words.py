@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.datasets import is_shipped
+from fedcal.experiments.figures.curves import NAMES
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
@@ -14,32 +15,32 @@ from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
     "ece": (
-        "ECE, %",
+        NAMES["ece"],
         "Expected calibration error: how far the confidence of the predicted class is from the "
         "share of correct predictions, averaged over 15 bins of confidence. 0 is best.",
     ),
     "classwise_ece": (
-        "classwise ECE, %",
+        NAMES["classwise_ece"],
         "The same for the probability of each class against the rest, averaged over classes. It "
         "sees errors below the top label. 0 is best.",
     ),
     "nll": (
-        "NLL, nats",
+        NAMES["nll"],
         "Negative log-likelihood: minus the logarithm of the probability of what came true. It "
         "punishes confident errors. Lower is better.",
     ),
     "brier": (
-        "Brier score",
+        NAMES["brier"],
         "Squared distance between the probabilities and what came true, summed over classes, from "
         "0 to 2. Lower is better.",
     ),
     "accuracy": (
-        "accuracy, %",
+        NAMES["accuracy"],
         "Share of rows whose most probable class is right. Temperatures and order-preserving "
         "calibrators cannot change it. Higher is better.",
     ),
     "mce": (
-        "MCE, %",
+        NAMES["mce"],
         "Maximum calibration error: the gap of the worst bin, however few rows it has, and so a "
         "noisy number. 0 is best.",
     ),

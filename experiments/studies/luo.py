@@ -17,11 +17,9 @@ from fedcal import datasets
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER, PRIVATE, Competitor
 from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
-from fedcal.experiments.studies.spec import RowsClaim
+from fedcal.experiments.studies.spec import Record, RowsClaim
 from fedcal.strategies.outcome import Progress
 from fedcal.trust import Local
-
-Row = dict[str, Any]
 
 SHIFTED = "mnist-shift"
 
@@ -74,8 +72,8 @@ def shifted(severity: int) -> list[str]:
 
 
 def experiment(
-    severity: int, columns: Sequence[Competitor], summary: Callable[[list[Row]], list[Row]]
-) -> Callable[..., list[Row]]:
+    severity: int, columns: Sequence[Competitor], summary: Callable[[list[Record]], list[Record]]
+) -> Callable[..., list[Record]]:
     """The function `rows` of an experiment: all settings on all data, and what is made of them.
 
     Parameters
@@ -100,7 +98,7 @@ def experiment(
         *,
         trials: int = TRIALS,
         every: int = 1,
-    ) -> list[Row]:
+    ) -> list[Record]:
         """Run all settings on all data.
 
         Parameters
@@ -123,12 +121,12 @@ def experiment(
     return rows
 
 
-def table(severity: int, name: str) -> Callable[..., list[Row]]:
+def table(severity: int, name: str) -> Callable[..., list[Record]]:
     """The function `rows` of a table: summaries, then the cells; `what` tells them apart."""
     return experiment(severity, COLUMNS, lambda cells: [*summary(cells, printed(name)), *cells])
 
 
-def _cell(row: Row, trials: int) -> Row:
+def _cell(row: Record, trials: int) -> Record:
     """A row of the suite with a column for each method."""
     ece = {k: v[0] for k, v in row["ece"].items()}
     std = {f"{k} std": v[1] for k, v in row["ece"].items()}
@@ -148,12 +146,12 @@ def _short(name: str) -> str:
     return parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
 
 
-def summary(found: Sequence[Row], beside: PaperTable) -> list[Row]:
+def summary(found: Sequence[Record], beside: PaperTable) -> list[Record]:
     """All tables: see the functions below."""
     return [*methods(found, beside), *perturbations(found), *aggregation(found), *searches(found)]
 
 
-def methods(found: Sequence[Row], beside: PaperTable) -> list[Row]:
+def methods(found: Sequence[Record], beside: PaperTable) -> list[Record]:
     """Median and mean over all data and settings: what = "method", with the paper's numbers.
 
     `behind`: median over that of Acc-T under the same noise.
@@ -163,7 +161,7 @@ def methods(found: Sequence[Row], beside: PaperTable) -> list[Row]:
         values = [float(row[c.key]) for row in found]
         noise = c.noise or NOISES[0]
         ahead = median(float(row[f"acc-t/{noise}"]) for row in found)
-        row: Row = {
+        row: Record = {
             "what": "method",
             "noise": noise,
             "whose": "paper" if c.method in PAPER else "ours",
@@ -181,7 +179,7 @@ def methods(found: Sequence[Row], beside: PaperTable) -> list[Row]:
     return rows
 
 
-def perturbations(found: Sequence[Row]) -> list[Row]:
+def perturbations(found: Sequence[Record]) -> list[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     rows = []
     for name in dict.fromkeys(row["data"] for row in found):
@@ -191,7 +189,7 @@ def perturbations(found: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def aggregation(found: Sequence[Row]) -> list[Row]:
+def aggregation(found: Sequence[Record]) -> list[Record]:
     """ECE under local noise over that under central noise: what = "aggregation".
 
     One row for each setting; means over data first, then the ratio.
@@ -212,12 +210,12 @@ def aggregation(found: Sequence[Row]) -> list[Row]:
 _SETTING = ("sweep", "sources", "samples", "epsilon")
 
 
-def setting_of(row: Row) -> tuple[Any, ...]:
+def setting_of(row: Record) -> tuple[Any, ...]:
     """Equal for cells of one setting on different data."""
     return tuple(row[k] for k in _SETTING)
 
 
-def searches(found: Sequence[Row]) -> list[Row]:
+def searches(found: Sequence[Record]) -> list[Record]:
     """The searches of Acc-T against each other, at the same epsilon: what = "search".
 
     `best`: share of the cells in which a search has the lowest mean ECE of its noise model.
@@ -243,7 +241,7 @@ def searches(found: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def _columns(found: Sequence[Row]) -> list[Competitor]:
+def _columns(found: Sequence[Record]) -> list[Competitor]:
     """Those that the cells have."""
     return [c for c in COLUMNS if c.key in found[0]]
 
@@ -257,7 +255,7 @@ Averages = Mapping[str, Sequence[float]]
 
 
 def table_claims(
-    rows: Sequence[Row], name: str, text: str, harmful: Sequence[str]
+    rows: Sequence[Record], name: str, text: str, harmful: Sequence[str]
 ) -> list[RowsClaim]:
     """A table's order, and what secure aggregation and other searches buy.
 
@@ -277,13 +275,13 @@ def table_claims(
     ]
 
 
-def averages_of(rows: Sequence[Row]) -> Averages:
+def averages_of(rows: Sequence[Record]) -> Averages:
     """The paper's methods under the paper's noise."""
     mine = [r for r in rows if r["what"] == "method" and r["whose"] == "paper"]
     return {r["method"]: (r["median"], r["mean"]) for r in mine if r["noise"] == Local.name}
 
 
-def order_claims(rows: Sequence[Row], beside: PaperTable, ahead: float) -> list[RowsClaim]:
+def order_claims(rows: Sequence[Record], beside: PaperTable, ahead: float) -> list[RowsClaim]:
     """Acc-T first, and by how much, under the paper's noise.
 
     Parameters
@@ -320,7 +318,7 @@ def _lead(lines: Averages, names: Sequence[str]) -> float:
 
 
 def harm_claim(
-    rows: Sequence[Row], beside: PaperTable, text: str, harmful: Sequence[str]
+    rows: Sequence[Record], beside: PaperTable, text: str, harmful: Sequence[str]
 ) -> RowsClaim:
     """Which private methods leave the model worse than it was, in the median: exactly `harmful`."""
     mine = averages_of(rows)
@@ -341,7 +339,7 @@ def _where(holds: Mapping[str, bool]) -> str:
     return evidence + (f"; not on {', '.join(bad)}" if bad else "")
 
 
-def aggregation_claims(rows: Sequence[Row]) -> list[RowsClaim]:
+def aggregation_claims(rows: Sequence[Record]) -> list[RowsClaim]:
     """What one noise on the sum buys, next to one of each source."""
     mine = [
         r
@@ -365,7 +363,7 @@ def aggregation_claims(rows: Sequence[Row]) -> list[RowsClaim]:
     return claims
 
 
-def search_claims(rows: Sequence[Row]) -> list[RowsClaim]:
+def search_claims(rows: Sequence[Record]) -> list[RowsClaim]:
     """Which search is best under which noise."""
     claims: list[RowsClaim] = []
     for noise in NOISES:

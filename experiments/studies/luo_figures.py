@@ -15,8 +15,7 @@ from fedcal.experiments.figures.style import BASELINE_STYLES, LINES, METHOD_STYL
 from fedcal.experiments.luo.methods import BASELINES, PAPER, Competitor
 from fedcal.experiments.luo.settings import SWEEPS
 from fedcal.experiments.studies import luo
-from fedcal.experiments.studies.luo import Row
-from fedcal.experiments.studies.spec import RowsClaim
+from fedcal.experiments.studies.spec import Record, RowsClaim
 from fedcal.trust import Central, Local
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ _LABELS = {
 }
 
 
-def shown(found: list[Row]) -> list[Row]:
+def shown(found: list[Record]) -> list[Record]:
     """The points of the figure.
 
     Returns
@@ -59,7 +58,7 @@ rows = luo.experiment(SEVERITY, COLUMNS, shown)
 """The points; its parameters are those of `luo.experiment`'s."""
 
 
-def _over_all(found: Sequence[Row]) -> list[Row]:
+def _over_all(found: Sequence[Record]) -> list[Record]:
     """Mean and standard deviation over data, for each setting that all of them have."""
     data = {row["data"] for row in found}
     rows = []
@@ -75,7 +74,7 @@ def _over_all(found: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def sheet(found: Sequence[Row]) -> Sheet | None:
+def sheet(found: Sequence[Record]) -> Sheet | None:
     """A row of three panels for each of the data.
 
     Data with few rows lack settings, and perhaps a whole sweep: only sweeps of which all data
@@ -103,7 +102,7 @@ def _name(c: Competitor) -> str:
     return f"{title}, central noise" if c.noise == Central.name else title
 
 
-def _panel(rows: Sequence[Row], sweep: str, looks: dict[Competitor, str]) -> Panel:
+def _panel(rows: Sequence[Record], sweep: str, looks: dict[Competitor, str]) -> Panel:
     x = [float(row[sweep]) for row in rows]
     means = {c: [100 * float(row[c.key]) for row in rows] for c in looks}
 
@@ -132,7 +131,7 @@ def _panel(rows: Sequence[Row], sweep: str, looks: dict[Competitor, str]) -> Pan
     )
 
 
-def _constant(row: Row, sweep: str) -> str:
+def _constant(row: Record, sweep: str) -> str:
     facts = {
         "sources": f"{row['sources']} sources",
         "samples": f"{row['samples']} samples",
@@ -147,7 +146,7 @@ _PAPER = tuple(c for c in COLUMNS if c.noise != Central.name)
 _BEST = "acc-t/local"
 
 
-def claims(found: Sequence[Row]) -> list[RowsClaim]:
+def claims(found: Sequence[Record]) -> list[RowsClaim]:
     """Each is held against each of the perturbations shown, and the mean over all."""
     told: list[RowsClaim] = []
     for text, sweep, holds in CLAIMS:
@@ -165,25 +164,25 @@ def claims(found: Sequence[Row]) -> list[RowsClaim]:
     return told
 
 
-def _best(row: Row) -> str:
+def _best(row: Record) -> str:
     """The paper's method with the lowest mean ECE."""
     return min((c.key for c in _PAPER), key=lambda key: float(row[key]))
 
 
-def _always_best(points: Sequence[Row]) -> bool:
+def _always_best(points: Sequence[Record]) -> bool:
     return all(_best(row) == _BEST for row in points)
 
 
-def _one_source_beats_private(row: Row) -> bool:
+def _one_source_beats_private(row: Record) -> bool:
     private = [c.key for c in _PAPER if c.noise]
     return bool(row["one-source"] < min(row[key] for key in private))
 
 
-def _falls(key: str) -> Callable[[Sequence[Row]], bool]:
+def _falls(key: str) -> Callable[[Sequence[Record]], bool]:
     return lambda points: bool(points[-1][key] < points[0][key])
 
 
-CLAIMS: tuple[tuple[str, str, Callable[[Sequence[Row]], bool]], ...] = (
+CLAIMS: tuple[tuple[str, str, Callable[[Sequence[Record]], bool]], ...] = (
     ("Acc-T is best at every number of sources", "sources", _always_best),
     ("Acc-T is best at every number of samples", "samples", _always_best),
     ("Acc-T is best at every epsilon", "epsilon", _always_best),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedcal.experiments.studies import luo
-from fedcal.experiments.studies.luo import Row
-from fedcal.experiments.studies.spec import RowsClaim
+from fedcal.experiments.studies.spec import Record, RowsClaim
 
 SEVERITY = 5
 
@@ -14,7 +13,7 @@ rows = luo.table(SEVERITY, "table1")
 """The rows of the table; its parameters are those of `luo.experiment`'s."""
 
 
-def claims(found: Sequence[Row]) -> list[RowsClaim]:
+def claims(found: Sequence[Record]) -> list[RowsClaim]:
     """See `luo.table_claims`."""
     text = "No private method leaves the model worse than no recalibration, in the median"
     return luo.table_claims(found, "table1", text, ())

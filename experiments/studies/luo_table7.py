@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedcal.experiments.studies import luo
-from fedcal.experiments.studies.luo import Row
-from fedcal.experiments.studies.spec import RowsClaim
+from fedcal.experiments.studies.spec import Record, RowsClaim
 
 SEVERITY = 1
 
@@ -14,7 +13,7 @@ rows = luo.table(SEVERITY, "table7")
 """The rows of the table; its parameters are those of `luo.experiment`'s."""
 
 
-def claims(found: Sequence[Row]) -> list[RowsClaim]:
+def claims(found: Sequence[Record]) -> list[RowsClaim]:
     """See `luo.table_claims`."""
     text = "In the median, of the private methods Acc-T alone leaves the model no worse than it was"
     return luo.table_claims(found, "table7", text, ("histogram", "ece-t", "nll-t"))

@@ -26,12 +26,19 @@ from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import dropouts
+from fedcal.strategies.job import Job
 from fedcal.strategies.settings import settings_of
+from fedcal.types import Integers
 from fedcal.units import UNITS
 
 SMALL: dict[str, Any] = {"rows_per_client": 12, "bins_exponent": 4, "steps": 5}
 """Of those that have it."""
+
+
+def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
+    """Those that a job draws."""
+    job = Job("fednewton", Federation(clients, 2, seed=seed), dropout=rate)
+    return job.unavailable(round_number)
 
 
 def cases() -> dict[str, tuple[str, dict[str, Any]]]:

@@ -29,7 +29,7 @@ from fedcal import datasets
 from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import MARK, Source, run_ray
+from fedcal.experiments.engines.ray import MARK, NamedData, run_ray
 from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
@@ -256,7 +256,7 @@ def test_a_hundred_clients_and_their_seconds() -> None:
     data = datasets.load("resnet110-cifar10")
     shards = deal(data, "dirichlet:0.1", 100, 0)
     want = simulate(method="fedbin", rounds=3)
-    outcome = run_ray(job, shards, source=Source("resnet110-cifar10", "dirichlet:0.1"))
+    outcome = run_ray(job, shards, source=NamedData("resnet110-cifar10", "dirichlet:0.1"))
     assert outcome.records == want.rounds
     assert len(outcome.round_seconds) == 3
     assert sum(outcome.round_seconds) <= outcome.seconds
@@ -286,7 +286,7 @@ def test_a_client_error_stops_the_run(epsilon: float, tmp_path: Path) -> None:
     job = Job("fednewton", Federation(3, 2, epsilon=epsilon), {"rows_per_client": 50})
     gone = str(tmp_path / "rows-of-somebody.npz")
     with pytest.raises(RoundFailed) as caught:
-        run_ray(job, shards, source=Source(gone, "iid"))
+        run_ray(job, shards, source=NamedData(gone, "iid"))
     line, _, log = str(caught.value).partition("; the run's log is ")
     if math.isinf(epsilon):
         assert line.startswith("site ")
