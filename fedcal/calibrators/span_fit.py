@@ -1,6 +1,6 @@
 """Matrix scaling on few rows and many classes: Newton's method in the span of the rows.
 
-What is minimised, sum_i -log p_i[y_i] + (proximal / 2) |w - start|^2, has its optimum at
+What is minimised, `sum_i -log p_i[y_i] + (proximal / 2) |w - start|^2`, has its optimum at::
 
     w = start + (A'x, A'1) for one (n, c) matrix A of coefficients, a row for each row of data.
 
