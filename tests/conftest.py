@@ -55,3 +55,9 @@ def quick_figures() -> Iterator[None]:
             lambda sheet, *_: [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
         )
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines come after three seconds: how fast a busy machine is decides no test."""
+    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 3600.0)
