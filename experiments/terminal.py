@@ -1,4 +1,4 @@
-"""How numbers, tables and progress look to people on a terminal."""
+"""How numbers and progress look to people on a terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from fedcal.errors import FedcalError, Interrupted
 
@@ -23,9 +21,6 @@ SHOWN = {
     "mce": "MCE %",
 }
 """Metric -> heading; percentages are for people, files hold fractions."""
-
-_WIDEST = 1000
-"""Characters: a terminal that is narrower wraps lines, but loses none of them."""
 
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
@@ -45,13 +40,6 @@ def shown(metric: str, value: float) -> str:
 def console(*, stderr: bool = False, markup: bool = False) -> Console:
     """A console that neither colours nor wraps what it prints; paths may look like markup."""
     return Console(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
-
-
-def print_table(to: Console, table: Table) -> None:
-    """Print a table, as wide as it is."""
-    lines = Measurement.get(to, to.options.update(max_width=_WIDEST), table)
-    to.width = max(to.width, lines.maximum)
-    to.print(table)
 
 
 class Steps:

@@ -18,10 +18,12 @@ from fedcal.experiments.commands.parameters import (
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.comparison.grid import Grid
 from fedcal.experiments.comparison.run import DONE
+from fedcal.experiments.comparison.table import as_table
 from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.files import to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.runs.journal import ask_about_unfinished
+from fedcal.experiments.show.tables import print_table
 from fedcal.experiments.terminal import console, progress
 
 
@@ -87,9 +89,6 @@ def compare_command(
 
 def show(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
-    from fedcal.experiments.comparison.table import as_table
-    from fedcal.experiments.show.tables import print_table
-
     to = console()
     to.print(comparison.headline)
     print_table(to, as_table(comparison.cells), gap=0)
