@@ -28,26 +28,19 @@ class Option:
 
     Attributes
     ----------
-    group
-        str
+    group : str
         Heading in `--help`.
-    help
-        str
+    help : str
         One line.
-    unset
-        str
+    unset : str
         What stands in for it where it is not given; "" = its default.
-    axis
-        bool
+    axis : bool
         Whether `compare` takes a list.
-    elsewhere
-        str
+    elsewhere : str
         Why `compare` does not take it; "" = it does.
-    read
-        callable
+    read : callable
         Makes a value of what was given, of the right type already.
-    name, kind, default
-        str, type, object
+    name, kind, default : str, type, object
         Of the field.
     """
 
@@ -125,17 +118,13 @@ def layered(
 
     Parameters
     ----------
-    known
-        mapping of str to Option
+    known : mapping of str to Option
         By name; a layer may write names with dashes.
-    *layers
-        mapping
+    *layers : mapping
         Of what was given; None is nothing.
-    read
-        callable
+    read : callable
         The value of an option from what was given.
-    tables
-        collection of str
+    tables : collection of str
         Further names, of tables; those of several layers are joined.
 
     Raises

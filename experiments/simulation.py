@@ -184,23 +184,17 @@ def fit(
 
     Parameters
     ----------
-    config
-        Config
+    config : Config
         "auto" and whatever is not given are resolved.
-    shards
-        Shards
+    shards : Shards
         The rows as they were dealt.
-    tested
-        bool
+    tested : bool
         Whether test rows are judged afterwards.
-    held_out
-        bool
+    held_out : bool
         Whether these were drawn from the same rows.
-    by_name
-        bool
+    by_name : bool
         Whether others find the data by what the config calls them.
-    progress
-        callable, optional
+    progress : callable, optional
         Called after each round.
 
     Raises

@@ -50,20 +50,15 @@ def takes(
 
     Parameters
     ----------
-    table
-        type
+    table : type
         The dataclass.
-    *names
-        str
+    *names : str
         Only these; none = all.
-    but
-        collection of str
+    but : collection of str
         Not these.
-    lists
-        bool
+    lists : bool
         Axes of a comparison take lists, as text with commas; what `compare` refuses is hidden.
-    unset
-        mapping of str to str
+    unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
     """
 

@@ -16,16 +16,13 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
 
     Parameters
     ----------
-    frame
-        DataFrame
+    frame : DataFrame
         Of pandas or Polars (whatever has `columns`, and `to_numpy` of each), with the columns that
         a file of `load` has: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
         of `logits` or `probs`; optional `client`, `subject`, `split`.
-    name
-        str
+    name : str
         What the set is called in reports.
-    labels_required
-        bool
+    labels_required : bool
         False lets the labels be missing.
 
     Raises
