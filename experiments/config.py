@@ -180,6 +180,9 @@ class Config(Options):
             )
 
 
+_OPTIONS = options_of(Config)
+
+
 def _built(name: str, value: str, now: Sequence[str], later: Sequence[str]) -> None:
     """Refuse what is not known, and tell it from what is not built yet."""
     if value in later:
@@ -228,7 +231,7 @@ def merge(*layers: Mapping[str, Any]) -> Config:
 
 
 def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    return layered(options_of(Config), *layers, tables=("set",))
+    return layered(_OPTIONS, *layers, tables=("set",))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -95,7 +94,6 @@ class Options:
         return tomli_w.dumps(self.to_dict())
 
 
-@cache  # every run of a comparison reads its options
 def options_of(table: type[Options]) -> dict[str, Option]:
     """The options of a dataclass by name, in its order."""
     hints = get_type_hints(table)

@@ -62,8 +62,10 @@ def takes(
         What holds where nothing is given, where this is not what the field says.
     """
 
+    known = options_of(table)
+
     def parameter(name: str) -> inspect.Parameter:
-        option = options_of(table)[name]
+        option = known[name]
         many = lists and option.axis
         shown = typer.Option(
             help=option.described((unset or {}).get(name)),
@@ -81,7 +83,7 @@ def takes(
     def given(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters.values()
         fixed = [p for p in own if p.kind is p.KEYWORD_ONLY]
-        made = [parameter(name) for name in names or options_of(table) if name not in but]
+        made = [parameter(name) for name in names or known if name not in but]
         signature = inspect.Signature([*made, *fixed])
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
         return command
