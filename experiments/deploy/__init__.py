@@ -1,0 +1,1 @@
+"""Deployments: real sites, a SuperLink, and what lies between them."""
