@@ -42,9 +42,8 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
 
         def serve() -> None:
             connection, _ = listener.accept()
-            with connection:
-                with contextlib.suppress(OSError):
-                    server.wrap_socket(connection, server_side=True).close()
+            with connection, contextlib.suppress(OSError):
+                server.wrap_socket(connection, server_side=True).close()
 
         thread = threading.Thread(target=serve)
         thread.start()
