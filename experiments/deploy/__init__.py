@@ -1,1 +1,3 @@
-"""Deployments: real sites, a SuperLink, and what lies between them."""
+"""Real sites: keys and certificates, the SuperLink's and the sites' processes."""
+
+from __future__ import annotations
