@@ -397,7 +397,7 @@ def test_the_examples_of_the_help_are_taken(
     "arguments",
     [
         *LATER,
-        "site --help",
+        "evaluate --help",
         "simulate --engine grpc",
         "simulate --secure-aggregation protocol",
     ],
