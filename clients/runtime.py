@@ -11,11 +11,13 @@ The names that are replaced are private to Flower: another version that lacks on
 from __future__ import annotations
 
 import argparse
+import inspect
 import logging
 import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +35,10 @@ SITE = "FEDCAL_SITE"
 
 LOG = "site.log"
 _REPLACED = ("install_from_fab", "get_load_client_app_fn")
+_GIVEN = {
+    *("runtime_api_address", "token", "insecure", "parent_pid"),
+    "runtime_dependency_install",
+}
 
 
 def check_flower() -> None:
@@ -41,7 +47,8 @@ def check_flower() -> None:
     Raises
     ------
     InputError
-        If a name that must be replaced is not there: the server's bundle would be run.
+        If a name that must be replaced is not there (the server's bundle would be run), or
+        what is called takes other parameters.
     """
     for name in (*_REPLACED, "run_clientapp"):
         if not callable(getattr(flower, name, None)):
@@ -49,6 +56,11 @@ def check_flower() -> None:
                 f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
                 "fedcal site cannot keep it from running the server's code; install flwr 1.39"
             )
+    if lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys():
+        raise InputError(
+            f"run_clientapp of flwr {flwr.__version__} does not take {min(lacks)}; "
+            "install flwr 1.39"
+        )
 
 
 def run_message(arguments: Sequence[str], folder: Path) -> int:
@@ -110,12 +122,13 @@ def work(folder: Path) -> None:
 
 def _answer(line: socket.socket, folder: Path) -> None:
     """Answer one message and end this process."""
-    code = 1
+    began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
         code = run_message(arguments, folder)
         line.sendall(str(code).encode())
+        print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
         traceback.print_exc()
     finally:

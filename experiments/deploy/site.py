@@ -125,10 +125,10 @@ def _may_come_back(
     ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int
 ) -> str:
     """What the site waits for now; FedcalError if waiting will not mend it."""
-    if ended.code == NO_CONNECTION and "timestamp" in ended.words:
+    if ended.denied:
         raise FedcalError(
-            f"the SuperLink at {fleet} refuses this site: the clocks of the two machines differ "
-            "(Flower allows 5 s ahead and 305 s behind)"
+            f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
+            "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
         )
     if ended.code == NO_CONNECTION and time.time() - _last(lease) > LEASE_S:
         raise FedcalError(

@@ -31,7 +31,8 @@ FLOWER_LOG = "flower.log"
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
 
-_HOME, _CONNECTED = "flower-", "SuperNode ID:"
+_HOME = "flower-"
+_CONNECTED, _GAVE_UP = "SuperNode ID:", "SuperNode terminated gracefully"
 _EXIT = re.compile(r"Exit Code: (\d+)\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ports: set[int] = set()  # those that this process has given out
@@ -46,10 +47,13 @@ class Ended(NamedTuple):
         Flower's own exit code (305: no connection); None = it named none
     words
         what Flower said, one line
+    denied
+        it gave up before it was ever connected: the SuperLink did not accept its signature
     """
 
     code: int | None
     words: str
+    denied: bool = False
 
 
 class SuperNode:
@@ -78,7 +82,8 @@ class SuperNode:
         if found := _EXIT.search(text):
             return Ended(int(found[1]), " ".join(found[2].split()))
         lines = [line for line in text.splitlines() if line.strip()]
-        return Ended(None, lines[-1].strip() if lines else "it said nothing")
+        denied = _GAVE_UP in text and _CONNECTED not in text
+        return Ended(None, lines[-1].strip() if lines else "it said nothing", denied)
 
     def _text(self) -> str:
         with (self.folder / FLOWER_LOG).open("rb") as file:

@@ -37,7 +37,13 @@ def test_neither_installs_nor_loads_the_bundle(
     prepare(tmp_path / "site", rows)
     replies = []
 
-    def run(**given: object) -> None:
+    def run(
+        runtime_api_address: str,
+        token: str,
+        insecure: bool,
+        parent_pid: int | None,
+        runtime_dependency_install: bool,
+    ) -> None:
         """As Flower's own does."""
         flower.install_from_fab(b"a bundle of a server", skip_prompt=True)
         app = flower.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)(
@@ -47,7 +53,7 @@ def test_neither_installs_nor_loads_the_bundle(
         message = Message(RecordDict(), 1, "query.who")
         context = Context(1, 1, {}, RecordDict(), {})
         replies.append(app(message, context))
-        assert given["runtime_dependency_install"] is False
+        assert not runtime_dependency_install
         raise SystemExit(7)
 
     monkeypatch.setattr(flower, "run_clientapp", run)
@@ -63,6 +69,12 @@ def test_a_flower_that_is_not_known_is_refused(name: str, monkeypatch: pytest.Mo
         runtime.check_flower()
     with pytest.raises(InputError):
         runtime.run_message(ARGUMENTS, Path("nowhere"))
+
+
+def test_a_flower_that_is_called_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
+    with pytest.raises(InputError, match="does not take insecure; install"):
+        runtime.check_flower()
 
 
 def test_without_a_site_it_is_one_line(

@@ -145,7 +145,7 @@ def test_after_a_crash_the_lease_is_waited_for(
 
 def test_other_ends(tmp_path: Path) -> None:
     with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
-        what_now(Ended(305, "Invalid timestamp"), tmp_path)
+        what_now(Ended(None, "Finished server process", denied=True), tmp_path)
     gone = Ended(None, "StatusCode.UNAVAILABLE")
     assert what_now(gone, tmp_path) == "the connection to hub:1 has ended: connecting again"
     with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):

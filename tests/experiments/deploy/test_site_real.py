@@ -155,6 +155,10 @@ def test_two_sites_answer_and_run_nothing_that_the_server_sends(
     assert sum(h["kind"] == "query.rows" and h["said"] is None for h in heard) == 2
     assert not trace.exists()
     assert max(h.get("seconds", 0) for h in heard) < 15  # Flower's polls, not ours
+    flower = (tmp_path / "state" / "flower.log").read_text("utf-8")
+    took = [float(t) for t in re.findall(r"fedcal: a message took ([\d.]+) s", flower)]
+    assert len(took) == 3
+    assert max(took) < 1
     # what the site's own people see
     assert started.returncode == 130
     first, *lines = said.splitlines()
@@ -188,6 +192,29 @@ def test_another_authority_is_not_trusted(link: SuperLink, tmp_path: Path) -> No
     said, _ = site.communicate(timeout=60)
     assert site.returncode == 1
     assert "was not signed by --root-certificates" in said.splitlines()[-1]
+
+
+AHEAD = """
+import datetime, sys
+if any("flower-supernode" in word for word in sys.orig_argv):
+    class Ahead(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + datetime.timedelta(seconds=60)
+    datetime.datetime = Ahead
+"""
+
+
+def test_clocks_that_differ_are_one_line(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(AHEAD, "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "clock"))
+    site = start_site(link, tmp_path, "a")
+    said, _ = site.communicate(timeout=60)
+    assert site.returncode == 1
+    assert "the clocks of the two machines differ" in said.splitlines()[-1]
 
 
 def test_sigterm_ends_all_and_a_kill_leaves_nothing(link: SuperLink, tmp_path: Path) -> None:
