@@ -111,6 +111,8 @@ def run_ray(
             "data": source.data,
             "partition": source.partition,
             "out": str(out),
+            "resume": False,
+            "deliver": False,
         }
         run = _Run(folder, commands, ray_address)
         run.write_app(fields)

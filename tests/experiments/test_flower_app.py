@@ -49,7 +49,8 @@ def test_the_project_s_own_file_says_the_same() -> None:
 def test_every_key_has_the_default_of_simulate() -> None:
     fields, config = run_config(), Config()
     job = Job.from_fields(fields, nodes=100, classes=10)
-    assert set(fields) == {*job.to_fields(), "data", "partition", "out"}
+    here = {"data", "partition", "out", "resume", "deliver"}
+    assert set(fields) == {*job.to_fields(), *here}
     assert (fields["data"], fields["partition"]) == (config.data, config.partition)
     federation = job.federation
     for name in (
