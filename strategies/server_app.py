@@ -8,6 +8,7 @@ The keys `data` and `partition` are for the sites of a simulation (`fedcal.clien
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import tempfile
@@ -36,7 +37,7 @@ from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
-_PROGRESS, _ERROR = "progress", "error.json"
+_PROGRESS, _ERROR, _ENDED = "progress", "error.json", "ended"
 _ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
@@ -233,6 +234,11 @@ def read_progress(out: Path) -> list[tuple[int, int]]:
     return [(int(done), int(planned)) for done, planned in whole]
 
 
+def ended(out: Path) -> bool:
+    """Whether the server has nothing more to do there, well or not."""
+    return (out / _ENDED).exists()
+
+
 def read_error(out: Path) -> FedcalError | None:
     """What stopped the run whose outcome should be in `out`, if it was an error of fedcal's."""
     try:
@@ -257,7 +263,7 @@ def _emptied(out: Path, resume: bool) -> Path:
                 f"{out} holds a run that has not ended: go on with it (resume), or choose another "
                 "folder"
             )
-        for name in (OUTCOME, _PROGRESS, _ERROR, *(() if resume else (CHECKPOINT,))):
+        for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, *(() if resume else (CHECKPOINT,))):
             (out / name).unlink(missing_ok=True)
     except OSError as e:
         raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
@@ -275,6 +281,10 @@ def _told(out: Path | None) -> Iterator[None]:
             with whole_file(out / _ERROR) as file:
                 file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
         raise
+    finally:
+        if out is not None:
+            with contextlib.suppress(OSError):
+                (out / _ENDED).touch()
 
 
 def _show(job: Job, outcome: Outcome) -> None:
