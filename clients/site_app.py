@@ -134,7 +134,8 @@ def _told(what: str) -> Iterator[None]:
     else:
         return
     log.warning("refused to %s: %s", what, " ".join(why.split())[:_LONGEST])
-    raise Refused(f"{kind}; the site's own log says more")
+    # `from None`: Flower logs what is raised here with all that it came from
+    raise Refused(f"{kind}; the site's own log says more") from None
 
 
 @contextmanager
