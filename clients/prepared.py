@@ -6,9 +6,11 @@ that a question needs are read, and never parses the file that they came from.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +27,9 @@ from fedcal.scores import KINDS
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
-SITE = "site.json"
+SITE, LOCK = "site.json", "lock"
 _VERSION = 1
+_ARRAYS = ("logits", "labels", "subjects", "test_logits", "test_labels")
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def prepare(
     ------
     InputError
         If the rows are not those of one client, the names do not fit, or the folder holds
-        something else or cannot be written.
+        something else, is in use or cannot be written.
     """
     if shards.clients != 1:
         raise InputError(f"a site is one client; these rows belong to {shards.clients}")
@@ -110,23 +113,40 @@ def prepare(
         "simulated": simulated,
         "arrays": list(arrays),
     }
-    make_private(folder)
-    for name, array in arrays.items():
-        with whole_file(folder / f"{name}.npy") as file:
-            np.save(file, array, allow_pickle=False)
-    with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
-        file.write(json.dumps(site).encode())
+    _make_private(folder)
+    with alone(folder):
+        for name, array in arrays.items():
+            with whole_file(folder / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
+            file.write(json.dumps(site).encode())
 
 
-def make_private(folder: Path) -> None:
+def _make_private(folder: Path) -> None:
     """Make a site's folder, or make sure that it is one and that nobody else can enter it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()) and not (folder / SITE).exists():
+        held = {path.name for path in folder.iterdir()}
+        if SITE not in held and held - {LOCK, *(f"{name}.npy" for name in _ARRAYS)}:
             raise InputError(f"{folder} holds something else; a site needs a folder of its own")
         folder.chmod(0o700)
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e.strerror}") from None
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a site's folder; InputError if another process does."""
+    try:
+        file = (folder / LOCK).open("w")
+    except OSError as e:
+        raise InputError(f"cannot write {folder}: {e.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another process runs the site of {folder}") from None
+        yield
 
 
 def prepared(folder: Path) -> Prepared:

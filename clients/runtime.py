@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _log_to(path: Path) -> None:
+def log_to(path: Path) -> None:
     """Let the site's log go to a file, and only there."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
     except FedcalError as e:
         print(f"fedcal: error: {e}", file=sys.stderr)
         return e.exit_code
-    _log_to(folder / LOG)
+    log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
         work(folder)
     return run_message(arguments, folder)

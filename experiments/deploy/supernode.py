@@ -8,7 +8,6 @@ one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
@@ -19,19 +18,20 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import fedcal
 from fedcal.clients import handover
+from fedcal.clients.prepared import alone
 from fedcal.clients.runtime import SITE, check_flower
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError
 from fedcal.experiments.engines.processes import ProcessTree
 
 FLOWER_LOG = "flower.log"
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
 
-_HOME = "flower-"
+_HOME, _CONNECTED = "flower-", "SuperNode ID:"
 _EXIT = re.compile(r"Exit Code: (\d+)\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ports: set[int] = set()  # those that this process has given out
@@ -68,15 +68,22 @@ class SuperNode:
         """The exit code of its process; None while it runs."""
         return self._tree.poll()
 
+    def connected(self) -> bool:
+        """Whether the SuperLink has accepted it once."""
+        return _CONNECTED in self._text()
+
     def ended(self) -> Ended:
         """What its log says of its end."""
-        with (self.folder / FLOWER_LOG).open("rb") as file:
-            file.seek(self._start)
-            text = _COLOURS.sub("", file.read().decode("utf-8", "replace"))
+        text = self._text()
         if found := _EXIT.search(text):
             return Ended(int(found[1]), " ".join(found[2].split()))
         lines = [line for line in text.splitlines() if line.strip()]
         return Ended(None, lines[-1].strip() if lines else "it said nothing")
+
+    def _text(self) -> str:
+        with (self.folder / FLOWER_LOG).open("rb") as file:
+            file.seek(self._start)
+            return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
 
 
 @contextlib.contextmanager
@@ -105,11 +112,7 @@ def supernode(
     """
     check_flower()
     folder = folder.resolve()
-    with (
-        _alone(folder),
-        tempfile.TemporaryDirectory(prefix=_HOME, dir=folder, ignore_cleanup_errors=True) as made,
-    ):
-        home = Path(made)
+    with alone(folder), _fresh_home(folder) as home:
         scripts = _scripts()
         commands = _write_commands(home / "bin", scripts)
         env = _environment(home, folder, commands)
@@ -131,27 +134,13 @@ def supernode(
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else runs this site meanwhile; what one that was killed left behind is removed."""
-    with _locked(folder):
-        for left in folder.glob(f"{_HOME}*"):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-        yield
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[IO[str]]:
-    try:
-        file = (folder / "lock").open("w")
-    except OSError as e:
-        raise InputError(f"cannot write {folder}: {e.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another process runs the site of {folder}") from None
-        yield file
+def _fresh_home(folder: Path) -> Iterator[Path]:
+    """A folder for Flower that goes with the block, as do those that a killed one has left."""
+    for left in folder.glob(f"{_HOME}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory("", _HOME, folder, ignore_cleanup_errors=True) as home:
+        yield Path(home)
 
 
 def _scripts() -> Path:
