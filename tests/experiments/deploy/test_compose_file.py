@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,8 @@ def test_the_file_is_a_compose_file() -> None:
 
 
 def test_compose_itself_reads_the_file() -> None:
-    if subprocess.run(
-        ["docker", "compose", "version"], capture_output=True, check=False
-    ).returncode:
+    asked = ["docker", "compose", "version"]
+    if not shutil.which("docker") or subprocess.run(asked, capture_output=True).returncode:
         pytest.skip("docker compose is not installed")
     subprocess.run(["docker", "compose", "config", "--quiet"], cwd=compose.ROOT, check=True)
 
