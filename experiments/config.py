@@ -47,6 +47,7 @@ POOLED = {
 }
 """What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
 METHODS = (*STRATEGIES, *POOLED)
+ENGINES = ("inline", "ray", "grpc")
 AUTO = "auto"
 """The planner's choice of a method, see `fedcal.experiments.planner.auto`."""
 
@@ -104,7 +105,9 @@ class Config(Options):
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
-    engine: str = option("inline", RUNNING, "inline | ray", elsewhere=_NOT_GRID.format("engine"))
+    engine: str = option(
+        "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
+    )
     secure_aggregation: str | None = option(
         None, PRIVACY, "none | masks", unset="masks for trust distributed, else none"
     )
@@ -143,7 +146,7 @@ class Config(Options):
 
     def __post_init__(self) -> None:
         one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
-        _built("engine", self.engine, ("inline", "ray"), ("grpc",))
+        one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         check_size(self.clients, self.rounds)
