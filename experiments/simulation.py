@@ -19,7 +19,7 @@ from fedcal import datasets
 from fedcal.artifact import Holdout
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import InputError, NotBuiltYet
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
@@ -254,6 +254,8 @@ def _fit_federated(
     by_name: bool,
     progress: Progress | None,
 ) -> Fitted:
+    if config.engine == "grpc":
+        raise NotBuiltYet("engine 'grpc'")
     job = job_of(config, shards)
     plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
