@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CHECKED := fedcal clients strategies experiments tests docs setup.py
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all lint docs bench certificates clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -27,6 +27,13 @@ docs: $(VENV)/.dev
 
 bench: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out
+
+# Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
+NAMES ?= superlink localhost 127.0.0.1
+SITES ?= a b c
+certificates: $(VENV)/.run
+	$(BIN)/python -m fedcal.experiments.deploy.certificates --out certificates \
+		$(NAMES:%=--name %) $(SITES:%=--site %)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

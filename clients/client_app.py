@@ -15,6 +15,7 @@ from fedcal.errors import ContributionRefused
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import mask, reveal
 from fedcal.shards import Shards
+from fedcal.types import Words
 
 log = logging.getLogger("fedcal")
 
@@ -52,8 +53,7 @@ def client_app(
 
     @app.query("answer")
     def reply_to(message: Message, context: Context) -> Message:
-        records = message.content.config_records
-        request = Request.from_fields(records["query"], records.get("context", {}))
+        request = request_in(message)
         try:
             sites = np.array([site_of(context)])
             words = contribute(shard_of(context), request, sites, simulated=simulated)[0]
@@ -62,23 +62,52 @@ def client_app(
         except Exception as e:
             log.exception("site %d cannot answer %r", site_of(context), request.query.kind)
             raise RuntimeError(f"{type(e).__name__}; the site's own log says more") from None
-        if "masking" in records:
-            seed, cohort = _masking(records["masking"])
-            words = words + mask(site_of(context), cohort, seed, request.round, len(words))
-        record = ArrayRecord({"words": Array(words)})
-        return Message(RecordDict({"answer": record}), reply_to=message)
+        return answer_with(words, message, request, site_of(context))
 
     @app.query("reveal")
     def tell_seeds(message: Message, context: Context) -> Message:
-        asked = message.content.config_records["masking"]
-        seed, cohort = _masking(asked)
-        dropped: list[int] = asked["dropped"]  # type: ignore[assignment]
-        round_number = int(asked["round"])  # type: ignore[arg-type]
-        seeds = reveal(site_of(context), dropped, cohort, seed, round_number)
-        record = ConfigRecord({str(site): value for site, value in seeds.items()})
-        return Message(RecordDict({"seeds": record}), reply_to=message)
+        return seeds_for(message, site_of(context))
 
     return app
+
+
+def request_in(message: Message) -> Request:
+    """The question of a `query.answer`; InputError if it makes no sense."""
+    records = message.content.config_records
+    return Request.from_fields(records["query"], records.get("context", {}))
+
+
+def asks_for_masks(message: Message) -> bool:
+    """Whether the server names a cohort, whose members mask their answers."""
+    return "masking" in message.content.config_records
+
+
+def answer_with(words: Words, message: Message, request: Request, site: int) -> Message:
+    """The reply to a `query.answer`: a contribution, masked if the server names a cohort.
+
+    Parameters
+    ----------
+    words
+        (length,)
+    site
+        number of the client in the cohort; of no use without one
+    """
+    if asks_for_masks(message):
+        seed, cohort = _masking(message.content.config_records["masking"])
+        words = words + mask(site, cohort, seed, request.round, len(words))
+    record = ArrayRecord({"words": Array(words)})
+    return Message(RecordDict({"answer": record}), reply_to=message)
+
+
+def seeds_for(message: Message, site: int) -> Message:
+    """The reply to a `query.reveal`: the seeds that the site shares with those who dropped out."""
+    asked = message.content.config_records["masking"]
+    seed, cohort = _masking(asked)
+    dropped: list[int] = asked["dropped"]  # type: ignore[assignment]
+    round_number = int(asked["round"])  # type: ignore[arg-type]
+    seeds = reveal(site, dropped, cohort, seed, round_number)
+    record = ConfigRecord({str(other): value for other, value in seeds.items()})
+    return Message(RecordDict({"seeds": record}), reply_to=message)
 
 
 def _masking(record: ConfigRecord) -> tuple[int, list[int]]:

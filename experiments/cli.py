@@ -27,6 +27,7 @@ COMMANDS = {
     "report": "Write the report of a result folder again: one HTML file that reads offline.",
     "export": "Write a calibrator for another runtime.",
     "apply": "Apply a calibrator to all rows of a file, a test part after the others.",
+    "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
@@ -35,6 +36,7 @@ COMMANDS = {
 _MODULES = {
     "simulate": "simulate",
     "compare": "compare",
+    "site": "site",
     **dict.fromkeys(("plan", "train", "reproduce"), "studies"),
     **dict.fromkeys(("report", "export", "apply", "flower-app", "datasets"), "files"),
 }
@@ -67,12 +69,17 @@ EXAMPLES = {
     "apply": (
         "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
     ),
+    "site": (
+        "fedcal site --data rows.npz --dry-run",
+        "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
+        "--key site.key",
+    ),
     "flower-app": ("fedcal flower-app app",),
     "datasets": ("fedcal datasets --json",),
 }
 """Name -> command lines, as `--help` shows them."""
 
-LATER = ("evaluate", "site")
+LATER = ("evaluate",)
 """Commands that are not built yet."""
 
 INTERRUPTED = 130

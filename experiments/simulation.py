@@ -19,8 +19,9 @@ from fedcal import datasets
 from fedcal.artifact import Holdout
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
+from fedcal.experiments.engines.grpc import run_grpc
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.result import SimulationResult, versions
@@ -30,6 +31,7 @@ from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little
+from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
@@ -88,6 +90,10 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
+    if (config.control if config else options.get("control")) is not None:
+        from fedcal.experiments.deploy.run import deployed
+
+        return deployed(config or merge(options), test=data, out=out, progress=progress)
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
@@ -116,11 +122,7 @@ def simulate(
         artifact=outcome.artifact,
         judged=outcome.artifact.judge(test),
         privacy=fitted.privacy,
-        communication={
-            "bytes_up_per_client": outcome.bytes_up,
-            "bytes_down_per_client": outcome.bytes_down,
-            "rounds": len(outcome.records),
-        },
+        communication=communication_of(outcome, shards.clients),
         config=fitted.config,
         given=given,
         seconds=outcome.seconds,
@@ -254,8 +256,6 @@ def _fit_federated(
     by_name: bool,
     progress: Progress | None,
 ) -> Fitted:
-    if config.engine == "grpc":
-        raise NotBuiltYet("engine 'grpc'")
     job = job_of(config, shards)
     plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
@@ -264,15 +264,28 @@ def _fit_federated(
         source = NamedData(config.data, config.partition) if by_name else None
         address = config.ray_address
         outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
+    elif config.engine == "grpc":
+        outcome = run_grpc(job, shards, progress=progress)
     else:
         drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
         outcome = job.run(drive, progress)
+    few = too_little(config.method, shards, job)
+    about = about_subjects(plan, config.partition, held_out)
+    return Fitted(outcome, *recorded(config, job, outcome, tested), few, about)
+
+
+def recorded(
+    config: Config, job: Job, outcome: Outcome, tested: bool
+) -> tuple[Config, dict[str, Any]]:
+    """The resolved config of a federated run, and its privacy record."""
+    plan = job.plan
     known = replace(
         config,
-        clients=shards.clients,
+        clients=plan.clients,
         rounds=plan.rounds - plan.counting_rounds,
         trust=plan.trust,
         secure_aggregation=job.secure_aggregation,
+        noise_source=job.federation.noise_source,
         ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
@@ -284,5 +297,17 @@ def _fit_federated(
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if "rows_per_client" in config.set and not needed:
         privacy["statement"].append(UNUSED_ROWS.format(rows))
-    few = too_little(config.method, shards, job)
-    return Fitted(outcome, known, privacy, few, about_subjects(plan, config.partition, held_out))
+    return known, privacy
+
+
+def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
+    """What each client was expected to send and get, and what messages with real sites came to."""
+    sent: dict[str, Any] = {
+        "bytes_up_per_client": outcome.bytes_up,
+        "bytes_down_per_client": outcome.bytes_down,
+        "rounds": len(outcome.records),
+    }
+    if outcome.message_bytes is not None:
+        up, down = (round(count / clients) for count in outcome.message_bytes)
+        sent |= {"message_bytes_up_per_client": up, "message_bytes_down_per_client": down}
+    return sent

@@ -1,0 +1,161 @@
+"""What a real site checks before it answers, and how it answers each question only once.
+
+A server that follows the protocol passes every check. Of one that does not, the site believes
+nothing: the plan is made again here (`fedcal.agreement`), and a second answer to a round would be
+a second release, so that what was sent once is kept and sent again, word for word.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal.agreement import check_request
+from fedcal.atomic import whole_file
+from fedcal.clients.prepared import Prepared
+from fedcal.errors import InputError
+from fedcal.fields import read
+from fedcal.queries.request import Context, Request
+from fedcal.shards import NO_SUBJECTS
+from fedcal.streams import key_of
+from fedcal.types import Words
+
+MOST_NUMBERS = 1 << 22
+"""Numbers of an answer, 32 MiB of them: larger ones are refused before they are computed."""
+
+KEPT_RUNS = 20
+"""Runs whose words are kept; older ones are closed, and never answered again."""
+
+
+def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Context:
+    """The context of a request that this site may answer.
+
+    Parameters
+    ----------
+    fields
+        the run config: the job's public facts and, under `class-digest`, the digest of the
+        server's class names ("" = not given)
+    request
+        as it came
+
+    Raises
+    ------
+    InputError
+        One line that says what differs; nothing in it comes from a row.
+    """
+    digest = read(fields, "class-digest", str) if "class-digest" in fields else ""
+    if digest not in ("", site.digest):
+        raise InputError(
+            "the server's class names are not this site's, or stand in another order: their "
+            f"digest is {digest[:12]}, not {site.digest[:12]}"
+        )
+    classes = read(fields, "classes", int)
+    if classes not in (0, site.shards.classes):
+        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
+    given = fields.get("input") or site.shards.input
+    if given != site.shards.input:
+        raise InputError(f"the run is about {given!s:.20}, this site has {site.shards.input}")
+    check_request({**fields, "classes": site.shards.classes}, request)
+    if request.bound.length > MOST_NUMBERS:
+        raise InputError(
+            f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
+            "are sent"
+        )
+    if request.bound.per == "subject" and site.shards.subjects is None:
+        raise InputError(NO_SUBJECTS)
+    if request.context is None:
+        raise InputError("the request does not say what it is asked for")
+    return request.context
+
+
+class Answers:
+    """What was sent, by run and round.
+
+    Formal guarantee: for each run and round at most one contribution with its own noise and coin
+    leaves the site, whatever is asked and how often, and none that is not on the disk.
+
+    Parameters
+    ----------
+    folder
+        of the answers alone; made if it is not there
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def once(self, request: Request, draw: Callable[[], Words]) -> tuple[Words, bool]:
+        """The words of this round, drawn now or kept since the question came first.
+
+        Parameters
+        ----------
+        request
+            with its context
+        draw
+            computes the contribution; called at most once in the life of a round
+
+        Returns
+        -------
+        tuple[Words, bool]
+            (length,) and whether they had been sent before
+
+        Raises
+        ------
+        InputError
+            If the round was asked before with another question, or its run is closed.
+        FedcalError
+            If the words cannot be kept: then nobody may have them.
+        """
+        context = request.context
+        if context is None:
+            raise InputError("the request does not say what it is asked for")
+        # A run's id is the server's text: it names no file here.
+        run = self._folder / hashlib.sha256(context.run.encode()).hexdigest()[:32]
+        asked = key_of(request.key, vars(context))
+        path = run / f"{context.round}-{asked}.npy"
+        self._make(self._folder)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _closed(run).exists():
+                raise InputError("this run is an old one, whose answers are no longer kept")
+            if path.exists():
+                words: Words = np.load(path, allow_pickle=False)
+                return words, True
+            if any(run.glob(f"{context.round}-*.npy")):
+                raise InputError("this round was asked before with another question")
+            words = draw()
+            self._make(run)
+            with whole_file(path) as file:
+                np.save(file, words, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+            self._close_old()
+        return words, False
+
+    def _close_old(self) -> None:
+        """Drop the words of all but the last runs; a small file keeps each closed for ever."""
+        runs = sorted((p for p in self._folder.iterdir() if p.is_dir()), key=_changed)
+        for run in runs[:-KEPT_RUNS]:
+            _closed(run).touch()
+            shutil.rmtree(run, ignore_errors=True)
+
+    @staticmethod
+    def _make(folder: Path) -> None:
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as e:
+            raise InputError(f"cannot write {folder.name}: {e.strerror}") from None
+
+
+def _closed(run: Path) -> Path:
+    return run.with_suffix(".closed")
+
+
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns

@@ -1,0 +1,43 @@
+"""`flwr-clientapp` of a site: hands its arguments to the warm worker and waits for the exit code.
+
+Flower starts this for each message. It runs as a script with nothing but a few modules of the
+standard library (`python -I -S`), because all else takes longer than the answer. Where no worker
+listens, it becomes the cold command, `python -m fedcal.clients.runtime`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+WORKER = "worker.sock"
+"""The worker's socket, relative to the folder that both run in: a longer path fits no socket."""
+
+
+def hand_over(arguments: list[str]) -> int | None:
+    """The exit code of a message that the worker has taken; None if there is no worker."""
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(WORKER)
+        except OSError:
+            return None
+        try:
+            line.sendall("\0".join(arguments).encode())
+            line.shutdown(socket.SHUT_WR)
+            return int(line.recv(8) or b"1")  # nothing came: it ended without a word
+        except OSError:
+            return 1
+
+
+def main() -> int:
+    """Hand over; run cold if nobody takes it."""
+    code = hand_over(sys.argv[1:])
+    if code is None:
+        cold = [sys.executable, "-P", "-m", "fedcal.clients.runtime", *sys.argv[1:]]
+        os.execv(sys.executable, cold)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

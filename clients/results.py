@@ -1,0 +1,118 @@
+"""What a site does with the result of a run: keeps it, and judges it on its own rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedcal.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.atomic import whole_file
+from fedcal.checks import one_of
+from fedcal.clients.prepared import Prepared
+from fedcal.errors import InputError
+from fedcal.numerics import softmax
+
+RESULTS, METRICS = "results", "metrics.json"
+SHOWN = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
+"""Key of a metric -> its name in the log."""
+
+MOST_BYTES = 1 << 26
+MOST_RESULTS = 1000
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a result is worth here; it stays at the site.
+
+    Attributes
+    ----------
+    rows
+        "test", or "calibration": those that the site answered with
+    judged
+        the keys of `Artifact.judge`: `before` and `after` of a calibrator
+    """
+
+    rows: str
+    judged: Mapping[str, Any]
+
+    def words(self) -> str:
+        """Metrics before -> after, if it is a calibrator that was judged."""
+        before, after = self.judged.get("before", {}), self.judged.get("after", {})
+        shown = [
+            f"{name} {before[key]:.4f} -> {after[key]:.4f}"
+            for key, name in SHOWN.items()
+            if key in before and key in after
+        ]
+        kind = "own test rows" if self.rows == "test" else "the rows it answered with"
+        return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
+
+
+def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any]) -> Artifact:
+    """Keep a run's result in a folder of the site's `results`; it is read before it counts.
+
+    Parameters
+    ----------
+    folder
+        of all results
+    run
+        names the run, and its folder
+    form
+        a key of `ARTIFACTS`: what the result is
+    files
+        name -> bytes; only the artifact's own file is kept
+
+    Raises
+    ------
+    InputError
+        If something is not as it should be; nothing is kept.
+    """
+    # the calibrators are in the table once they are imported
+    import fedcal.calibrators  # noqa: F401
+
+    artifact_class = ARTIFACTS[one_of("form of a result", form, ARTIFACTS)]
+    name = f"{form}.npz"
+    content = files.get(name)
+    if not _RUN.fullmatch(run):
+        raise InputError("the name of the run is none that a folder can have")
+    if not isinstance(content, bytes) or len(content) > MOST_BYTES:
+        raise InputError(f"the result has no file {name} of at most {MOST_BYTES >> 20} MiB")
+    kept = _made(folder, run) / name
+    if kept.exists():
+        if kept.read_bytes() != content:
+            raise InputError("another result of this run came before")
+        return artifact_class.read(kept.parent, form)
+    with whole_file(kept) as file:
+        file.write(content)
+    try:
+        return artifact_class.read(kept.parent, form)
+    except InputError:
+        kept.unlink()
+        raise
+
+
+def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
+    """What a kept result is worth on the site's own rows; also written beside it."""
+    logits, labels = site.test or (site.shards.logits, site.shards.labels)
+    rows = "test" if site.test else "calibration"
+    test = Holdout(logits, softmax(logits), labels)
+    judged = Judged(rows, artifact.judge(test) if len(labels) else {})
+    with whole_file(site.folder / RESULTS / run / METRICS) as file:
+        file.write(json.dumps({"run": run, "rows": rows, **judged.judged}, indent=2).encode())
+    return judged
+
+
+def _made(results: Path, run: str) -> Path:
+    folder = results / run
+    try:
+        results.mkdir(exist_ok=True)
+        if not folder.exists() and sum(1 for _ in results.iterdir()) >= MOST_RESULTS:
+            raise InputError(f"{results.name} holds {MOST_RESULTS} results; move old ones away")
+        folder.mkdir(exist_ok=True)
+    except OSError as e:
+        raise InputError(f"cannot write {results.name}: {e.strerror}") from None
+    return folder

@@ -1,0 +1,165 @@
+"""What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
+
+Flower's own installs the bundle that the server sends and imports the object that it names. Here
+both are replaced, so that a site runs the installed `fedcal.clients.site_app` and nothing else.
+The names that are replaced are private to Flower: another version that lacks one is refused.
+
+    python -m fedcal.clients.runtime --worker           everything imported; forks for each message
+    python -m fedcal.clients.runtime ARGUMENTS          one message, cold
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import flwr
+from flwr.clientapp import ClientApp
+from flwr.supernode.runtime import run_clientapp as flower
+
+from fedcal.clients.handover import WORKER
+from fedcal.clients.site_app import LOGGER, site_app
+from fedcal.errors import FedcalError, InputError
+
+SITE = "FEDCAL_SITE"
+"""Environment variable with the site's folder."""
+
+LOG = "site.log"
+_REPLACED = ("install_from_fab", "get_load_client_app_fn")
+
+
+def check_flower() -> None:
+    """Refuse a Flower whose client runtime is not the one that is known here.
+
+    Raises
+    ------
+    InputError
+        If a name that must be replaced is not there: the server's bundle would be run.
+    """
+    for name in (*_REPLACED, "run_clientapp"):
+        if not callable(getattr(flower, name, None)):
+            raise InputError(
+                f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
+                "fedcal site cannot keep it from running the server's code; install flwr 1.39"
+            )
+
+
+def run_message(arguments: Sequence[str], folder: Path) -> int:
+    """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
+
+    Parameters
+    ----------
+    arguments
+        as Flower gives them to `flwr-clientapp`
+    folder
+        of the site
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    check_flower()
+    asked = _parser().parse_args(arguments)
+
+    def install_nothing(*_: object, **__: object) -> None:
+        """The bundle stays where it is."""
+
+    def load_own(*_: object, **__: object) -> object:
+        """Whatever the bundle names, the site's own app is what is loaded."""
+        return lambda *_: app
+
+    app: ClientApp = site_app(folder)
+    for name, ours in zip(_REPLACED, (install_nothing, load_own), strict=True):
+        setattr(flower, name, ours)
+    try:
+        flower.run_clientapp(
+            runtime_api_address=asked.runtime_api_address,
+            token=asked.token,
+            insecure=True,  # both ends are on the loopback interface of this machine
+            parent_pid=asked.parent_pid,
+            runtime_dependency_install=False,
+        )
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
+
+
+def work(folder: Path) -> None:
+    """Listen for messages in the working folder, and answer each in a fork of this process.
+
+    Nothing here may start a thread: a fork would be left without it.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(WORKER)
+        door.listen(16)
+        while True:
+            line, _ = door.accept()
+            with line:
+                if os.fork() == 0:
+                    _answer(line, folder)
+
+
+def _answer(line: socket.socket, folder: Path) -> None:
+    """Answer one message and end this process."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
+        code = run_message(arguments, folder)
+        line.sendall(str(code).encode())
+    except BaseException:  # noqa: BLE001  this process must not go on listening
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("flwr-clientapp")
+    parser.add_argument("--runtime-api-address", required=True)
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--parent-pid", type=int)
+    parser.add_argument("--insecure", action="store_true", required=True)
+    return parser
+
+
+def log_to(path: Path) -> None:
+    """Let the site's log go to a file, and only there."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run as the module's text says; the exit code."""
+    try:
+        folder = Path(os.environ[SITE])
+        check_flower()
+    except KeyError:
+        print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
+        return InputError.exit_code
+    except FedcalError as e:
+        print(f"fedcal: error: {e}", file=sys.stderr)
+        return e.exit_code
+    log_to(folder / LOG)
+    if list(arguments) == ["--worker"]:
+        work(folder)
+    return run_message(arguments, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""The Flower client of a real site: what is asked is checked first, and answered once."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedcal import __version__
+from fedcal.clients.answers import contribute
+from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
+from fedcal.clients.guard import Answers, check
+from fedcal.clients.prepared import Prepared, prepared
+from fedcal.errors import ContributionRefused, FedcalError, InputError
+from fedcal.queries.request import Context as Asked
+from fedcal.queries.request import Request
+from fedcal.types import Words
+
+LOGGER = "fedcal.site"
+log = logging.getLogger(LOGGER)
+"""A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
+there are, or of a secret is ever written to it."""
+
+_LONGEST = 300
+
+
+def site_app(folder: Path) -> ClientApp:
+    """A ClientApp over the folder that `fedcal.clients.prepared.prepare` wrote.
+
+    It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
+    if the request follows from the job's public facts), `query.reveal` (in a simulation alone) and
+    `query.result` (keeps the result and judges it; nothing of that is sent). Of whatever goes
+    wrong the server learns the class of the error; the site's log says why.
+    """
+    app = ClientApp()
+
+    @app.query("who")
+    def who(message: Message, context: Context) -> Message:
+        with _told("say who it is"):
+            site = prepared(folder)
+            record = ConfigRecord(
+                {
+                    "classes": site.shards.classes,
+                    "names": site.digest,
+                    "input": site.shards.input,
+                    "version": __version__,
+                }
+            )
+            if site.number is not None:
+                record["site"] = site.number
+        log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
+        return Message(RecordDict({"who": record}), reply_to=message)
+
+    @app.query("answer")
+    def answer(message: Message, context: Context) -> Message:
+        with _told("answer"):
+            site = prepared(folder)
+            request = request_in(message)
+            if request.context is not None:
+                log.info("asked: %s", _question(request, request.context))
+            asked = check(context.run_config, request, site)
+            if asks_for_masks(message):
+                _must_be_numbered(site)
+
+            def draw() -> Words:
+                with _discreet():
+                    sites = np.array([site.number or 0])
+                    sent = contribute(site.shards, request, sites, simulated=site.simulated)
+                    return np.asarray(sent[0])
+
+            words, again = Answers(folder / "answers").once(request, draw)
+            reply = answer_with(words, message, request, site.number or 0)
+        said = ", again, with the same numbers" if again else ""
+        log.info("answered: run %s, round %d%s", asked.run, asked.round, said)
+        return reply
+
+    @app.query("reveal")
+    def reveal(message: Message, context: Context) -> Message:
+        with _told("reveal a mask"):
+            site = prepared(folder)
+            _must_be_numbered(site)
+            return seeds_for(message, site.number or 0)
+
+    @app.query("result")
+    def result(message: Message, context: Context) -> Message:
+        from fedcal.clients.results import RESULTS, judge_result, keep_result
+
+        with _told("keep a result"):
+            records = message.content.config_records
+            said, files = records["run"], records["files"]
+            run, form = str(said["run"]), str(said["form"])
+            site = prepared(folder)
+            artifact = keep_result(folder / RESULTS, run, form, files)
+            with _discreet():
+                judged = judge_result(site, run, artifact)
+        log.info("result received: run %s, %s", run, judged.words())
+        return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
+
+    return app
+
+
+def _question(request: Request, asked: Asked) -> str:
+    return (
+        f"run {asked.run}, round {asked.round} of {asked.rounds}: {request.query.kind}, epsilon "
+        f"{asked.epsilon:g}, delta {asked.delta:g}, unit {asked.unit}, trust {asked.trust}"
+    )
+
+
+class Refused(FedcalError):
+    """What the server hears of an error: its class."""
+
+
+class _Unsafe(Exception):
+    """An error whose text may tell of rows: its class, and where it was raised."""
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Log in one line why the site does not do `what`, and tell the server only the class."""
+    try:
+        yield
+    except FedcalError as e:
+        kind, why = type(e).__name__, str(e)
+    except _Unsafe as e:
+        kind, why = e.args
+    except Exception as e:  # noqa: BLE001  whatever it is, its text must not leave
+        kind, why = _where(e)
+    else:
+        return
+    log.warning("refused to %s: %s", what, " ".join(why.split())[:_LONGEST])
+    # `from None`: Flower logs what is raised here with all that it came from
+    raise Refused(f"{kind}; the site's own log says more") from None
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    """Keep texts of errors that rows were in out of the log."""
+    try:
+        yield
+    except ContributionRefused:
+        raise  # its text tells of the bound
+    except Exception as e:  # noqa: BLE001
+        raise _Unsafe(*_where(e)) from None
+
+
+def _where(error: Exception) -> tuple[str, str]:
+    """The class of an error, and a line for the log without its text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__
+    return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
+
+
+def _must_be_numbered(site: Prepared) -> None:
+    """The server draws the seeds of these masks: they are for simulations."""
+    if site.number is None:
+        raise InputError("masks whose seeds the server knows protect nothing; none are made here")

@@ -1,0 +1,89 @@
+"""`fedcal site`: one real site of a federation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fedcal.classes import class_names
+from fedcal.errors import InputError
+from fedcal.experiments.commands.parameters import FILES, other
+from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.show.tables import print_table
+from fedcal.experiments.terminal import console
+
+ROWS, LINK = "Rows", "Connection"
+
+
+def site_command(
+    *,
+    data: Annotated[
+        str,
+        other(
+            ROWS,
+            "A data file of this site alone, or module:function, which returns (logits, labels) "
+            "or a mapping with the keys of a file.",
+        ),
+    ],
+    class_names: Annotated[
+        str | None,
+        other(ROWS, "Names of the classes, by comma; the same at all sites. Default: 0,1,..."),
+    ] = None,
+    fleet: Annotated[
+        str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, other(LINK, "PEM file that its certificate is verified by.")
+    ] = None,
+    key: Annotated[
+        Path | None, other(LINK, "This site's private key: ECDSA, OpenSSH's format.")
+    ] = None,
+    wait: Annotated[
+        float, other(LINK, "Seconds to wait for a SuperLink that is not up yet.", "--wait")
+    ] = 60.0,
+    state: Annotated[
+        Path, other(FILES, "The site's own folder: rows, answers, results, logs.")
+    ] = Path("fedcal-site"),
+    dry_run: Annotated[
+        bool, other(FILES, "Show what would be sent, start nothing.", "--dry-run")
+    ] = False,
+) -> None:
+    """Run it until it is stopped."""
+    from fedcal.experiments.deploy.site import run_site
+
+    names = None if class_names is None else class_names.split(",")
+    if dry_run:
+        _show_dry_run(data, names)
+        return
+    if fleet is None or root_certificates is None or key is None:
+        raise InputError("a site needs --fleet, --root-certificates and --key (or --dry-run)")
+    if not 0 <= wait <= 86400:
+        raise InputError(f"--wait must be seconds in [0, 86400], got {wait:g}")
+    run_site(
+        data,
+        fleet=read_address("--fleet", fleet),
+        root_certificates=root_certificates,
+        key=key,
+        names=names,
+        state=state,
+        wait=wait,
+    )
+
+
+def _show_dry_run(data: str, names: list[str] | None) -> None:
+    from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
+    from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+
+    rows = read_rows(data, names)
+    to = console()
+    to.print(described(rows, class_names(names, rows.classes)))
+    to.print(
+        f"What this site would send for the first question of each method, in a federation of "
+        f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"
+    )
+    for table in dry_run(shards_of(rows)):
+        print_table(to, table, edge=True)
+    to.print(
+        "Nothing was sent. No row ever leaves; noise by 'server' means that these numbers are "
+        "sent as they are, clipped, and that the server adds noise to the sum."
+    )

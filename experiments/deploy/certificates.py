@@ -1,0 +1,238 @@
+"""Keys and certificates of a deployment: `python -m fedcal.experiments.deploy.certificates`.
+
+An authority of one's own signs the SuperLink's certificate; each site has a key by which the
+SuperLink knows it, and the SuperLink's executor a secret. Nothing but `cryptography` is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedcal.checks import whole
+from fedcal.errors import InputError
+
+CA_LIVES = 10
+"""Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
+
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST = 3650
+_SLOW_CLOCKS = timedelta(hours=1)
+
+
+def make_certificates(
+    folder: Path, *, names: Sequence[str], sites: Sequence[str], days: int = 365
+) -> None:
+    """Write `ca.crt ca.key server.crt server.key executor.key` and `sites/NAME.{key,pub}`.
+
+    Without names only the sites' keys are written. A `ca.crt` and `ca.key` that are there
+    already are kept, with `executor.key`, and sign the server's certificate.
+
+    Parameters
+    ----------
+    folder
+        made if it is missing; key files are readable by their owner alone
+    names
+        of the SuperLink, as sites and operators call it: DNS names or IP addresses
+    sites
+        one key pair each, ECDSA P-384 in OpenSSH's format: Flower refuses others
+    days
+        that the server's certificate is valid; the authority's is `CA_LIVES` times that
+
+    Raises
+    ------
+    InputError
+        If a name cannot be one, a file is there already, or nothing can be written there.
+    """
+    whole("days", days, 1, _LONGEST)
+    for site in sites:
+        if not _SITE.fullmatch(site):
+            raise InputError(f"site {site!r}: a name has letters, digits and . _ - only")
+    files: dict[str, bytes] = {}
+    if names:
+        files |= _server_files(folder, [_general_name(name) for name in names], days)
+    for site in dict.fromkeys(sites):
+        files |= _site_files(site)
+    if not files:
+        raise InputError("neither a name of the SuperLink nor a site was given")
+    if taken := [name for name in files if (folder / name).exists()]:
+        raise InputError(f"{folder / taken[0]} is there already, and is not overwritten")
+    _write(folder, files)
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        if not _HOST.fullmatch(name) or len(name) > 253:
+            raise InputError(f"{name!r} is neither a DNS name nor an IP address") from None
+        return x509.DNSName(name)
+
+
+def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    kept = [(folder / name).exists() for name in ("ca.crt", "ca.key")]
+    if all(kept):
+        authority, authority_key = _read_authority(folder)
+    elif any(kept):
+        raise InputError(f"{folder} holds one of ca.crt and ca.key: both or neither")
+    else:
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        authority = _authority(authority_key, CA_LIVES * days)
+        files |= {"ca.crt": _pem(authority), "ca.key": _pkcs8(authority_key)}
+        files |= {"executor.key": secrets.token_hex(32).encode()}
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _server_certificate(key.public_key(), names, days, authority, authority_key)
+    return files | {"server.crt": _pem(certificate), "server.key": _pkcs8(key)}
+
+
+def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+        key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    except (OSError, ValueError, TypeError):
+        raise InputError(f"{folder}: ca.crt or ca.key cannot be read") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != (
+        certificate.public_key()
+    ):
+        raise InputError(f"{folder}: ca.key is not the key of ca.crt")
+    return certificate, key
+
+
+def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedcal deployment CA")])
+    usage = _key_usage(key_cert_sign=True, crl_sign=True)
+    return (
+        _builder(name, name, key.public_key(), key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _server_certificate(
+    key: ec.EllipticCurvePublicKey,
+    names: list[x509.GeneralName],
+    days: int,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedcal SuperLink")])
+    serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    return (
+        _builder(subject, authority.subject, key, authority_key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(digital_signature=True), critical=True)
+        .add_extension(serves, critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    days: int,
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    own = x509.SubjectKeyIdentifier.from_public_key(key)
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key)
+    return (
+        x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+        .not_valid_before(now - _SLOW_CLOCKS)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(own, critical=False)
+        .add_extension(issued_by, critical=False)
+    )
+
+
+def _key_usage(**allowed: bool) -> x509.KeyUsage:
+    uses = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**{use: allowed.get(use, False) for use in uses})
+
+
+def _site_files(site: str) -> dict[str, bytes]:
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return {
+        f"sites/{site}.key": private,
+        f"sites/{site}.pub": public + f" {site}\n".encode(),
+    }
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mode = 0o600 if path.suffix == ".key" else 0o644
+            # exclusive, and with its mode from the start: nobody reads a key in between
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(content)
+    except OSError as e:
+        raise InputError(f"cannot write {e.filename or folder}: {e.strerror}") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write what the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fedcal.experiments.deploy.certificates",
+        description="Make an authority, the SuperLink's certificate and the sites' keys.",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        help="of the SuperLink, a DNS name or an IP address; repeatable. Without: sites' keys only",
+    )
+    parser.add_argument(
+        "--site", action="append", default=[], help="gets a key pair of its own; repeatable"
+    )
+    parser.add_argument(
+        "--days", type=int, default=365, help="that the server's certificate is valid"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        make_certificates(given.out, names=given.name, sites=given.site, days=given.days)
+    except InputError as e:
+        parser.error(str(e))
+    print(f"written to {given.out}; keep the .key files to yourself")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

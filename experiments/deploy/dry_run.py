@@ -1,0 +1,89 @@
+"""`fedcal site --dry-run`: what a site would send for the first question of each method."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from fedcal.errors import InputError, TooLittle
+from fedcal.experiments.show.tables import TextTable
+from fedcal.privacy.federation import Federation
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
+
+SITES, ROWS = 10, 100
+"""Public facts of the run that is imagined: clips and noise follow from them."""
+
+_COLUMNS = ("method", "statistic", "numbers", "bytes", "clipped to", "noise by")
+_WORDS = (0, 1, 4, 5)
+
+
+def dry_run(shards: Shards) -> list[TextTable]:
+    """For each budget a table with a row for each method, and one of what the statistics are."""
+    shown = [_table(shards, epsilon) for epsilon in (1.0, math.inf)]
+    return [*(table for table, _ in shown), _explained([r for _, made in shown for r in made])]
+
+
+def _table(shards: Shards, epsilon: float) -> tuple[TextTable, list[Request]]:
+    rows: list[tuple[str, ...]] = []
+    asked: list[Request] = []
+    for name, method in STRATEGIES.items():
+        try:
+            strategy, request = _first(method, shards, epsilon)
+        except InputError as e:
+            rows.append((name, f"cannot be run: {e}", "", "", "", ""))
+            continue
+        length = request.bound.length
+        rows.append(
+            (
+                *(name, request.query.kind, str(length), str(8 * length)),
+                *(_clip(strategy, request), strategy.plan.model.noise_by),
+            )
+        )
+        asked.append(request)
+    budget = (
+        f"epsilon {epsilon:g}, unit user"
+        if math.isfinite(epsilon)
+        else "epsilon inf: no privacy; exact sums over this site's rows would be sent"
+    )
+    return TextTable(_COLUMNS, rows, budget, _WORDS), asked
+
+
+def _first(
+    method: type[CalibrationStrategy], shards: Shards, epsilon: float
+) -> tuple[CalibrationStrategy, Request]:
+    federation = Federation(SITES, shards.classes, epsilon=epsilon, noise_source="system")
+    settings: Mapping[str, Any] = {}
+    if "rows_per_client" in settings_of(method.name) and method.needs_rows(federation, {}):
+        settings = {"rows_per_client": ROWS}
+    make: Any = method
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)
+        strategy: CalibrationStrategy = make(federation, secure_aggregation="none", **settings)
+        asked = strategy.open_round(1)
+    if asked is None:
+        raise InputError("it asks nothing")
+    return strategy, asked.request
+
+
+def _clip(strategy: CalibrationStrategy, request: Request) -> str:
+    """The bound of what is sent; without privacy there may be none."""
+    bound = request.bound
+    if not bound.norms:
+        return "nothing"
+    norms = sorted(set(bound.norms))
+    part = UNITS[strategy.plan.unit].name if bound.per == "client" else bound.per
+    values = f"{norms[0]:g}" if len(norms) == 1 else f"{norms[0]:g} to {norms[-1]:g}"
+    return f"{values} (L{bound.order} norm of a {part})"
+
+
+def _explained(requests: list[Request]) -> TextTable:
+    kinds = {request.query.kind: type(request.query) for request in requests}
+    rows = [(kind, (query.__doc__ or "").partition("\n")[0]) for kind, query in kinds.items()]
+    return TextTable(("statistic", "what it is"), rows, "", (0, 1))

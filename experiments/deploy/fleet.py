@@ -1,0 +1,141 @@
+"""What can be wrong between a site and a SuperLink, found before Flower is started.
+
+Flower itself waits without an end for a SuperLink that is away, and says little of the others.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
+from fedcal.errors import FedcalError, InputError
+
+_CONNECT_S, _PAUSE_S = 5.0, 1.0
+_OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
+_EXPIRED, _NOT_YET = 10, 9
+
+
+class Address(NamedTuple):
+    """Where a SuperLink listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_address(option: str, text: str) -> Address:
+    """HOST:PORT, also [IPv6]:PORT; InputError for anything else."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    plain = host and not set(host) & set("/@[] ") and (":" not in host or text.startswith("["))
+    if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(
+            f"{option} must be HOST:PORT, such as superlink.example:9092; got {text!r}"
+        )
+    return Address(host, int(port))
+
+
+def public_key(key: Path) -> str:
+    """The public half of a site's private key, in one line as OpenSSH writes it.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or holds no key that Flower takes.
+    """
+    try:
+        private = load_ssh_private_key(key.read_bytes(), None)
+    except OSError as e:
+        raise InputError(f"--key {key} cannot be read: {e.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # a TypeError: it has a passphrase
+        private = None
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise InputError(
+            f"--key {key} is no ECDSA key in OpenSSH's format without a passphrase "
+            "(ssh-keygen -t ecdsa -b 384 -N '' -f site.key)"
+        )
+    written = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return written.decode("ascii")
+
+
+def trusted(root_certificates: Path) -> ssl.SSLContext:
+    """TLS that trusts these certificates alone; InputError if they cannot be read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_verify_locations(root_certificates)
+    except ssl.SSLError:
+        raise InputError(f"--root-certificates {root_certificates} is no PEM file") from None
+    except OSError as e:
+        raise InputError(f"--root-certificates {root_certificates}: {e.strerror}") from None
+    return context
+
+
+def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
+    """Return once a SuperLink that this site trusts listens at `fleet`.
+
+    Parameters
+    ----------
+    wait
+        seconds to wait for one that is not up yet
+
+    Raises
+    ------
+    FedcalError
+        If nobody listens there in time, or not the SuperLink that the certificates are for.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            connection = socket.create_connection(fleet, _CONNECT_S)
+            break
+        except OSError as e:
+            why = e.strerror or str(e)
+        if time.monotonic() >= deadline:
+            raise FedcalError(f"nobody listens at {fleet} ({why}; waited {wait:g} s)")
+        time.sleep(_PAUSE_S)
+    with connection:
+        _check_tls(fleet, context, connection)
+
+
+def _check_tls(fleet: Address, context: ssl.SSLContext, connection: socket.socket) -> None:
+    try:
+        with context.wrap_socket(connection, server_hostname=fleet.host) as secure:
+            if secure.selected_alpn_protocol() != "h2":
+                raise FedcalError(
+                    f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
+                    "port of the control API, or a proxy that ends TLS?)"
+                )
+    except ssl.SSLCertVerificationError as e:
+        raise FedcalError(_wrong_certificate(fleet, e)) from None
+    except (ssl.SSLError, OSError) as e:
+        reason = getattr(e, "reason", None) or e.strerror or type(e).__name__
+        raise FedcalError(f"what listens at {fleet} does not speak TLS ({reason})") from None
+
+
+def _wrong_certificate(fleet: Address, error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _OTHER_NAME:
+        return (
+            f"the certificate of {fleet} does not name {fleet.host}: use a name that it has, or "
+            "make it anew with this one (subjectAltName)"
+        )
+    if error.verify_code in (_EXPIRED, _NOT_YET):
+        word = "has expired" if error.verify_code == _EXPIRED else "is not valid yet"
+        return f"the certificate of {fleet} {word} by this machine's clock"
+    return (
+        f"the certificate of {fleet} was not signed by --root-certificates: ask whoever runs the "
+        f"SuperLink for its ca.crt ({error.verify_message})"
+    )

@@ -1,0 +1,81 @@
+"""The rows of one site, as it gives them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.shards import Shards
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
+    """The rows of one site, from a file or from a function of its own.
+
+    Parameters
+    ----------
+    data
+        a file as `fedcal simulate` takes it, or module:function, found from the working folder
+        on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
+    names
+        of the classes, for labels that are names
+
+    Raises
+    ------
+    InputError
+        If they cannot be had, or belong to several clients.
+    """
+    is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
+    rows = _called(data, names) if is_function else datasets.load(data)
+    if rows.client_names is not None and len(rows.client_names) > 1:
+        raise InputError(
+            f"{data} has a column client with {len(rows.client_names)} clients; a site is one "
+            "client: give each site a file of its own rows"
+        )
+    return rows
+
+
+def _called(data: str, names: Sequence[str] | None) -> Dataset:
+    module, _, function = data.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except Exception as e:  # noqa: BLE001  it is the site's own code
+        raise InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
+    finally:
+        sys.path.remove(os.getcwd())
+    if isinstance(made, tuple) and len(made) == 2:
+        made = {"logits": made[0], "labels": made[1]}
+    if not isinstance(made, Mapping) or not {"labels"} <= set(made) <= set(datasets.KEYS):
+        raise InputError(
+            f"--data {data} must return (logits, labels), or a mapping with keys among "
+            f"{', '.join(datasets.KEYS)}"
+        )
+    return datasets.from_arrays(**made, name=data, classes=names)
+
+
+def shards_of(rows: Dataset) -> Shards:
+    """All rows of the site as those of one client."""
+    owner = np.zeros(len(rows.labels), np.int64)
+    return Shards.from_owner(rows.logits, rows.labels, owner, 1, rows.input, rows.subject)
+
+
+def described(rows: Dataset, names: Sequence[str]) -> str:
+    """One line about the rows, for the site's own terminal and for nothing else."""
+    test = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
+    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return (
+        f"{rows.name}: {len(rows.labels)} rows{subjects}, {rows.classes} classes ({shown}), "
+        f"{rows.input}{test}"
+    )

@@ -1,0 +1,183 @@
+"""`fedcal site`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from fedcal.classes import class_names
+from fedcal.clients.prepared import prepare
+from fedcal.clients.runtime import LOG, log_to
+from fedcal.clients.site_app import LOGGER
+from fedcal.errors import FedcalError
+from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
+from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
+from fedcal.experiments.terminal import Stopped, console
+
+NO_CONNECTION = 305
+"""Flower's exit code where the SuperLink does not take a node."""
+
+LEASE_S = 120.0
+"""Seconds after its last sign of life in which a SuperLink may refuse a node because it counts it
+as connected still; Flower's lease is some 60 s."""
+
+_LEASE = "lease"
+_TICK, _PAUSE_S = 0.2, 5.0
+_QUICK_S, _QUICK_ENDS = 10.0, 3
+
+log = logging.getLogger(LOGGER)
+
+
+def run_site(
+    data: str,
+    *,
+    fleet: Address,
+    root_certificates: Path,
+    key: Path,
+    names: Sequence[str] | None,
+    state: Path,
+    wait: float,
+) -> None:
+    """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
+
+    Parameters
+    ----------
+    data, names
+        as `read_rows` takes them
+    fleet
+        the SuperLink's Fleet API
+    root_certificates, key
+        files: what the SuperLink's certificate is verified by, and what this site signs with
+    state
+        the site's folder
+    wait
+        seconds to wait for a SuperLink that is not up yet
+
+    Raises
+    ------
+    FedcalError
+        If there is no SuperLink to be trusted, or it does not know the key.
+    Stopped
+        Ctrl-C. SIGTERM just ends it.
+    """
+    own, context = public_key(key), trusted(root_certificates)
+    rows = read_rows(data, names)
+    called = class_names(names, rows.classes)
+    console().print(described(rows, called))
+    test = None
+    if rows.test_logits is not None and rows.test_labels is not None:
+        test = (rows.test_logits, rows.test_labels)
+    prepare(state, shards_of(rows), test=test, names=called)
+    del rows, test
+    log_to(state / LOG)
+    try:
+        with _until_terminated(), _Echo(state / LOG) as echo:
+            check_fleet(fleet, context, wait)
+            _keep_running(state, fleet, root_certificates, key, own, echo)
+    except _Terminated:
+        log.info("stopped")
+    except KeyboardInterrupt:
+        log.info("stopped")
+        raise Stopped("the site is stopped; the same command starts it again") from None
+
+
+def _keep_running(
+    state: Path, fleet: Address, root_certificates: Path, key: Path, own: str, echo: _Echo
+) -> None:
+    """A SuperNode, and another one whenever it ends and may come back; never returns."""
+    files = {"root_certificates": root_certificates, "key": key}
+    quick = 0
+    while True:
+        began = time.monotonic()
+        with supernode(state, fleet=str(fleet), **files) as node:
+            _watch(node, state / _LEASE, fleet, echo)
+            ended = node.ended()
+        quick = quick + 1 if time.monotonic() - began < _QUICK_S else 0
+        log.info(_may_come_back(ended, state / _LEASE, fleet, own, state, quick))
+        echo.show()
+        time.sleep(_PAUSE_S)
+
+
+def _watch(node: SuperNode, lease: Path, fleet: Address, echo: _Echo) -> None:
+    """Show the site's log while the node runs; remember when it was last known to be connected."""
+    connected = False
+    while node.poll() is None:
+        if connected:
+            lease.touch()
+        elif node.connected():
+            connected = True
+            log.info("connected to %s: waiting for questions", fleet)
+        echo.show()
+        time.sleep(_TICK)
+
+
+def _may_come_back(
+    ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int
+) -> str:
+    """What the site waits for now; FedcalError if waiting will not mend it."""
+    if ended.code == NO_CONNECTION and "timestamp" in ended.words:
+        raise FedcalError(
+            f"the SuperLink at {fleet} refuses this site: the clocks of the two machines differ "
+            "(Flower allows 5 s ahead and 305 s behind)"
+        )
+    if ended.code == NO_CONNECTION and time.time() - _last(lease) > LEASE_S:
+        raise FedcalError(
+            f"the SuperLink at {fleet} does not know this site's key, or another process is "
+            f"connected by it: give whoever runs the SuperLink this public key to register: {own}"
+        )
+    if ended.code == NO_CONNECTION:
+        return "the SuperLink still counts this site as connected: trying again for two minutes"
+    if quick >= _QUICK_ENDS:
+        raise FedcalError(
+            f"the SuperNode ends again and again: {ended.words[:200]}; its log is "
+            f"{state / FLOWER_LOG}"
+        )
+    return f"the connection to {fleet} has ended: connecting again"
+
+
+def _last(lease: Path) -> float:
+    try:
+        return lease.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+class _Echo(contextlib.AbstractContextManager["_Echo"]):
+    """Shows on stdout what the site's log gains; other processes write to it, too."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        self._file = path.open(encoding="utf-8", errors="replace")
+        self._file.seek(0, os.SEEK_END)
+
+    def show(self) -> None:
+        """What has come since."""
+        if new := self._file.read():
+            print(new, end="", flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        self.show()
+        self._file.close()
+
+
+class _Terminated(BaseException):
+    """SIGTERM: how services are stopped."""
+
+
+@contextlib.contextmanager
+def _until_terminated() -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,205 @@
+"""A SuperNode with its site: Flower's processes, all of which end with the block.
+
+Flower starts `flwr-clientapp` for each message, by name. The search path of these processes holds
+one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have run here
+(`flwr-agentapp` and its kin import the bundle) is a command that does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import socket
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import fedcal
+from fedcal.clients import handover
+from fedcal.clients.prepared import alone
+from fedcal.clients.runtime import SITE, check_flower
+from fedcal.errors import FedcalError
+from fedcal.experiments.engines.processes import ProcessTree
+
+FLOWER_LOG = "flower.log"
+POLL_S = 0.2
+"""Seconds between a site's looks for a message that its SuperNode has received."""
+
+_HOME, _CONNECTED = "flower-", "SuperNode ID:"
+_EXIT = re.compile(r"Exit Code: (\d+)\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_ports: set[int] = set()  # those that this process has given out
+
+
+class Ended(NamedTuple):
+    """Why a SuperNode ended.
+
+    Attributes
+    ----------
+    code
+        Flower's own exit code (305: no connection); None = it named none
+    words
+        what Flower said, one line
+    """
+
+    code: int | None
+    words: str
+
+
+class SuperNode:
+    """A running SuperNode.
+
+    Attributes
+    ----------
+    folder
+        of its site
+    """
+
+    def __init__(self, folder: Path, tree: ProcessTree, start: int) -> None:
+        self.folder, self._tree, self._start = folder, tree, start
+
+    def poll(self) -> int | None:
+        """The exit code of its process; None while it runs."""
+        return self._tree.poll()
+
+    def connected(self) -> bool:
+        """Whether the SuperLink has accepted it once."""
+        return _CONNECTED in self._text()
+
+    def ended(self) -> Ended:
+        """What its log says of its end."""
+        text = self._text()
+        if found := _EXIT.search(text):
+            return Ended(int(found[1]), " ".join(found[2].split()))
+        lines = [line for line in text.splitlines() if line.strip()]
+        return Ended(None, lines[-1].strip() if lines else "it said nothing")
+
+    def _text(self) -> str:
+        with (self.folder / FLOWER_LOG).open("rb") as file:
+            file.seek(self._start)
+            return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
+def supernode(
+    folder: Path, *, fleet: str, root_certificates: Path, key: Path
+) -> Iterator[SuperNode]:
+    """Start a SuperNode for a site that `fedcal.clients.prepared.prepare` wrote.
+
+    Flower's output goes to `flower.log` in the folder, the site's plain log to `site.log`.
+
+    Parameters
+    ----------
+    folder
+        of the site; one SuperNode at a time can have it
+    fleet
+        HOST:PORT of the SuperLink's Fleet API
+    root_certificates
+        PEM file that the SuperLink's certificate is verified by
+    key
+        this node's private key (OpenSSH, ECDSA)
+
+    Raises
+    ------
+    InputError
+        If Flower is not the one that is known here, or another process has the folder.
+    """
+    check_flower()
+    folder = folder.resolve()
+    with alone(folder), _fresh_home(folder) as home:
+        scripts = _scripts()
+        commands = _write_commands(home / "bin", scripts)
+        env = _environment(home, folder, commands)
+        log = folder / FLOWER_LOG
+        log.touch()
+        start = log.stat().st_size
+        worker = [sys.executable, "-P", "-m", "fedcal.clients.runtime", "--worker"]
+        node: list[str | Path] = [
+            *(scripts / "flower-supernode", "--superlink", fleet),
+            *("--root-certificates", root_certificates.resolve()),
+            *("--auth-supernode-private-key", key.resolve()),
+            *("--host", "127.0.0.1", "--port", str(_free_port())),
+        ]
+        with (
+            ProcessTree(worker, folder=home, env=env, log=log),
+            ProcessTree(node, folder=home, env=env, log=log) as tree,
+        ):
+            yield SuperNode(folder, tree, start)
+
+
+@contextlib.contextmanager
+def _fresh_home(folder: Path) -> Iterator[Path]:
+    """A folder for Flower that goes with the block, as do those that a killed one has left."""
+    for left in folder.glob(f"{_HOME}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory("", _HOME, folder, ignore_cleanup_errors=True) as home:
+        yield Path(home)
+
+
+def _scripts() -> Path:
+    """The folder of Flower's commands, those of this very interpreter."""
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if all(
+            os.access(folder / f"flower-{name}", os.X_OK) for name in ("supernode", "superexec")
+        ):
+            return folder
+    raise FedcalError(
+        f"the commands flower-supernode and flower-superexec are not beside {sys.executable}: "
+        "install flwr into the same environment"
+    )
+
+
+def _write_commands(folder: Path, scripts: Path) -> Path:
+    """All that Flower finds by name: its own executor, and what answers a message."""
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+
+    folder.mkdir()
+    (folder / "flower-superexec").symlink_to(scripts / "flower-superexec")
+    ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve())])
+    for name in TASK_TYPE_TO_COMMAND.values():
+        runs = f'exec {ours} "$@"' if name == "flwr-clientapp" else "exit 1"
+        (folder / name).write_text(f"#!/bin/sh\n{runs}\n", "utf-8")
+        (folder / name).chmod(0o700)
+    return folder
+
+
+def _environment(home: Path, folder: Path, commands: Path) -> dict[str, str]:
+    env = dict(os.environ)
+    search = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    own = str(Path(fedcal.__file__).resolve().parents[1])
+    if own not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        search.insert(0, own)  # a checkout: the running fedcal, not another that is installed
+    local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
+    return {
+        **env,
+        SITE: str(folder),
+        "PATH": str(commands),
+        "PYTHONPATH": os.pathsep.join(search),
+        "NO_PROXY": local,
+        "no_proxy": local,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(POLL_S),
+        # a process with threads cannot be forked safely, and one message needs no more than a core
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    }
+
+
+def _free_port() -> int:
+    """A free port of the loopback interface that nobody here has been given before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in _ports:
+            _ports.add(port)
+            return port

@@ -1,0 +1,35 @@
+"""What the classes are called: a server and its sites agree on the names before they talk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from fedcal.errors import InputError
+
+
+def class_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    """One name for each class, in the order of the columns; None = their numbers, from "0".
+
+    Raises
+    ------
+    InputError
+        If there are more or fewer names than classes, or a name is empty or there twice.
+    """
+    if names is None:
+        return tuple(map(str, range(classes)))
+    checked = tuple(str(name) for name in names)
+    if len(checked) != classes:
+        raise InputError(f"{len(checked)} class names for {classes} classes; give one for each")
+    if len(set(checked)) < len(checked) or not all(name.strip() for name in checked):
+        raise InputError("class names must differ, and none may be empty")
+    return checked
+
+
+def digest_of(names: Sequence[str]) -> str:
+    """SHA-256 of the names in their order, 64 hexadecimal digits.
+
+    Equal digests mean that column j of the scores is the same class everywhere.
+    """
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
