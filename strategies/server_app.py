@@ -37,7 +37,7 @@ from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
-_PROGRESS, _ERROR, _ENDED = "progress", "error.json", "ended"
+_PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
 _ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
@@ -225,6 +225,12 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 
+def forget(out: Path) -> None:
+    """Remove what a server has said of an earlier run, but for its checkpoint."""
+    for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
+        (out / name).unlink(missing_ok=True)
+
+
 def read_progress(out: Path) -> list[tuple[int, int]]:
     """(rounds done, rounds planned) for each round that is done."""
     try:
@@ -233,6 +239,15 @@ def read_progress(out: Path) -> list[tuple[int, int]]:
         return []
     whole = [line.split() for line in lines if line.endswith("\n")]
     return [(int(done), int(planned)) for done, planned in whole]
+
+
+def read_notices(out: Path) -> list[str]:
+    """What went otherwise than planned, a line each: sites that are away, or did not answer."""
+    try:
+        lines = (out / _NOTICES).read_text("utf-8").splitlines(keepends=True)
+    except OSError:
+        return []
+    return [line.rstrip("\n") for line in lines if line.endswith("\n")]
 
 
 def ended(out: Path) -> bool:
@@ -264,8 +279,9 @@ def _emptied(out: Path, resume: bool) -> Path:
                 f"{out} holds a run that has not ended: go on with it (resume), or choose another "
                 "folder"
             )
-        for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, *(() if resume else (CHECKPOINT,))):
-            (out / name).unlink(missing_ok=True)
+        if not resume:
+            (out / CHECKPOINT).unlink(missing_ok=True)
+        forget(out)
     except OSError as e:
         raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
     return out
@@ -273,7 +289,14 @@ def _emptied(out: Path, resume: bool) -> Path:
 
 @contextmanager
 def _told(out: Path | None) -> Iterator[None]:
-    """Leave word of an error of fedcal's own in `out`."""
+    """Leave word of warnings and of an error of fedcal's own in `out`, and of the end."""
+    handler = None
+    if out is not None:
+        handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
+        handler.setLevel(logging.WARNING)
+        handler.addFilter(lambda record: record.levelno == logging.WARNING and _ours(record))
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)
     try:
         yield
     except FedcalError as e:
@@ -283,9 +306,15 @@ def _told(out: Path | None) -> Iterator[None]:
                 file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
         raise
     finally:
-        if out is not None:
+        if out is not None and handler is not None:
+            log.removeHandler(handler)
+            handler.close()
             with contextlib.suppress(OSError):
                 (out / _ENDED).touch()
+
+
+def _ours(record: logging.LogRecord) -> bool:
+    return record.getMessage().startswith("fedcal: ")
 
 
 def _show(job: Job, outcome: Outcome) -> None:

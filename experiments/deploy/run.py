@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,14 @@ from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import Config, load_config, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
+from fedcal.experiments.load import load_any
+from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.server_app import ended, read_error, read_progress
+from fedcal.strategies.server_app import ended, forget, read_error, read_notices, read_progress
 from fedcal.strategies.settings import lacks_rows
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
@@ -116,6 +119,8 @@ def deployed(
         raise InputError("a run with real sites needs a folder that the server reaches: give --out")
     out = Path(out).resolve()
     held = _holdout(test, config)
+    certificates = str(Path(str(config.root_certificates)).resolve())  # found again from elsewhere
+    config = replace(config, root_certificates=certificates)
     config = config if test is not None else replace(config, data="")
     job = job_for_sites(config)
     work = out / SERVER
@@ -146,8 +151,7 @@ def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool
     here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
     open_to_sites = {"classes": 0, "input": ""}
     superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
-    for name in (OUTCOME, "error.json", "ended"):  # of an earlier run
-        (work / name).unlink(missing_ok=True)
+    forget(work)  # the outcome of an earlier run must not be taken for this one's
     number = superlink.flower.submit()
     with whole_file(out / CONFIG) as file:
         file.write(config.to_toml().encode())
@@ -158,20 +162,26 @@ def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     """Return once the outcome is there and delivered; raise what stopped the run."""
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    number = flower_run(out)
+    number, told = flower_run(out), 0
     try:
-        while not ended(work):
+        going = True
+        while going:
+            going = not ended(work)
+            notices = read_notices(work)
+            for line in notices[told:]:
+                warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
+            told = len(notices)
             done = read_progress(work)
             for pair in done[seen:]:
                 if progress is not None:
                     progress(*pair)
             seen = len(done)
-            if time.monotonic() - asked > _ASK_S:
+            if going and time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
                 status = superlink.flower.status(number)
                 if status.startswith(ENDED) and not ended(work):
                     raise _failure(work, status, out)
-            time.sleep(_TICK_S)
+            time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise Interrupted(
             f"the run goes on without this command: fedcal deploy status --out {out} shows it, "
@@ -198,8 +208,6 @@ def _failure(work: Path, status: str, out: Path) -> FedcalError:
 def _holdout(test: Any, config: Config) -> Holdout | None:
     if test is None:
         return None
-    from fedcal.experiments.simulation import load_any
-
     rows = load_any(test).split(config.seed)
     if rows.test_logits is None or rows.test_probs is None or rows.test_labels is None:
         raise InputError(f"{rows.name} has no test rows")
@@ -207,8 +215,6 @@ def _holdout(test: Any, config: Config) -> Holdout | None:
 
 
 def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult:
-    from fedcal.experiments.simulation import communication_of, recorded
-
     work = out / SERVER
     outcome = Outcome.load(work)
     job = Job.from_fields(Checkpoint.load(work).job)
