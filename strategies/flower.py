@@ -221,7 +221,7 @@ class FlowerTransport(Strategy):
         RoundFailed
             If a node says it is a site that cannot be, or there are too many.
         """
-        for who in sorted(nodes, key=lambda who: who.node):
+        for who in nodes:
             site = self._number_of(who)
             self._check(who, site)
             self._sites[site] = who.node
@@ -322,7 +322,7 @@ class Who(NamedTuple):
 
 
 def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False) -> list[Who]:
-    """Who each of the nodes is that answers.
+    """Who each of the nodes is that answers, in the order of their numbers.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False
             if not tolerant:
                 raise
             log.warning("fedcal: a site cannot say what it is; its own log says why")
-    return found
+    return sorted(found, key=lambda who: who.node)
 
 
 def reason(reply: Message) -> str:
