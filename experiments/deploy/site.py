@@ -136,7 +136,7 @@ def _may_come_back(
             f"connected by it: give whoever runs the SuperLink this public key to register: {own}"
         )
     if ended.code == NO_CONNECTION:
-        return "the SuperLink still counts this site as connected: trying again for two minutes"
+        return "the SuperLink counts this site as connected still, it seems: trying for two minutes"
     if quick >= _QUICK_ENDS:
         raise FedcalError(
             f"the SuperNode ends again and again: {ended.words[:200]}; its log is "

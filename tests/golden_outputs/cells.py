@@ -309,7 +309,7 @@ WRONG = {
     "missing-value": "simulate --clients",
     "not-a-number": "simulate --clients many",
     "later": "evaluate --data x",
-    "later-site": "site",
+    "site": "site",
     "resume": "simulate --resume",
     "method": "simulate --method fedmagic",
     "data": "simulate --data nothing-here",

@@ -136,7 +136,7 @@ def test_after_a_crash_the_lease_is_waited_for(
     lease = tmp_path / "lease"
     lease.touch()
     refused = Ended(305, "Failed to activate SuperNode.")
-    assert "still counts this site as connected" in what_now(refused, lease)
+    assert "counts this site as connected still" in what_now(refused, lease)
     later = lease.stat().st_mtime + LEASE_S + 1
     monkeypatch.setattr("time.time", lambda: later)
     with pytest.raises(FedcalError, match="does not know this site's key"):
