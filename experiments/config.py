@@ -114,7 +114,7 @@ class Config(Options):
         axis=True,
     )
     engine: str = option(
-        "inline", RUNNING, "inline | ray | grpc", elsewhere=_NOT_GRID.format("engine")
+        "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
     )
     secure_aggregation: str | None = option(
         None, PRIVACY, "none | masks", unset="masks for trust distributed, else none"

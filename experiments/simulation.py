@@ -26,7 +26,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import HELD_OUT, about_subjects, of_plan, without_privacy
-from fedcal.experiments.statement.sentences import large_delta
+from fedcal.experiments.statement.sentences import large_delta, with_real_sites
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -297,6 +297,8 @@ def recorded(
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if "rows_per_client" in config.set and not needed:
         privacy["statement"].append(UNUSED_ROWS.format(rows))
+    if config.control is not None:
+        with_real_sites(privacy)
     return known, privacy
 
 

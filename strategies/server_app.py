@@ -190,6 +190,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
             **fields,
             "classes": fields["classes"] or who.classes,
             "input": fields["input"] or who.input,
+            "class-digest": fields["class-digest"] or who.digest,
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     rows_open = lacks_rows(job.method, job.federation, job.settings)

@@ -36,13 +36,16 @@ ACTIONS = ("run", "resume", "status", "stop", "register")
 _SIMULATED = ("engine", "ray_address", "partition", "dropout", "secure_aggregation", "noise_source")
 
 
-@takes(Config, but=_SIMULATED)
+_UNSET = {"data": "only the sites judge it", "clients": "must be given", "control": "must be given"}
+
+
+@takes(Config, but=_SIMULATED, unset=_UNSET)
 def deploy_command(
+    *,
     action: Annotated[str, typer.Argument(help=" | ".join(ACTIONS), show_default=False)],
     keys: Annotated[
         list[Path] | None, typer.Argument(help="Public keys of sites, to register.")
     ] = None,
-    *,
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
@@ -76,7 +79,9 @@ def deploy_command(
         config_of_run = asked_for(out, known)
         known = {k: getattr(config_of_run, k) for k in known}
     if not all(known.values()):
-        raise InputError(f"fedcal deploy {action} needs --control and --root-certificates, or --out")
+        raise InputError(
+            f"fedcal deploy {action} needs --control and --root-certificates, or --out"
+        )
     with control(known["control"], known["root_certificates"]) as superlink:
         if action == "register":
             if not keys:

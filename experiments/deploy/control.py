@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.experiments.deploy.fleet import check_tls, read_address, trusted
-
 from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.deploy.fleet import check_control, read_address, trusted
 from fedcal.experiments.engines.superlink import (
     CONNECTION,
     FlowerRun,
@@ -99,7 +98,7 @@ def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
         If nobody listens there, or not the SuperLink that the certificates are for.
     """
     at, certificates = read_address("--control", address), Path(root_certificates)
-    check_tls(at, trusted(certificates), protocol=None)
+    check_control(at, trusted(certificates))
     with run_folder() as folder:
         flower = FlowerRun(folder, commands("grpc"), {})
         flower.connect(str(at), certificates)

@@ -93,15 +93,18 @@ def _keep_running(
 ) -> None:
     """A SuperNode, and another one whenever it ends and may come back; never returns."""
     files = {"root_certificates": root_certificates, "key": key}
-    quick = 0
+    quick, told = 0, ""
     while True:
         began = time.monotonic()
         with supernode(state, fleet=str(fleet), **files) as node:
             _watch(node, state / _LEASE, fleet, echo)
             ended = node.ended()
         quick = quick + 1 if time.monotonic() - began < _QUICK_S else 0
-        log.info(_may_come_back(ended, state / _LEASE, fleet, own, state, quick))
-        echo.show()
+        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick)
+        if words != told:
+            log.info(words)
+            echo.show()
+        told = words
         time.sleep(_PAUSE_S)
 
 

@@ -1,0 +1,132 @@
+"""What runs in place of `flwr-clientapp`: the site's own app, whatever the bundle names."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.runtime import run_clientapp as flower
+
+from fedcal.clients import handover, runtime
+from fedcal.clients.prepared import prepare
+from fedcal.errors import InputError
+from fedcal.shards import Shards
+
+ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
+
+
+@pytest.fixture
+def flower_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("install_from_fab", "get_load_client_app_fn", "run_clientapp"):
+        monkeypatch.setattr(flower, name, getattr(flower, name))
+
+
+@pytest.mark.usefixtures("flower_as_it_was")
+def test_neither_installs_nor_loads_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Shards(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 2]))
+    prepare(tmp_path / "site", rows)
+    replies = []
+
+    def run(**given: object) -> None:
+        """As Flower's own does."""
+        flower.install_from_fab(b"a bundle of a server", skip_prompt=True)
+        app = flower.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)(
+            "evil/app", "1.0", "0" * 64
+        )
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        message = Message(RecordDict(), 1, "query.who")
+        context = Context(1, 1, {}, RecordDict(), {})
+        replies.append(app(message, context))
+        assert given["runtime_dependency_install"] is False
+        raise SystemExit(7)
+
+    monkeypatch.setattr(flower, "run_clientapp", run)
+    assert runtime.run_message(ARGUMENTS, tmp_path / "site") == 7
+    assert replies[0].content.config_records["who"]["classes"] == 2
+
+
+@pytest.mark.parametrize("name", ["install_from_fab", "get_load_client_app_fn", "run_clientapp"])
+def test_a_flower_that_is_not_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.check_flower()
+    monkeypatch.delattr(flower, name)
+    with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
+        runtime.check_flower()
+    with pytest.raises(InputError):
+        runtime.run_message(ARGUMENTS, Path("nowhere"))
+
+
+def test_without_a_site_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(runtime.SITE, raising=False)
+    assert runtime.main(ARGUMENTS) == 2
+    assert capsys.readouterr().err == (
+        "fedcal: error: FEDCAL_SITE is not set: fedcal site sets it\n"
+    )
+
+
+def test_without_a_worker_nobody_takes_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert handover.hand_over(["x"]) is None
+    with socket.socket(socket.AF_UNIX) as left_behind:  # by a worker that is gone
+        left_behind.bind(handover.WORKER)
+    assert handover.hand_over(["x"]) is None
+
+
+@pytest.mark.parametrize(("said", "code"), [(b"0", 0), (b"3", 3), (b"", 1)])
+def test_the_exit_code_is_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(handover.WORKER)
+        door.listen()
+
+        def serve() -> None:
+            line, _ = door.accept()
+            with line:
+                taken.append(b"".join(iter(lambda: line.recv(9), b"")))
+                line.sendall(said)
+
+        worker = threading.Thread(target=serve)
+        worker.start()
+        assert handover.hand_over(["--token", "a b", ""]) == code
+        worker.join()
+    assert taken == [b"--token\0a b\0"]
+
+
+def test_a_process_with_everything_imported_has_one_thread(tmp_path: Path) -> None:
+    """It forks for each message: threads would be left behind."""
+    code = "import os, fedcal.clients.runtime; print(len(os.listdir('/proc/self/task')))"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if not os.path.isdir("/proc/self/task"):
+        pytest.skip("needs /proc")
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n"
+
+
+def test_the_hand_over_imports_next_to_nothing() -> None:
+    """It runs for each message: no package of the site's, not even argparse."""
+    code = "import sys, runpy; runpy.run_path(sys.argv[1]); print(len(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, handover.__file__],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 100

@@ -1,0 +1,358 @@
+"""The app of a real site: what it answers, what it refuses, what its log tells and what not."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedcal import __version__
+from fedcal.calibrators import TemperatureScaling
+from fedcal.classes import digest_of
+from fedcal.clients import guard, site_app
+from fedcal.clients.answers import contribute
+from fedcal.clients.prepared import prepare
+from fedcal.clients.results import METRICS, RESULTS
+from fedcal.errors import ContributionRefused
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.privacy import Federation
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies.job import Job
+
+ROWS = 4321
+"""How many rows the site has: a number that no log may tell."""
+
+NODE = 70
+SHARED = Federation(3, 2, epsilon=1.0, trust="distributed", noise_source="system")
+
+
+def rows(seed: int = 0, n: int = ROWS) -> Shards:
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    logits, labels = 3 * rng.normal(size=(n, 2)), rng.integers(2, size=n)
+    return Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
+
+
+class Site:
+    """A site in this process, and a run that it is asked for."""
+
+    def __init__(self, folder: Path, federation: Federation = SHARED) -> None:
+        self.folder = folder
+        self.grid = InProcessGrid(site_app.site_app(folder), [NODE])
+        self.job = Job("fedoneshot", federation, settings={"rows_per_client": 50})
+        self.config: dict[str, Any] = {**self.job.to_fields(), "class-digest": ""}
+
+    def request(self) -> Request:
+        opened = self.job.strategy().open_round(1)
+        assert opened is not None
+        return opened.request
+
+    def ask(self, kind: str, **records: ConfigRecord) -> Message:
+        self.grid._contexts[NODE].run_config = self.config
+        content = RecordDict(dict(records))
+        message = Message(content, NODE, f"query.{kind}", group_id="1")
+        (reply,) = self.grid.send_and_receive([message])
+        return reply
+
+    def answer(self, request: Request, **records: ConfigRecord) -> Message:
+        query, context = request.to_fields(), request.context_fields()
+        asked = {"query": ConfigRecord(query), "context": ConfigRecord(context)}
+        return self.ask("answer", **asked, **records)
+
+
+@pytest.fixture
+def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
+    caplog.set_level(logging.INFO, site_app.LOGGER)
+    prepare(tmp_path / "site", rows(), names=["healthy", "disease"])
+    return Site(tmp_path / "site")
+
+
+def words_of(reply: Message) -> list[int]:
+    return [int(v) for v in reply.content.array_records["answer"]["words"].numpy()]
+
+
+def refused(reply: Message) -> str:
+    """The whole text that the server sees."""
+    assert reply.has_error()
+    return str(reply.error.reason)
+
+
+# --- what it answers ----------------------------------------------------------------------------
+
+
+def test_it_tells_its_classes_and_nothing_of_its_rows(site: Site) -> None:
+    record = dict(site.ask("who").content.config_records["who"])
+    names = digest_of(["healthy", "disease"])
+    assert record == {"classes": 2, "names": names, "input": "logits", "version": __version__}
+
+
+def test_a_numbered_site_tells_its_number(tmp_path: Path) -> None:
+    prepare(tmp_path / "site", rows(), number=2, simulated=True)
+    assert Site(tmp_path / "site").ask("who").content.config_records["who"]["site"] == 2
+
+
+def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Site) -> None:
+    request = site.request()
+    first = words_of(site.answer(request))
+    assert words_of(site.answer(request)) == first
+    fresh = Site(site.folder)  # another process, the same run
+    assert words_of(fresh.answer(request)) == first
+    seeded = contribute(rows(), request, np.array([0]))[0]
+    assert first != seeded.tolist()
+    assert words_of(site.answer(site.request())) != first  # another run
+
+
+def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
+    prepare(tmp_path / "site", rows(), number=1, simulated=True)
+    seeded = Federation(3, 2, epsilon=1.0, trust="distributed", seed=5)
+    site = Site(tmp_path / "site", seeded)
+    request = site.request()
+    assert request.seed is not None
+    assert words_of(site.answer(request)) == contribute(rows(), request, np.array([1]))[0].tolist()
+
+
+def test_masks_are_for_simulations(site: Site, tmp_path: Path) -> None:
+    masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
+    for reply in (
+        site.answer(site.request(), masking=masking),
+        site.ask("reveal", masking=ConfigRecord({**masking, "dropped": [1], "round": 1})),
+    ):
+        assert "InputError" in refused(reply)
+    prepare(tmp_path / "other", rows(), number=0, simulated=True)
+    other = Site(tmp_path / "other")
+    request = other.request()
+    plain = words_of(other.answer(request))
+    assert words_of(other.answer(request, masking=masking)) != plain
+
+
+# --- what it refuses ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"class-digest": digest_of(["disease", "healthy"])}, "class names"),
+        ({"epsilon": 8.0}, "epsilon"),
+        ({"clients": 2}, "request's"),
+        ({"classes": 7}, "7 classes"),
+    ],
+)
+def test_what_is_refused_is_one_line_here_and_a_class_there(
+    site: Site, caplog: pytest.LogCaptureFixture, config: dict[str, Any], why: str
+) -> None:
+    site.config |= config
+    reply = site.answer(site.request())
+    assert refused(reply) == "Refused: InputError; the site's own log says more"
+    last = caplog.messages[-1]
+    assert last.startswith("refused to answer: ")
+    assert why in last
+    assert "\n" not in last
+    assert not (site.folder / "answers").exists()
+
+
+def test_what_a_server_writes_cannot_forge_a_line_of_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = {**site.request().to_fields(), "kind": "x\n2026-01-01 answered: all is well " * 99}
+    context = ConfigRecord(site.request().context_fields())
+    site.ask("answer", query=ConfigRecord(query), context=context)
+    assert "\n" not in caplog.text.rstrip("\n")
+    assert len(caplog.messages[-1]) < 400
+
+
+def test_messages_without_their_records_are_refused(site: Site) -> None:
+    query = ConfigRecord(site.request().to_fields())
+    for reply in (
+        site.ask("answer"),
+        site.ask("answer", query=query),
+        site.ask("result"),
+        site.ask("reveal"),
+        site.ask("rows"),
+    ):
+        assert reply.has_error()
+
+
+@pytest.mark.parametrize("name", ["logits.npy", "site.json"])
+def test_a_file_that_has_gone_is_a_dropout(
+    site: Site, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (site.folder / name).unlink()
+    for kind in ("who", "answer"):
+        assert refused(site.ask(kind)) == "Refused: InputError; the site's own log says more"
+        assert caplog.messages[-1].endswith(f"{name} of this site cannot be read: {NO_FILE}")
+
+
+NO_FILE = os.strerror(errno.ENOENT)
+
+
+def test_a_full_disk_is_a_dropout(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = refused(site.answer(site.request()))
+    assert said == "Refused: FedcalError; the site's own log says more"
+    assert "No space left on device" in caplog.messages[-1]
+
+
+def test_an_error_among_the_rows_tells_nobody_of_them(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("label 17 of Mrs Smith is out of range")
+
+    monkeypatch.setattr(site_app, "contribute", fails)
+    assert refused(site.answer(site.request())) == (
+        "Refused: ValueError; the site's own log says more"
+    )
+    assert re.fullmatch(
+        r"refused to answer: ValueError in test_site_app.py, line \d+", caplog.messages[-1]
+    )
+    assert "Smith" not in caplog.text
+
+
+def test_flowers_own_log_does_not_show_what_an_error_came_from() -> None:
+    with (
+        pytest.raises(site_app.Refused) as error,
+        site_app._told("answer"),
+        site_app._discreet(),
+    ):
+        raise ValueError("Mrs Smith")
+    shown = "".join(traceback.format_exception(error.value))
+    assert "Mrs Smith" not in shown.replace('ValueError("Mrs Smith")', "")  # but for this line
+
+
+def test_a_contribution_that_fits_no_ring_says_so(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ContributionRefused("a contribution leaves the ring")
+
+    monkeypatch.setattr(site_app, "contribute", fails)
+    assert "ContributionRefused" in refused(site.answer(site.request()))
+    assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
+
+
+def test_an_oversized_question_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "MOST_NUMBERS", 5)
+    assert site.answer(site.request()).has_error()
+    assert "at most 5 are sent" in caplog.messages[-1]
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+def result(folder: Path, temperature: float = 2.0, **change: Any) -> dict[str, ConfigRecord]:
+    folder.mkdir(exist_ok=True)
+    calibrator = TemperatureScaling(temperature)
+    calibrator.classes = 2
+    calibrator.write(folder, "calibrator")
+    files = {"calibrator.npz": (folder / "calibrator.npz").read_bytes()}
+    run = {"run": "r1", "form": "calibrator", **change}
+    return {"files": ConfigRecord(files), "run": ConfigRecord(run)}  # type: ignore[arg-type]
+
+
+def test_a_result_is_kept_and_judged_here(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = result(tmp_path / "server")
+    for _ in range(2):  # a message that comes twice
+        reply = site.ask("result", **records)
+        assert not reply.has_error()
+        assert dict(reply.content.config_records["ok"]) == {}
+        assert list(reply.content) == ["ok"]
+    kept = site.folder / RESULTS / "r1"
+    assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS]
+    said = caplog.messages[-1]
+    number = r"\d\.\d{4} -> \d\.\d{4}"
+    assert re.fullmatch(
+        f"result received: run r1, on the rows it answered with: accuracy {number}, "
+        f"ECE {number}, NLL {number}, Brier {number}",
+        said,
+    )
+
+
+def test_it_is_judged_on_test_rows_where_there_are_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, site_app.LOGGER)
+    test = rows(1, 50)
+    prepare(tmp_path / "site", rows(), test=(test.logits, test.labels))
+    Site(tmp_path / "site").ask("result", **result(tmp_path / "server"))
+    assert "on own test rows: accuracy" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"run": "../r"}, {"run": ".."}, {"run": ""}, {"run": "a/b"}, {"form": "page"}]
+)
+def test_a_result_that_is_none_leaves_nothing(
+    site: Site, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    records = result(tmp_path / "server", **change)
+    before = set(tmp_path.rglob("*"))
+    assert site.ask("result", **records).has_error()
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_a_damaged_or_another_result_is_refused(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = result(tmp_path / "server")
+    damaged = ConfigRecord({"calibrator.npz": b"PK"})
+    assert site.ask("result", **{**records, "files": damaged}).has_error()
+    assert not list(site.folder.rglob("calibrator.npz"))
+    assert not site.ask("result", **records).has_error()
+    assert site.ask("result", **result(tmp_path / "server", 3.0)).has_error()
+    assert caplog.messages[-1] == "refused to keep a result: another result of this run came before"
+
+
+# --- the log ------------------------------------------------------------------------------------
+
+
+def test_the_log_is_in_plain_words_and_tells_of_no_row(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = site.request()
+    context = request.context
+    assert context is not None
+    run = context.run
+    words = words_of(site.answer(request))
+    site.answer(request)
+    site.ask("who")
+    site.ask("result", **result(tmp_path / "server"))
+    site.config["epsilon"] = 9.0
+    site.answer(request)
+    assert [re.sub(run, "RUN", line).partition(", ")[0] for line in caplog.messages] == [
+        "asked: run RUN",
+        "answered: run RUN",
+        "asked: run RUN",
+        "answered: run RUN",
+        f"asked which classes it has: answered with their digest {site_digest(site)[:12]}",
+        "result received: run r1",
+        "asked: run RUN",
+        "refused to answer: the request's epsilon is not the one that follows from the job's "
+        "public facts: 1.0 instead of 9.0",
+    ]
+    assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
+    assert "again, with the same numbers" in caplog.messages[3]
+    own = rows()
+    secrets = {str(ROWS), *map(str, np.bincount(own.labels)), *(f"{v:.4f}" for v in own.logits[0])}
+    told = set(re.findall(r"[\d.]+\d", caplog.text.replace(run, "")))
+    assert not secrets & told
+    assert not {str(word) for word in words} & told
+
+
+def site_digest(site: Site) -> str:
+    return digest_of(["healthy", "disease"])

@@ -1,0 +1,146 @@
+"""What is wrong between a site and a SuperLink, each in one line, before Flower starts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.fleet import (
+    Address,
+    check_fleet,
+    public_key,
+    read_address,
+    trusted,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder / "ours", names=["127.0.0.1"], sites=["a"])
+    make_certificates(folder / "named", names=["hub.example"], sites=[])
+    return folder
+
+
+@contextlib.contextmanager
+def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterator[Address]:
+    """A server of one connection; without a folder it has no TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def serve() -> None:
+            line, _ = door.accept()
+            with line, contextlib.suppress(OSError):
+                if folder is None:
+                    line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    return
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(folder / "server.crt", folder / "server.key")
+                context.set_alpn_protocols(list(protocols))
+                context.wrap_socket(line, server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Address(*door.getsockname())
+        thread.join()
+
+
+def refusal(address: Address, root: Path) -> str:
+    with pytest.raises(FedcalError) as error:
+        check_fleet(address, trusted(root), 0)
+    assert error.value.exit_code == 1
+    assert "\n" not in str(error.value)
+    return str(error.value).replace(str(address), "FLEET")
+
+
+def test_the_right_one_passes(made: Path) -> None:
+    with listening(made / "ours") as address:
+        check_fleet(address, trusted(made / "ours/ca.crt"), 0)
+
+
+def test_each_of_the_others_is_one_line(made: Path) -> None:
+    root = made / "ours/ca.crt"
+    with listening(made / "named") as address:
+        assert "was not signed by --root-certificates" in refusal(address, root)
+    with listening(made / "named") as address:
+        said = refusal(address, made / "named/ca.crt")
+        assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
+    with listening(made / "ours", ["http/1.1"]) as address:
+        assert "is no Fleet API, which speaks HTTP/2" in refusal(address, root)
+    with listening(None) as address:
+        assert refusal(address, root).startswith("what listens at FLEET does not speak TLS")
+    assert refusal(address, root) == "nobody listens at FLEET (Connection refused; waited 0 s)"
+
+
+def test_a_superlink_that_is_not_up_yet_is_waited_for(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+    real = socket.create_connection
+
+    def late(address: Address, timeout: float) -> socket.socket:
+        tries.append(address)
+        if len(tries) < 3:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return real(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", late)
+    monkeypatch.setattr("fedcal.experiments.deploy.fleet._PAUSE_S", 0.01)
+    with listening(made / "ours") as address:
+        check_fleet(address, trusted(made / "ours/ca.crt"), 60)
+    assert len(tries) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("hub.example:9092", Address("hub.example", 9092)),
+        ("10.0.0.1:1", Address("10.0.0.1", 1)),
+        ("[::1]:9092", Address("::1", 9092)),
+    ],
+)
+def test_an_address_is_read_and_written(text: str, address: Address) -> None:
+    assert read_address("--fleet", text) == address
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hub", ":1", "hub:", "hub:0", "hub:65536", "hub:x", "https://hub:1", "::1:9", "a b:1"],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--fleet must be HOST:PORT"):
+        read_address("--fleet", text)
+
+
+def test_the_public_key_is_that_of_the_file(made: Path) -> None:
+    own = made / "ours/sites/a.key"
+    assert own.with_suffix(".pub").read_text().startswith(public_key(own))
+
+
+def test_a_key_that_flower_refuses_is_refused_here(made: Path, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
+    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
+        subprocess.run(command, check=True)
+    (tmp_path / "empty").touch()
+    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, tmp_path / "empty"):
+        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
+            public_key(wrong)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        public_key(tmp_path / "none")
+
+
+def test_root_certificates_that_are_none_are_refused(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        trusted(tmp_path / "none")
+    with pytest.raises(InputError, match="is no PEM file"):
+        trusted(made / "ours/sites/a.pub")

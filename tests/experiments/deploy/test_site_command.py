@@ -1,0 +1,152 @@
+"""`fedcal site` before anything is started: the rows, the options, the dry run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.cli import _run
+from fedcal.experiments.deploy.fleet import Address
+from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+from fedcal.experiments.deploy.site import LEASE_S, _may_come_back
+from fedcal.experiments.deploy.supernode import Ended
+from fedcal.strategies import STRATEGIES
+
+LOGITS = np.arange(12.0).reshape(6, 2)
+LABELS = [0, 1, 0, 1, 1, 0]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the site's own, in its working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_rows", raising=False)
+    (tmp_path / "own_rows.py").write_text(
+        "import numpy as np\n"
+        f"LOGITS, LABELS = np.array({LOGITS.tolist()}), {LABELS}\n"
+        "def pair():\n    return LOGITS, LABELS\n"
+        "def named():\n    return LOGITS, ['sick' if y else 'well' for y in LABELS]\n"
+        "def mapping():\n    return {'probs': np.full((6, 2), .5), 'labels': LABELS,\n"
+        "            'subject': [1, 1, 2, 2, 3, 3]}\n"
+        "def more():\n    return {'logits': LOGITS, 'labels': LABELS, 'rows': 1}\n"
+        "def wrong():\n    return LOGITS\n"
+        "def fails():\n    raise OSError('the database is away')\n"
+    )
+    return "own_rows"
+
+
+def test_rows_come_from_a_function(module: str) -> None:
+    rows = read_rows(f"{module}:pair", None)
+    assert np.array_equal(rows.logits, LOGITS)
+    assert described(rows, ["well", "sick"]) == (
+        "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
+    )
+    named = read_rows(f"{module}:named", ["well", "sick"])
+    assert named.labels.tolist() == LABELS
+    other = shards_of(read_rows(f"{module}:mapping", None))
+    assert (other.input, other.clients) == ("probs", 1)
+    assert other.subjects is not None
+    assert sys.path[0] != str(Path.cwd())
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("more", "must return"),
+        ("wrong", "must return"),
+        ("fails", "failed: OSError: the database is away"),
+        ("none", "AttributeError"),
+    ],
+)
+def test_a_function_that_returns_no_rows_is_one_line(module: str, function: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_rows(f"{module}:{function}", None)
+    with pytest.raises(InputError, match="ModuleNotFoundError"):
+        read_rows("no_such_module:rows", None)
+
+
+def test_a_site_is_one_client(tmp_path: Path) -> None:
+    for name, clients in (("one", [7] * 6), ("two", [7] * 5 + [8])):
+        np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
+    assert shards_of(read_rows(str(tmp_path / "one.npz"), None)).rows.tolist() == [6]
+    with pytest.raises(InputError, match="2 clients; a site is one client"):
+        read_rows(str(tmp_path / "two.npz"), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "a site needs --fleet, --root-certificates and --key"),
+        (["--fleet", "hub:1"], "a site needs"),
+        (["--dry-run", "--class-names", "a,b,c"], "3 class names for 2 classes"),
+        (["--fleet", "hub", "--root-certificates", "c", "--key", "k"], "--fleet must be HOST"),
+        (["--fleet", "h:1", "--root-certificates", "c", "--key", "k", "--wait", "-1"], "--wait"),
+        (["--fleet", "h:1", "--root-certificates", "c", "--key", "k"], "--key k cannot be read"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    np.savez(tmp_path / "rows.npz", logits=LOGITS, labels=LABELS)
+    state = tmp_path / "state"
+    given = ["site", "--data", str(tmp_path / "rows.npz"), "--state", str(state), *options]
+    assert _run(given) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x]
+    assert said in line
+    assert not state.exists()
+
+
+def test_a_dry_run_shows_what_each_method_would_send(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("rows.npz", logits=LOGITS, labels=LABELS)
+    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("rows.npz: 6 rows, 2 classes (well, sick), logits\n")
+    assert "cannot be run" not in shown
+    for name in STRATEGIES:
+        assert shown.count(f" {name} ") == 2
+    assert "exact sums over this site's rows would be sent" in shown
+    assert "│ fedoneshot         │ temperature_scores │     257 │  2056 │ 20 (L2" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
+
+
+# --- a SuperNode that has ended -----------------------------------------------------------------
+
+
+def what_now(ended: Ended, lease: Path, quick: int = 0) -> str:
+    return _may_come_back(ended, lease, Address("hub", 1), "ecdsa-key", Path("state"), quick)
+
+
+def test_a_key_that_nobody_knows_is_named_at_once(tmp_path: Path) -> None:
+    refused = Ended(305, "Failed to activate SuperNode.")
+    with pytest.raises(FedcalError, match="this public key to register: ecdsa-key") as error:
+        what_now(refused, tmp_path / "lease")
+    assert error.value.exit_code == 1
+
+
+def test_after_a_crash_the_lease_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = tmp_path / "lease"
+    lease.touch()
+    refused = Ended(305, "Failed to activate SuperNode.")
+    assert "still counts this site as connected" in what_now(refused, lease)
+    later = lease.stat().st_mtime + LEASE_S + 1
+    monkeypatch.setattr("time.time", lambda: later)
+    with pytest.raises(FedcalError, match="does not know this site's key"):
+        what_now(refused, lease)
+
+
+def test_other_ends(tmp_path: Path) -> None:
+    with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
+        what_now(Ended(305, "Invalid timestamp"), tmp_path)
+    gone = Ended(None, "StatusCode.UNAVAILABLE")
+    assert what_now(gone, tmp_path) == "the connection to hub:1 has ended: connecting again"
+    with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):
+        what_now(gone, tmp_path, 3)
