@@ -28,6 +28,7 @@ COMMANDS = {
     "export": "Write a calibrator for another runtime.",
     "apply": "Apply a calibrator to all rows of a file, a test part after the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
+    "deploy": "Start, follow and go on with runs over real sites; let sites in.",
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
@@ -37,6 +38,7 @@ _MODULES = {
     "simulate": "simulate",
     "compare": "compare",
     "site": "site",
+    "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "reproduce"), "studies"),
     **dict.fromkeys(("report", "export", "apply", "flower-app", "datasets"), "files"),
 }
@@ -73,6 +75,12 @@ EXAMPLES = {
         "fedcal site --data rows.npz --dry-run",
         "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
         "--key site.key",
+    ),
+    "deploy": (
+        "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
+        "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
+        "--method fedoneshot --epsilon 1 --set rows_per_client=200 --out run",
+        "fedcal deploy resume --out run",
     ),
     "flower-app": ("fedcal flower-app app",),
     "datasets": ("fedcal datasets --json",),

@@ -12,11 +12,13 @@ from typing import Any
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.checks import one_of, positive
+from fedcal.classes import digest_of
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.experiments.options import (
     DATA,
     PRIVACY,
     RUNNING,
+    SITES,
     Options,
     layered,
     option,
@@ -69,6 +71,13 @@ _ROWS_ANEW = (
 )
 _OF_LEDGER = "it belongs to a ledger, and compare takes none"
 _NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
+_OF_SITES = "it is about real sites, and a comparison is a simulation"
+
+ENGINES = ("inline", "ray", "grpc")
+
+TIMEOUT, GRACE = 120.0, 60.0
+"""Seconds that a site may take to answer, and that the sites have to appear."""
+
 _UNITS = " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values())
 
 
@@ -104,7 +113,9 @@ class Config(Options):
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
-    engine: str = option("inline", RUNNING, "inline | ray", elsewhere=_NOT_GRID.format("engine"))
+    engine: str = option(
+        "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
+    )
     secure_aggregation: str | None = option(
         None, PRIVACY, "none | masks", unset="masks for trust distributed, else none"
     )
@@ -130,6 +141,37 @@ class Config(Options):
         unset="one of its own",
         elsewhere=_NOT_GRID.format("ray-address"),
     )
+    control: str | None = option(
+        None,
+        SITES,
+        "HOST:PORT of the control API of a SuperLink with real sites",
+        unset="a SuperLink and sites on this machine",
+        elsewhere=_OF_SITES,
+    )
+    root_certificates: str | None = option(
+        None, SITES, "PEM file that its certificate is verified by", elsewhere=_OF_SITES
+    )
+    class_names: str | None = option(
+        None,
+        SITES,
+        "Names of the classes, in order: sites with others are refused",
+        unset="what the sites agree on",
+        elsewhere=_OF_SITES,
+    )
+    timeout: float | None = option(
+        None,
+        SITES,
+        "Seconds that a site may take to answer; then it has dropped out",
+        unset=f"{TIMEOUT:g}",
+        elsewhere=_OF_SITES,
+    )
+    grace: float | None = option(
+        None,
+        SITES,
+        "Seconds that the sites have to appear",
+        unset=f"{GRACE:g}",
+        elsewhere=_OF_SITES,
+    )
     ledger: str | None = option(None, PRIVACY, "SQLite file that is charged", elsewhere=_ROWS_ANEW)
     cap: float | None = option(None, PRIVACY, "The ledger's total epsilon", elsewhere=_OF_LEDGER)
     cap_delta: float | None = option(
@@ -143,7 +185,7 @@ class Config(Options):
 
     def __post_init__(self) -> None:
         one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
-        _built("engine", self.engine, ("inline", "ray"), ("grpc",))
+        one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
             _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
         check_size(self.clients, self.rounds)
@@ -164,6 +206,7 @@ class Config(Options):
             raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
         if self.ray_address is not None and self.engine != "ray":
             raise InputError("ray_address needs the engine ray: give --engine ray")
+        self._check_sites()
         if self.ledger is not None and math.isinf(self.epsilon):
             raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
         if self.method in POOLED and math.isfinite(self.epsilon):
@@ -179,7 +222,42 @@ class Config(Options):
                 "allowed: rows_per_client"
             )
 
+    def _check_sites(self) -> None:
+        """What belongs to sites and messages, and what real sites rule out."""
+        given = [name for name in _SITES if getattr(self, name) is not None]
+        if given and self.engine != "grpc":
+            raise InputError(f"{given[0]} needs the engine grpc: give --engine grpc")
+        for name in ("timeout", "grace"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        if self.control is None:
+            if self.root_certificates is not None:
+                raise InputError("root_certificates needs a SuperLink: give --control HOST:PORT")
+            return
+        if self.root_certificates is None:
+            raise InputError("control needs root_certificates: the control API is reached by TLS")
+        if self.clients is None:
+            raise InputError("with real sites --clients must say how many are enrolled")
+        if self.method in POOLED or self.method == AUTO:
+            raise InputError(
+                f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
+                "method (`fedcal plan --engine grpc` recommends one)"
+            )
+        if self.dropout or self.partition != Config.partition:
+            raise InputError(
+                "dropout and partition are of a simulation: real sites are as they are"
+            )
+        if self.secure_aggregation == "masks" or (
+            self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
+        ):
+            raise InputError(
+                "masks that the server knows protect nothing from it, and a share of noise "
+                "protects nobody without them: with real sites give --trust central or local, "
+                "until secure aggregation among sites is built"
+            )
 
+
+_SITES = ("control", "root_certificates", "class_names", "timeout", "grace")
 _OPTIONS = options_of(Config)
 
 
@@ -309,4 +387,18 @@ def job_of(config: Config, shards: Shards) -> Job:
         cap=config.cap,
         cap_delta=config.cap_delta,
         input=shards.input,
+        **waiting(config),
     )
+
+
+def waiting(config: Config) -> dict[str, Any]:
+    """How the job of real processes waits for its sites, and for which classes."""
+    if config.engine != "grpc":
+        return {}
+    names = None if config.class_names is None else config.class_names.split(",")
+    return {
+        "tolerant": True,
+        "timeout": config.timeout or TIMEOUT,
+        "grace": config.grace or GRACE,
+        "class_digest": "" if names is None else digest_of([name.strip() for name in names]),
+    }

@@ -36,7 +36,8 @@ def run_config() -> dict[str, Setting]:
     config = Config()
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
-    return fields | {"data": config.data, "partition": config.partition, "out": ""}
+    here = {"data": config.data, "partition": config.partition, "out": ""}
+    return fields | here | {"resume": False, "deliver": False}
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 
 DATA, PRIVACY, RUNNING = "Method, data and clients", "Privacy", "Running"
+SITES = "Real sites (--engine grpc)"
 """Groups of options in `--help`."""
 
 

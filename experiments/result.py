@@ -18,9 +18,11 @@ from fedcal import pages
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
+from fedcal.errors import InputError
 from fedcal.experiments.config import Config
 from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
+from fedcal.strategies.outcome import RELEASED
 from fedcal.types import Floats
 
 _MOST_JUDGED = 24
@@ -51,9 +53,10 @@ class SimulationResult:
     rounds
         one record per release
     test
-        the rows that `judged` is about
+        the rows that `judged` is about; None where nobody has any but real sites: `before` and
+        `after` are theirs alone then
     data
-        what the run was on
+        what the run was on; None with real sites
     history
         the artifact after each release
     """
@@ -67,8 +70,8 @@ class SimulationResult:
     seconds: float | None
     versions: dict[str, str]
     rounds: list[dict[str, Any]] = field(repr=False)
-    test: Holdout = field(repr=False)
-    data: Dataset = field(repr=False)
+    test: Holdout | None = field(repr=False)
+    data: Dataset | None = field(repr=False)
     history: list[Artifact] = field(repr=False)
 
     # -- of a method that calibrates; FedcalError of another one ---------------------------
@@ -98,23 +101,32 @@ class SimulationResult:
     @cached_property
     def reliability(self) -> dict[str, Reliability]:
         """What reliability diagrams of the test rows show, `before` and `after`."""
-        return self.calibrator.reliability(self.test)
+        return self.calibrator.reliability(self._tested)
 
     @cached_property
     def test_probs(self) -> Floats:
         """Calibrated probabilities of the test rows, (n, c)."""
-        return self.calibrator.test_probs(self.test)
+        return self.calibrator.test_probs(self._tested)
 
     @property
     def _calibration(self) -> dict[str, Any]:
         calibrator_of(self.artifact)
-        return self.judged
+        return self.judged if self._tested else {}
+
+    @property
+    def _tested(self) -> Holdout:
+        if self.test is None:
+            raise InputError(
+                "this run was on real sites, and no test rows were given: each site judges the "
+                "result on its own rows"
+            )
+        return self.test
 
     # -------------------------------------------------------------------------------------
 
     @cached_property
     def _intervals(self) -> dict[str, Any]:
-        return self.artifact.intervals(self.test)
+        return {} if self.test is None else self.artifact.intervals(self.test)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `result.json`: strict JSON, no NaN and no infinity."""
@@ -140,7 +152,7 @@ class SimulationResult:
         all test metrics they are exact, for the researcher's eyes.
         """
         last = len(self.history) - 1
-        if last < 0 or len(self.rounds) != len(self.history):
+        if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
             return self.rounds
         most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
         chosen = set(np.unique(np.linspace(0, last, min(most, last + 1)).round()).astype(int))
@@ -155,9 +167,26 @@ class SimulationResult:
     def _repr_html_(self) -> str:
         from fedcal.experiments.report import artifact_card, result_card
 
-        if self.artifact.form in OWN_PAGES:
+        if self._own_page:
             return result_card(self.to_json(), self.reliability)
-        return artifact_card(self.to_json(), self.artifact.page())
+        return artifact_card(self.to_json(), self.page())
+
+    @property
+    def _own_page(self) -> bool:
+        return self.artifact.form in OWN_PAGES and self.test is not None
+
+    def page(self) -> list[pages.Table | pages.Curve]:
+        """The artifact's part of a report; of a calibrator without test rows what was learned."""
+        shown = self.artifact.page()
+        if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
+            return shown
+        plain = [
+            {k: v for k, v in one.items() if k not in RELEASED and isinstance(v, (int, float, str))}
+            for one in self.rounds
+        ]
+        rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
+        note = "Before and after are measured by each site on its own rows, and stay there."
+        return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
 
     def save(self, out: str | Path) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none.
@@ -180,8 +209,8 @@ class SimulationResult:
         text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
         form = self.artifact.form
         self.artifact.write(folder, form, self.test)
-        if form not in OWN_PAGES:
-            parts = pages.to_json(self.artifact.page())
+        if not self._own_page:
+            parts = pages.to_json(self.page())
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         from fedcal.experiments.report import write_report
 

@@ -21,14 +21,17 @@ from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
+from fedcal.experiments.deploy.run import deployed
+from fedcal.experiments.engines.grpc import run_grpc
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
+from fedcal.experiments.load import load_any
+from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import SimulationResult, versions
-from fedcal.experiments.statement import HELD_OUT, about_subjects, of_plan, without_privacy
+from fedcal.experiments.statement import HELD_OUT, about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.streams import Purpose, stream
@@ -47,10 +50,6 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
     "pooled-bbq": (BBQ, *_TOGETHER),
 }
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
-
-UNUSED_ROWS = (
-    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
-)
 
 
 def simulate(
@@ -88,6 +87,8 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
+    if (config.control if config else options.get("control")) is not None:
+        return deployed(config or merge(options), test=data, out=out, progress=progress)
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
@@ -116,11 +117,7 @@ def simulate(
         artifact=outcome.artifact,
         judged=outcome.artifact.judge(test),
         privacy=fitted.privacy,
-        communication={
-            "bytes_up_per_client": outcome.bytes_up,
-            "bytes_down_per_client": outcome.bytes_down,
-            "rounds": len(outcome.records),
-        },
+        communication=communication_of(outcome, shards.clients),
         config=fitted.config,
         given=given,
         seconds=outcome.seconds,
@@ -133,29 +130,6 @@ def simulate(
     if out is not None:
         result.save(out)
     return result
-
-
-def load_any(data: Any) -> Dataset:
-    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else."""
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, (str, Path)):
-        return datasets.load(data)
-    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
-        return datasets.from_huggingface(data)
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        return datasets.from_frame(data)
-    if not isinstance(data, Mapping):
-        raise InputError(
-            "data must be a name, a path, a Dataset, a data frame, or arrays as "
-            f'{{"logits": (n, c), "labels": (n,)}}; got {type(data).__name__}'
-        )
-    if "labels" not in data or not set(data) <= {*datasets.KEYS, "name"}:
-        raise InputError(
-            f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
-            f"got {', '.join(map(str, data))}"
-        )
-    return datasets.from_arrays(**data)
 
 
 @dataclass(frozen=True)
@@ -262,25 +236,11 @@ def _fit_federated(
         source = NamedData(config.data, config.partition) if by_name else None
         address = config.ray_address
         outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
+    elif config.engine == "grpc":
+        outcome = run_grpc(job, shards, progress=progress)
     else:
         drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
         outcome = job.run(drive, progress)
-    known = replace(
-        config,
-        clients=shards.clients,
-        rounds=plan.rounds - plan.counting_rounds,
-        trust=plan.trust,
-        secure_aggregation=job.secure_aggregation,
-        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
-        set=job.settings,
-    )
-    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
-    noun = outcome.artifact.noun
-    privacy = of_plan(
-        plan, len(outcome.records), job.secure_aggregation, rows, tested=tested, noun=noun
-    )
-    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
-    if "rows_per_client" in config.set and not needed:
-        privacy["statement"].append(UNUSED_ROWS.format(rows))
     few = too_little(config.method, shards, job)
-    return Fitted(outcome, known, privacy, few, about_subjects(plan, config.partition, held_out))
+    about = about_subjects(plan, config.partition, held_out)
+    return Fitted(outcome, *recorded(config, job, outcome, tested), few, about)

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from fedcal.errors import InputError
 
-T = TypeVar("T", str, int, float)
-_CALLED = {str: "text", int: "a whole number", float: "a number"}
+T = TypeVar("T", str, int, float, bool)
+_CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
@@ -17,6 +17,6 @@ def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
         raise InputError(f"the run config has no key {key!r}")
     value = fields[key]
     fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or isinstance(value, bool):
+    if not fits or (kind is not bool and isinstance(value, bool)):
         raise InputError(f"{key!r} of the run config must be {_CALLED[kind]}, got {value!r}")
     return kind(value)

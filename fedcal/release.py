@@ -22,7 +22,9 @@ answers as often as it is asked. A server that names less noise, or asks again, 
 * the ledger is charged before anybody can see the sum: before contributions are added up and
   unmasked. A refusal stops the round, and what was charged stays spent, whatever fails later;
 * a distributed round with fewer answers than the quorum is not added up at all;
-* a round is opened once: no client answers twice.
+* a round is opened once: no client answers twice. Where a process goes on with another's run, the
+  round that was open is asked again: of its first answers nobody saw a release, and real sites
+  answer with the same words.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
 in which clients were asked and nobody answered releases nothing.
@@ -37,7 +39,7 @@ from functools import partial
 import numpy as np
 
 from fedcal.bounding import Bound
-from fedcal.errors import PrivacyError, RoundFailed
+from fedcal.errors import InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Source
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
@@ -102,6 +104,12 @@ class Curator:
         self._reserved = False
         self._open: Asked | None = None
         self._charged: tuple[Asked, int] | None = None
+        self._paid: frozenset[int] = frozenset()  # rounds that were charged before a restart
+
+    @property
+    def run(self) -> str:
+        """What names the run to sites and ledger."""
+        return self._run
 
     def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
         """Stamp the plan's bound on the question and sample the round's clients.
@@ -160,6 +168,50 @@ class Curator:
             seed=plan.client_seed if plan.noise_source == "seeded" else None,
         )
 
+    def resume(self, run: str, releases: int) -> None:
+        """Go on with a run that another process began; `replay` then what was released.
+
+        Parameters
+        ----------
+        run
+            its name
+        releases
+            how many were made: all that anybody has seen
+
+        Raises
+        ------
+        InputError
+            If the ledger does not know the run as one of this plan, or has charged more rounds
+            than those and the one that was open when it stopped.
+        """
+        self._run = run
+        if self._ledger is None or not self.plan.private:
+            return
+        entry = next((one for one in self._ledger.entries() if one.run == run), None)
+        if entry is None:
+            if releases:
+                raise InputError(f"the ledger has no reservation for run {run}: is it another one?")
+            return  # given back when the run stopped: it is reserved anew
+        plan = self.plan
+        own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
+        if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
+            raise InputError(f"the ledger has a reservation for run {run} under another plan")
+        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, releases + 2)):
+            raise InputError(
+                f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "
+                f"{releases} releases are known: this is not its last checkpoint"
+            )
+        self._reserved, self._paid = True, frozenset(entry.charged)
+
+    def replay(self, asked: Asked, release: Release) -> None:
+        """Close an open round by what an earlier process released of it; nothing is charged."""
+        length = len(release.values)
+        fits = length == (asked.request.bound.length if self.plan.law.answers != "index" else 1)
+        if asked is not self._open or release.kind != asked.request.query.kind or not fits:
+            raise InputError(f"what is kept of round {asked.round} does not belong to this run")
+        self._open = None
+        self.releases += 1
+
     def charge(self, asked: Asked, repliers: int) -> None:
         """Charge the ledger for a round whose answers are there and not added up yet.
 
@@ -190,7 +242,7 @@ class Curator:
                 f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, the "
                 f"noise was planned for at least {self.plan.quorum}; nothing was released"
             )
-        if self.plan.private and self._ledger is not None:
+        if self.plan.private and self._ledger is not None and asked.round not in self._paid:
             self._ledger.charge(self._run, asked.round)
         self._charged = (asked, repliers)
 

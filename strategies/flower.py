@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -16,28 +17,52 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
+from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
 from fedcal.types import Words
 
-WHO, ANSWER, REVEAL = "query.who", "query.answer", "query.reveal"
-"""Flower message types: which site is this node; a contribution; seeds shared with dropouts."""
+WHO, ANSWER, REVEAL, RESULT = "query.who", "query.answer", "query.reveal", "query.result"
+"""Flower message types: which site is this node; a contribution; seeds shared with dropouts; what
+the run has learned, for a site to keep."""
 
 ABSENT = (
     ErrorCode.MESSAGE_UNAVAILABLE,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
     ErrorCode.NODE_UNAVAILABLE,
+    ErrorCode.CLIENT_APP_CRASHED,
 )
-"""Error replies of Flower itself: the node is gone. Every other error is the client's own."""
+"""Error replies of Flower itself: the node or its process is gone. Every other error is the
+client's own."""
+
+
+log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
 
 class FlowerTransport(Strategy):
-    """A Flower strategy that carries the questions and answers of a `Method`."""
+    """A Flower strategy that carries the questions and answers of a `Method`.
+
+    Attributes
+    ----------
+    tolerant
+        real sites: one that fails, or does not answer in time, is a dropout. Otherwise it stops
+        the run; only a node that is gone is a dropout
+    class_digest
+        of the names of the classes; "" = what the first site says. A site with other classes
+        stops the run before anything is asked
+    roster
+        Flower's number of each node that was met -> the client's number. Sites that do not know
+        theirs are numbered as they come
+    """
 
     def __init__(self) -> None:
+        self.tolerant = False
+        self.class_digest = ""
+        self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
+        self._done = 0
 
     @property
     @abstractmethod
@@ -54,14 +79,14 @@ class FlowerTransport(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Flower's loop over the plan's rounds.
+        """Flower's loop over the plan's rounds, or those that are left of a run that goes on.
 
         Raises
         ------
         InputError
             If `num_rounds` is given and is not the plan's.
         RoundFailed
-            If a client raised an error, or nobody of those asked answered.
+            If a client raised an error that is no dropout, or too few of those asked answered.
         """
         planned = self.method.plan.rounds
         if num_rounds not in (None, planned):
@@ -69,11 +94,12 @@ class FlowerTransport(Strategy):
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
             )
         self._timeout = timeout
+        self._done = len(self.method.releases)
         try:
             return super().start(
                 grid,
                 initial_arrays or ArrayRecord(),
-                planned,
+                planned - self._done,
                 timeout,
                 train_config,
                 evaluate_config,
@@ -88,10 +114,10 @@ class FlowerTransport(Strategy):
     ) -> Iterable[Message]:
         """One message with the query to each sampled client."""
         self._grid = grid
-        self._asked = asked = self.method.open_round(server_round)
+        self._meet(grid)
+        self._asked = asked = self.method.open_round(self._done + server_round)
         if asked is None:
             return []
-        self._meet(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields()),
             "context": ConfigRecord(asked.request.context_fields()),
@@ -101,9 +127,9 @@ class FlowerTransport(Strategy):
                 {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
             )
         unavailable = self.method.unavailable
-        gone = set() if unavailable is None else set(unavailable(server_round).tolist())
+        gone = set() if unavailable is None else set(unavailable(asked.round).tolist())
         return [
-            _message(content, self._sites[k], ANSWER, server_round)
+            message(content, self._sites[k], ANSWER, asked.round, self._timeout)
             for k in asked.clients.tolist()
             if k in self._sites and k not in gone
         ]
@@ -115,21 +141,21 @@ class FlowerTransport(Strategy):
         asked = self._asked
         if asked is None:
             return None, None
-        with self._discreet(server_round):
+        with self._discreet(asked.round):
             sent = self._contributions(asked, replies)
         self.method.charge_round(asked, len(sent))
         total = np.zeros(asked.request.bound.length, np.uint64)
         for words in sent.values():
             total += words
         if self.method.secure_aggregation == "masks" and sent:
-            with self._discreet(server_round):
+            with self._discreet(asked.round):
                 total = self._unmasked(asked, total, set(sent))
         self.method.close_round(asked, total)
         arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
         return ArrayRecord(arrays), None
 
     @contextmanager
-    def _discreet(self, server_round: int) -> Iterator[None]:
+    def _discreet(self, number: int) -> Iterator[None]:
         """With privacy: who was sampled, and what a client writes of its rows, reach no log."""
         try:
             yield
@@ -137,7 +163,7 @@ class FlowerTransport(Strategy):
             if not self.method.plan.private:
                 raise
             raise RoundFailed(
-                f"round {server_round}: a sampled client failed or sent what cannot be used; "
+                f"round {number}: a sampled client failed or sent what cannot be used; "
                 "nothing was released (its own log says why)"
             ) from None
 
@@ -147,7 +173,16 @@ class FlowerTransport(Strategy):
         for site, reply in self._answers(replies):
             if site in sent or site not in asked.clients:
                 raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
-            sent[site] = _contribution(reply, site, asked.request.bound.length)
+            try:
+                sent[site] = _contribution(reply, site, asked.request.bound.length)
+            except RoundFailed:
+                if not self.tolerant:
+                    raise
+        if not self.method.plan.secret_sample and len(sent) < len(asked.clients):
+            log.warning(
+                "fedcal: round %d: %d of %d clients answered",
+                *(asked.round, len(sent), len(asked.clients)),
+            )
         return sent
 
     def configure_evaluate(
@@ -170,27 +205,71 @@ class FlowerTransport(Strategy):
 
         A site whose node is gone may come back as another one.
         """
-        nodes = list(grid.get_node_ids())
-        self._sites = {site: node for site, node in self._sites.items() if node in set(nodes)}
-        known, enrolled = set(self._sites.values()), self.method.plan.clients
-        new = [node for node in nodes if node not in known]
-        for site, node, clients in ask_who(grid, new, self._timeout) if new else []:
-            if not 0 <= site < enrolled or site in self._sites:
-                raise RoundFailed(f"a node says it is site {site}, which cannot be")
-            if clients not in (None, enrolled):
-                raise RoundFailed(
-                    f"site {site} deals the data to {clients} clients, not {enrolled}"
-                )
-            self._sites[site] = node
+        nodes = set(grid.get_node_ids())
+        self._sites = {site: node for site, node in self._sites.items() if node in nodes}
+        new = sorted(nodes - set(self._sites.values()))
+        if new:
+            self.meet(ask_who(grid, new, self._timeout, self.tolerant))
+
+    def meet(self, nodes: Iterable[Who]) -> None:
+        """Number the sites that these nodes are, and refuse those that have other classes.
+
+        Raises
+        ------
+        InputError
+            If a site has other classes than the job, or than a site before it.
+        RoundFailed
+            If a node says it is a site that cannot be, or there are too many.
+        """
+        for who in nodes:
+            site = self._number_of(who)
+            self._check(who, site)
+            self._sites[site] = who.node
+            self.roster[who.node] = site
+
+    def _number_of(self, who: Who) -> int:
+        """The number of a client: its own, the one that it had, or the first free one."""
+        enrolled = self.method.plan.clients
+        if who.site is not None:
+            if not 0 <= who.site < enrolled or who.site in self._sites:
+                raise RoundFailed(f"a node says it is site {who.site}, which cannot be")
+            return who.site
+        if not self.tolerant:
+            raise RoundFailed("a node does not say which site it is")
+        if who.node in self.roster:
+            return self.roster[who.node]
+        free = sorted(set(range(enrolled)) - set(self.roster.values()))
+        if not free:
+            raise RoundFailed(
+                f"there are more sites than the {enrolled} clients that the plan was made for"
+            )
+        return free[0]
+
+    def _check(self, who: Who, site: int) -> None:
+        """Refuse a site that deals other data, or has other classes."""
+        if who.clients not in (None, self.method.plan.clients):
+            raise RoundFailed(
+                f"site {site} deals the data to {who.clients} clients, not "
+                f"{self.method.plan.clients}"
+            )
+        if who.digest is None:
+            return
+        self.class_digest = self.class_digest or who.digest
+        if who.digest != self.class_digest:
+            raise InputError(
+                f"site {site} has other classes, or in another order, than the job or the sites "
+                "before it: all must be given the same --class-names; nothing was asked"
+            )
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
-        """Replies by site. A missing node is a dropout; a client's error stops the run."""
+        """Replies by site. A missing node is a dropout; a client's error stops the run, or is one
+        too."""
         site_of = {node: site for site, node in self._sites.items()}
         for reply in replies:
             site = site_of.get(reply.metadata.src_node_id, -1)
             if not reply.has_error():
                 yield site, reply
-            elif reply.error.code not in ABSENT:
+            elif reply.error.code not in ABSENT and not self.tolerant:
                 raise RoundFailed(f"site {site} answered with an error: {reason(reply)}")
 
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
@@ -203,11 +282,12 @@ class FlowerTransport(Strategy):
             raise RoundFailed("dropouts cannot be unmasked without the grid")
         masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
         asking = [
-            _message(
+            message(
                 {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
                 self._sites[site],
                 REVEAL,
                 asked.round,
+                self._timeout,
             )
             for site, gone in debts.items()
         ]
@@ -221,39 +301,47 @@ class Who(NamedTuple):
 
     Attributes
     ----------
-    site
-        from 0
     node
         Flower's random number
+    site
+        from 0; None = it does not know
     clients
         to how many a site of a simulation deals the data of the run config; None = its
         rows come from elsewhere
+    classes, digest, input
+        of a real site: how many classes its rows have, the digest of their names, and whether
+        its model gives logits or probabilities; None of a simulated one
     """
 
-    site: int
     node: int
-    clients: int | None
+    site: int | None = None
+    clients: int | None = None
+    classes: int | None = None
+    digest: str | None = None
+    input: str | None = None
 
 
-def ask_who(grid: Grid, nodes: list[int], timeout: float) -> Iterable[Who]:
-    """Who each of the nodes is that answers.
+def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False) -> list[Who]:
+    """Who each of the nodes is that answers, in the order of their numbers.
 
     Raises
     ------
     RoundFailed
-        If one fails to say it.
+        If one fails to say it, and is not to be passed over (`tolerant`).
     """
-    asking = [_message({}, node, WHO, 0) for node in nodes]
+    found = []
+    asking = [message({}, node, WHO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
-        if not reply.has_error():
-            yield _who(reply)
-        elif reply.error.code not in ABSENT:
-            raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
-
-
-def _message(content: dict[str, ConfigRecord], node: int, kind: str, group: int) -> Message:
-    records: dict[str, Any] = dict(content)
-    return Message(RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group))
+        try:
+            if not reply.has_error():
+                found.append(_who(reply))
+            elif reply.error.code not in ABSENT:
+                raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
+        except RoundFailed:
+            if not tolerant:
+                raise
+            log.warning("fedcal: a site cannot say what it is; its own log says why")
+    return sorted(found, key=lambda who: who.node)
 
 
 def reason(reply: Message) -> str:
@@ -270,8 +358,13 @@ def _who(reply: Message) -> Who:
     """What a node says of itself."""
     try:
         said: Mapping[str, Any] = reply.content.config_records["who"]
-        clients = int(said["clients"]) if "clients" in said else None
-        return Who(int(said["site"]), reply.metadata.src_node_id, clients)
+        numbers = {key: int(said[key]) for key in ("site", "clients", "classes") if key in said}
+        texts = {
+            field: str(said[key])
+            for field, key in (("digest", "names"), ("input", "input"))
+            if key in said
+        }
+        return Who(reply.metadata.src_node_id, **numbers, **texts)  # type: ignore[arg-type]
     except _UNREADABLE:
         raise RoundFailed("a node does not say which site it is") from None
 

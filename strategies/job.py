@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from fedcal.checks import one_of
+from fedcal.checks import one_of, positive
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.fields import read
 from fedcal.privacy.federation import Federation
@@ -22,6 +23,7 @@ from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS, Kind
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.checkpoint import Checkpoint
 from fedcal.strategies.outcome import Outcome, Progress, Watch
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import Purpose, stream
@@ -48,6 +50,13 @@ class Job:
         file that a private run is charged to, its total epsilon and delta
     input
         "logits" or "probs": what the clients' rows are, and so what the calibrator takes
+    tolerant
+        real sites: one that fails, or does not answer in time, is a dropout. In a simulation it
+        stops the run, for nobody goes missing unasked
+    timeout, grace
+        seconds that a client may take to answer, and that all have to appear
+    class_digest
+        of the names of the classes (`fedcal.classes.digest_of`); "" = what the sites agree on
     """
 
     method: str
@@ -59,8 +68,14 @@ class Job:
     cap: float | None = None
     cap_delta: float | None = None
     input: Kind = "logits"
+    tolerant: bool = False
+    timeout: float = 3600.0
+    grace: float = 60.0
+    class_digest: str = ""
 
     def __post_init__(self) -> None:
+        positive("timeout", self.timeout)
+        positive("grace", self.grace)
         if not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         one_of("input", self.input, KINDS)
@@ -78,6 +93,10 @@ class Job:
             "cap": float(self.cap or 0),
             "cap-delta": float(self.cap_delta or 0),
             "input": self.input,
+            "tolerant": self.tolerant,
+            "timeout": float(self.timeout),
+            "grace": float(self.grace),
+            "class-digest": self.class_digest,
         }
 
     @classmethod
@@ -124,6 +143,10 @@ class Job:
             cap=read(fields, "cap", float) or None,
             cap_delta=read(fields, "cap-delta", float) or None,
             input=one_of("input", read(fields, "input", str) or input, KINDS),
+            tolerant=read(fields, "tolerant", bool),
+            timeout=read(fields, "timeout", float),
+            grace=read(fields, "grace", float),
+            class_digest=read(fields, "class-digest", str),
         )
 
     @cached_property
@@ -147,9 +170,21 @@ class Job:
         return np.flatnonzero(draws.random(self.federation.clients) < self.dropout)
 
     def run(
-        self, drive: Callable[[CalibrationStrategy], object], progress: Progress | None = None
+        self,
+        drive: Callable[[CalibrationStrategy], object],
+        progress: Progress | None = None,
+        *,
+        folder: Path | None = None,
+        resume: bool = False,
     ) -> Outcome:
         """Let `drive` run a fresh strategy through all its rounds.
+
+        Parameters
+        ----------
+        folder
+            where a checkpoint is kept after each release
+        resume
+            go on from the one that is there
 
         Raises
         ------
@@ -172,6 +207,9 @@ class Job:
             strategy = self.strategy(ledger)
             watch = Watch(strategy, progress)
             start = time.perf_counter()
+            if folder is not None:
+                kept = Checkpoint.follow(strategy, self.to_fields(), folder, resume=resume)
+                start -= kept.seconds
             drive(strategy)
             seconds = time.perf_counter() - start
         artifact = strategy.result()
@@ -185,6 +223,7 @@ class Job:
             bytes_down=round(strategy.bytes_down),
             seconds=None if plan.secret_sample else seconds,
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
+            run=strategy.run,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from fedcal.artifact import Artifact
@@ -208,11 +208,35 @@ class Method(ABC):
     def close_round(self, asked: Asked, total: Words) -> Release:
         """Release the sum of a charged round's encoded contributions and learn from it."""
         release = self._curator.close(asked, total)
+        self._released(release)
+        return release
+
+    def _released(self, release: Release) -> None:
         self.releases.append(release)
         self.update(release)
         if self.on_release is not None:
             self.on_release(release)
-        return release
+
+    @property
+    def run(self) -> str:
+        """What names the run to sites and ledger."""
+        return self._curator.run
+
+    def resume(self, run: str, releases: Sequence[Release]) -> None:
+        """Go on with a run that another process began, after what it has released.
+
+        Raises
+        ------
+        InputError
+            If the ledger, or what was released, does not belong to such a run.
+        """
+        self._curator.resume(run, len(releases))
+        for release in releases:
+            asked = self.open_round(release.round)
+            if asked is None:
+                raise InputError(f"round {release.round} of run {run} is not one of this method's")
+            self._curator.replay(asked, release)
+            self._released(release)
 
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.

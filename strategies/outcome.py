@@ -39,6 +39,11 @@ class Outcome:
         of the rounds; None where who is sampled is secret, because it tells how many
     round_seconds
         of each of them; empty there
+    run
+        what names the run to sites and ledger
+    message_bytes
+        of Flower's messages with real sites, up and down, of all together; None = not counted,
+        or secret because it tells how many were asked
     """
 
     artifact: Artifact
@@ -48,6 +53,8 @@ class Outcome:
     bytes_down: int
     seconds: float | None
     round_seconds: list[float]
+    run: str = ""
+    message_bytes: tuple[int, int] | None = None
 
     @property
     def calibrator(self) -> Calibrator:
@@ -72,6 +79,7 @@ class Outcome:
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             rest = {key: plain[key] for key in _PLAIN}
+            rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
             form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):
             raise InputError(f"{folder} holds no outcome of a run") from None
@@ -86,7 +94,7 @@ OUTCOME = "outcome.json"
 RELEASED = ("round", "query", "values", "noise_std")
 """Keys of a record; the others are what the artifact tells of itself."""
 
-_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds")
+_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds", "run", "message_bytes")
 
 
 class Watch:

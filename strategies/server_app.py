@@ -8,36 +8,36 @@ The keys `data` and `partition` are for the sites of a simulation (`fedcal.clien
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from flwr.app import Context
+from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.fields import read
 from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.enough import too_little
-from fedcal.strategies.flower import ask_who
+from fedcal.strategies.exchange import PromptGrid, message
+from fedcal.strategies.flower import RESULT, Who, ask_who
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
+from fedcal.trust import TRUSTS
 
-PATIENCE = 60.0
-"""Seconds that the nodes of all clients have to appear."""
-
-REPLY_TIMEOUT = 1e6
-"""Seconds that a client may take to answer; in a simulation nobody goes missing unasked."""
-
-_PROGRESS, _ERROR = "progress", "error.json"
+_PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
 _ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
@@ -58,84 +58,140 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     FedcalError
         As `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
-    out = _emptied(Path(str(fields["out"]))) if fields.get("out") else None
+    resume = read(fields, "resume", bool)
+    out = _emptied(Path(str(fields["out"])), resume) if fields.get("out") else None
+    prompt = PromptGrid(grid)
+    grid = cast(Grid, prompt)
     with _told(out):
         # what is wrong in it is said before anybody waits
-        Job.from_fields(fields, nodes=1, classes=_ANY)
-        job = _resolved(fields, *wait_for_nodes(grid, int(fields["clients"])))
+        early = Job.from_fields(fields, nodes=1, classes=_ANY)
+        clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
+        job = _resolved(fields, clients, met[0] if met else None)
         for line in too_little(job.method, None, job):
             log.warning("fedcal: %s", line)
 
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
-            strategy.start(grid, timeout=REPLY_TIMEOUT)
+            strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
+            strategy.meet(met if job.tolerant else ())
+            strategy.start(grid, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
                 with (out / _PROGRESS).open("a", encoding="ascii") as file:
                     file.write(f"{done} {planned}\n")
 
-        outcome = job.run(drive, moved)
+        kept = out if job.tolerant else None
+        outcome = job.run(drive, moved, folder=kept, resume=resume)
+        if job.tolerant and not job.plan.secret_sample:
+            outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
         if out is None:
             _show(job, outcome)
         else:
             outcome.save(out)
+        if read(fields, "deliver", bool):
+            deliver(grid, job, outcome)
         return outcome
 
 
-def wait_for_nodes(grid: Grid, clients: int) -> tuple[int, bool]:
-    """Return once a node of each client is there and one of them has answered.
+def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
+    """Return once a node of each client is there and one of them has answered; of real sites all.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
-    reserved in a ledger, and no clock runs, until they are.
+    reserved in a ledger, and no clock runs, until they are. Of real sites some may be away
+    after the grace period: the run begins without them if as many are there as must answer a
+    round.
 
     Parameters
     ----------
     grid
         Flower's
+    job
+        how long to wait, and for whom
     clients
         enrolled; 0 = as many as there are nodes, which a node of a simulation knows
 
     Returns
     -------
-    tuple[int, bool]
-        How many clients there are, and whether they deal the data of the run config among them.
+    tuple[int, list[Who]]
+        How many clients there are, and what nodes say of themselves: a simulation's first one,
+        or all real sites.
 
     Raises
     ------
     InputError
         If `clients` is 0 and the node cannot tell.
     RoundFailed
-        If there are fewer nodes than clients after `PATIENCE` seconds, or more.
+        If there are too few nodes after the grace period, or more than clients.
     """
-    who = next(iter(ask_who(grid, _nodes(grid, clients)[:1], REPLY_TIMEOUT)), None)
-    dealt = None if who is None else who.clients
+    nodes = _nodes(grid, job, clients)
+    if job.tolerant and clients:
+        return clients, ask_who(grid, nodes, job.timeout, tolerant=True)
+    met = ask_who(grid, nodes[:1], job.timeout)
     if not clients:
-        if dealt is None:
+        if not met or met[0].clients is None:
             raise InputError(
                 "'clients' of the run config is 0, and these nodes do not say how many they are: "
                 "give their number"
             )
-        clients = dealt
-        _nodes(grid, clients)
-    return clients, dealt is not None
+        clients = met[0].clients
+        _nodes(grid, job, clients)
+    return clients, met
 
 
-def _nodes(grid: Grid, clients: int) -> list[int]:
+def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
     """The nodes, once there is one for each client; 0 = once there is any."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + job.grace
     while len(nodes := list(grid.get_node_ids())) < max(clients, 1):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
+    if job.tolerant and clients:
+        least = TRUSTS[str(job.federation.trust)].quorum(job.federation.quorum, clients)
+        if least <= len(nodes) < clients:
+            log.warning("fedcal: %d of %d sites are there: the run begins", len(nodes), clients)
+            return nodes
+        if len(nodes) < clients:
+            raise RoundFailed(
+                f"{len(nodes)} of {clients} sites were there after {job.grace:g} s, and a run "
+                f"begins with {least} or more; nothing was asked"
+            )
+        if len(nodes) > clients:
+            raise RoundFailed(
+                f"there are {len(nodes)} sites, and the run is for {clients} clients: give their "
+                "number, or unregister those that do not take part; nothing was asked"
+            )
     if not nodes or (clients and len(nodes) != clients):
         wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
         raise RoundFailed(f"there are {len(nodes)} nodes{wanted}")
     return nodes
 
 
-def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
-    """The job; what it leaves open is taken from the simulated data, if they are dealt."""
+def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
+    """Give each site what was learned; one that is away goes without, and the log says how many."""
+    form = outcome.artifact.form
+    with tempfile.TemporaryDirectory() as folder:
+        names = outcome.artifact.write(Path(folder), form)
+        files = {name: (Path(folder) / name).read_bytes() for name in names}
+    run = ConfigRecord({"run": outcome.run, "form": form})
+    content = {"files": ConfigRecord({**files}), "run": run}
+    nodes = list(grid.get_node_ids())
+    sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
+    replies = grid.send_and_receive(sending, timeout=job.timeout)
+    kept = sum(not reply.has_error() for reply in replies)
+    log.info("fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
+
+
+def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
+    """The job; what it leaves open is what a site says, or is taken from the simulated data."""
+    dealt = who is not None and who.clients is not None
+    if who is not None and who.classes is not None:
+        fields = {
+            **fields,
+            "classes": fields["classes"] or who.classes,
+            "input": fields["input"] or who.input,
+            "class-digest": fields["class-digest"] or who.digest,
+        }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
@@ -169,6 +225,12 @@ def _resolved(fields: Mapping[str, Any], clients: int, dealt: bool) -> Job:
     return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 
+def forget(out: Path) -> None:
+    """Remove what a server has said of an earlier run, but for its checkpoint."""
+    for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
+        (out / name).unlink(missing_ok=True)
+
+
 def read_progress(out: Path) -> list[tuple[int, int]]:
     """(rounds done, rounds planned) for each round that is done."""
     try:
@@ -177,6 +239,20 @@ def read_progress(out: Path) -> list[tuple[int, int]]:
         return []
     whole = [line.split() for line in lines if line.endswith("\n")]
     return [(int(done), int(planned)) for done, planned in whole]
+
+
+def read_notices(out: Path) -> list[str]:
+    """What went otherwise than planned, a line each: sites that are away, or did not answer."""
+    try:
+        lines = (out / _NOTICES).read_text("utf-8").splitlines(keepends=True)
+    except OSError:
+        return []
+    return [line.rstrip("\n") for line in lines if line.endswith("\n")]
+
+
+def ended(out: Path) -> bool:
+    """Whether the server has nothing more to do there, well or not."""
+    return (out / _ENDED).exists()
 
 
 def read_error(out: Path) -> FedcalError | None:
@@ -192,14 +268,20 @@ def read_error(out: Path) -> FedcalError | None:
     return error
 
 
-def _emptied(out: Path) -> Path:
-    """The folder `out`, without what an earlier run left there."""
+def _emptied(out: Path, resume: bool) -> Path:
+    """The folder `out`, without what an earlier run left there; its checkpoint if it goes on."""
     if not out.is_absolute():  # relative to what? Flower decides where this process runs
         raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in (OUTCOME, _PROGRESS, _ERROR):
-            (out / name).unlink(missing_ok=True)
+        if not resume and (out / CHECKPOINT).exists() and not (out / OUTCOME).exists():
+            raise InputError(
+                f"{out} holds a run that has not ended: go on with it (resume), or choose another "
+                "folder"
+            )
+        if not resume:
+            (out / CHECKPOINT).unlink(missing_ok=True)
+        forget(out)
     except OSError as e:
         raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
     return out
@@ -207,7 +289,14 @@ def _emptied(out: Path) -> Path:
 
 @contextmanager
 def _told(out: Path | None) -> Iterator[None]:
-    """Leave word of an error of fedcal's own in `out`."""
+    """Leave word of warnings and of an error of fedcal's own in `out`, and of the end."""
+    handler = None
+    if out is not None:
+        handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
+        handler.setLevel(logging.WARNING)
+        handler.addFilter(lambda record: record.levelno == logging.WARNING and _ours(record))
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)
     try:
         yield
     except FedcalError as e:
@@ -216,6 +305,16 @@ def _told(out: Path | None) -> Iterator[None]:
             with whole_file(out / _ERROR) as file:
                 file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
         raise
+    finally:
+        if out is not None and handler is not None:
+            log.removeHandler(handler)
+            handler.close()
+            with contextlib.suppress(OSError):
+                (out / _ENDED).touch()
+
+
+def _ours(record: logging.LogRecord) -> bool:
+    return record.getMessage().startswith("fedcal: ")
 
 
 def _show(job: Job, outcome: Outcome) -> None:

@@ -53,6 +53,7 @@ MAY = {
     "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
     "fedcal/__main__.py": {"fedcal.experiments"},
     "clients/client_app.py": {"flwr"},
+    "strategies/exchange.py": {"flwr"},
     "clients/runtime.py": {"flwr"},
     "clients/site_app.py": {"flwr"},
     "strategies/flower.py": {"flwr"},

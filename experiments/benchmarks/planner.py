@@ -17,8 +17,9 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.processes import usable_cores
-from fedcal.experiments.planner.advice import MOST_ACCURACY_LOST, PAYS, advise
+from fedcal.experiments.planner.advice import advise
 from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.choice import MOST_ACCURACY_LOST, PAYS
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.experiments.runs import Row, Run

@@ -69,7 +69,9 @@ def show(result: SimulationResult, out: Path | None) -> None:
     """The run, its metrics and what protects whom, on the terminal."""
     to, c = console(), result.config
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
-    to.print(f"{c.method} on {c.data}, clients {c.clients}, {c.partition}{rows}")
+    dealt = f"on {c.data}, clients {c.clients}, {c.partition}"
+    where = dealt if c.control is None else f"on {c.clients} real sites"
+    to.print(f"{c.method} {where}{rows}")
     for table in _tables(result):
         print_table(to, table, edge=True)
     to.print(
@@ -97,8 +99,8 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
-    if result.artifact.form not in OWN_PAGES:
-        return [of_part(p) for p in result.artifact.page() if isinstance(p, pages.Table)]
+    if result.artifact.form not in OWN_PAGES or result.test is None:
+        return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     both = (("before", result.before), ("after", result.after))
     rows = [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
     return [TextTable(("test rows", *SHOWN.values()), rows)]

@@ -16,7 +16,7 @@ from fedcal.experiments.training.config import TrainConfig
 @takes(
     Config,
     *("clients", "partition", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "seed"),
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "engine", "seed"),
     unset={"clients": "needed", "rounds": "the planner's"},
 )
 def plan_command(

@@ -22,10 +22,10 @@ from fedcal.experiments.comparison.table import as_csv, as_markdown
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.load import load_any
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
-from fedcal.experiments.simulation import load_any
 from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]

@@ -1,7 +1,7 @@
 """Keys and certificates of a deployment: `python -m fedcal.experiments.deploy.certificates`.
 
 An authority of one's own signs the SuperLink's certificate; each site has a key by which the
-SuperLink knows it. Nothing but `cryptography` is needed, and no key leaves the folder.
+SuperLink knows it, and the SuperLink's executor a secret. Nothing but `cryptography` is needed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import ipaddress
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,10 +42,10 @@ _SLOW_CLOCKS = timedelta(hours=1)
 def make_certificates(
     folder: Path, *, names: Sequence[str], sites: Sequence[str], days: int = 365
 ) -> None:
-    """Write `ca.crt ca.key server.crt server.key` and `sites/NAME.key sites/NAME.pub`.
+    """Write `ca.crt ca.key server.crt server.key executor.key` and `sites/NAME.{key,pub}`.
 
     Without names only the sites' keys are written. A `ca.crt` and `ca.key` that are there
-    already are kept, and sign the server's certificate.
+    already are kept, with `executor.key`, and sign the server's certificate.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dic
         authority_key = ec.generate_private_key(ec.SECP256R1())
         authority = _authority(authority_key, CA_LIVES * days)
         files |= {"ca.crt": _pem(authority), "ca.key": _pkcs8(authority_key)}
+        files |= {"executor.key": secrets.token_hex(32).encode()}
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _server_certificate(key.public_key(), names, days, authority, authority_key)
     return files | {"server.crt": _pem(certificate), "server.key": _pkcs8(key)}

@@ -97,28 +97,39 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
     FedcalError
         If nobody listens there in time, or not the SuperLink that the certificates are for.
     """
+    if _protocol(fleet, context, wait) != "h2":
+        raise FedcalError(
+            f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
+            "port of the control API, or a proxy that ends TLS?)"
+        )
+
+
+def check_control(control: Address, context: ssl.SSLContext) -> None:
+    """As `check_fleet`, for who starts runs: of the control API, and without waiting."""
+    if _protocol(control, context, 0.0) == "h2":
+        raise FedcalError(f"what listens at {control} is no control API: is it the Fleet API?")
+
+
+def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
+    """What is spoken at an address inside of TLS, as far as both sides say it."""
     deadline = time.monotonic() + wait
     while True:
         try:
-            connection = socket.create_connection(fleet, _CONNECT_S)
+            connection = socket.create_connection(at, _CONNECT_S)
             break
         except OSError as e:
             why = e.strerror or str(e)
         if time.monotonic() >= deadline:
-            raise FedcalError(f"nobody listens at {fleet} ({why}; waited {wait:g} s)")
+            raise FedcalError(f"nobody listens at {at} ({why}; waited {wait:g} s)")
         time.sleep(_PAUSE_S)
     with connection:
-        _check_tls(fleet, context, connection)
+        return _spoken(at, context, connection)
 
 
-def _check_tls(fleet: Address, context: ssl.SSLContext, connection: socket.socket) -> None:
+def _spoken(fleet: Address, context: ssl.SSLContext, connection: socket.socket) -> str | None:
     try:
         with context.wrap_socket(connection, server_hostname=fleet.host) as secure:
-            if secure.selected_alpn_protocol() != "h2":
-                raise FedcalError(
-                    f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
-                    "port of the control API, or a proxy that ends TLS?)"
-                )
+            return secure.selected_alpn_protocol()
     except ssl.SSLCertVerificationError as e:
         raise FedcalError(_wrong_certificate(fleet, e)) from None
     except (ssl.SSLError, OSError) as e:

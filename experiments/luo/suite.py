@@ -15,12 +15,12 @@ from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.load import load_any
 from fedcal.experiments.luo.cell import cell_row
 from fedcal.experiments.luo.methods import COLUMNS
 from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.runs import Folder, Row, Run, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS
-from fedcal.experiments.simulation import load_any
 from fedcal.strategies.outcome import Progress
 from fedcal.streams import check_seed
 

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
-import numpy as np
-
 from fedcal.errors import FedcalError
+from fedcal.experiments.config import Config
 from fedcal.experiments.planner.candidates import Candidate, candidates
-from fedcal.experiments.planner.estimate import Population, Size, Trial, trial
+from fedcal.experiments.planner.choice import (
+    CandidateEstimate,
+    about_as_good,
+    best_of,
+    choose,
+    rank,
+)
+from fedcal.experiments.planner.estimate import Population, Size, trial
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World
 from fedcal.privacy.federation import MOST_CLIENTS
-from fedcal.privacy.plan import Plan
 from fedcal.strategies.outcome import Progress
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
-
-PAYS = 0.9
-"""A method pays if it leaves at most so much of the model's own error, on average, ..."""
-
-MOST_WORSE = 0.25
-"""... and at most so many of its runs end worse than the model itself ..."""
-
-MOST_ACCURACY_LOST = 0.01
-"""... and it loses no more accuracy than that, on average (Maddock et al. allow as much)."""
-
-NEAR = 1.05
-"""Of methods whose error is within this factor of the least, the one that sends least is taken."""
 
 STAGES = ((1, None), (3, 8), (6, 5), (12, 3))
 """Runs in each world, and how many of the best candidates get them."""
@@ -42,94 +34,6 @@ MOST_EPSILON = 256.0
 _SEARCHED = (2, 6)
 
 T = TypeVar("T", int, float)
-
-
-@dataclass
-class CandidateEstimate:
-    """What a candidate was worth in the runs so far."""
-
-    candidate: Candidate
-    plan: Plan
-    runs: list[Trial] = field(default_factory=list)
-
-    @property
-    def _by_world(self) -> list[list[Trial]]:
-        names = dict.fromkeys(run.population.world.name for run in self.runs)
-        return [[r for r in self.runs if r.population.world.name == name] for name in names]
-
-    @property
-    def left(self) -> float:
-        """Share of the model's own error that is left: mean over worlds of means over runs."""
-        return fmean(fmean(run.left for run in runs) for runs in self._by_world)
-
-    @property
-    def worse(self) -> float:
-        """Share of the runs that ended worse than the model itself."""
-        return fmean(run.left > 1.0 for run in self.runs)
-
-    @property
-    def accuracy_lost(self) -> float:
-        """Mean over runs."""
-        return fmean(run.accuracy_lost for run in self.runs)
-
-    @property
-    def pays(self) -> bool:
-        """Whether it is expected to be better than leaving the model alone."""
-        return (
-            self.left <= PAYS
-            and self.worse <= MOST_WORSE
-            and self.accuracy_lost <= MOST_ACCURACY_LOST
-        )
-
-    @property
-    def spread(self) -> float | None:
-        """Std from run to run of the calibrated confidence of a row, root mean square."""
-        repeated = [[r.confidence for r in runs] for runs in self._by_world if len(runs) > 1]
-        variances = [np.var(rows, axis=0, ddof=1).mean() for rows in repeated]
-        return math.sqrt(fmean(variances)) if variances else None
-
-    @property
-    def bytes(self) -> tuple[int, int]:
-        """Payload that a client sends and gets, over the run."""
-        return self.runs[0].bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        plan, bound = self.plan, self.plan.bound
-        std = plan.noise_std
-        up, down = self.bytes
-        ece, classwise = self._mean("ece"), self._mean("classwise_ece")
-        return {
-            "method": self.candidate.method,
-            "settings": dict(self.candidate.settings),
-            "rounds": plan.rounds - plan.counting_rounds,
-            "sampling_rate": plan.sampling_rate,
-            "mechanism": plan.mechanism,
-            "clip": bound and list(bound.norms),
-            "clip_rule": bound and f"{bound.rule}, L{bound.order}, per {bound.per}",
-            "noise_std": std and list(std),
-            "expected": {
-                "ece": ece[0],
-                "ece_above_pooled": ece[1],
-                "classwise_ece": classwise[0],
-                "classwise_ece_above_pooled": classwise[1],
-                "error_left": self.left,
-                "worse_than_none": self.worse,
-                "accuracy_lost": self.accuracy_lost,
-                "noise_in_result": self.spread,
-            },
-            "pays": self.pays,
-            "runs": len(self.runs),
-            "bytes_up_per_client": up,
-            "bytes_down_per_client": down,
-        }
-
-    def _mean(self, metric: str) -> tuple[float, float]:
-        """Of the calibrated model over all runs, and above one temperature on pooled rows."""
-        pairs = [
-            (getattr(r.errors, metric), getattr(r.population.pooled, metric)) for r in self.runs
-        ]
-        return fmean(after for after, _ in pairs), fmean(a - pooled for a, pooled in pairs)
 
 
 @dataclass(frozen=True)
@@ -158,6 +62,8 @@ class Advice:
         what was simulated
     public
         whether the worlds are public data, not made up
+    engine
+        that the recommended run is for
     """
 
     facts: PublicFacts
@@ -170,6 +76,7 @@ class Advice:
     public: bool
     seed: int
     seconds: float
+    engine: str = Config.engine
 
     def __repr__(self) -> str:
         pays = "nothing pays" if self.chosen is None else f"{self.chosen.candidate.text} pays"
@@ -196,6 +103,8 @@ class Advice:
             options |= {"epsilon": f.epsilon, "delta": f.delta, "mechanism": f.mechanism}
         if TRUSTS[str(f.trust)].shared:
             options["quorum"] = f.quorum
+        if self.engine != Config.engine:
+            options["engine"] = self.engine
         return options | ({"set": settings} if settings else {})
 
 
@@ -206,6 +115,7 @@ def advise(
     methods: Sequence[str] | None = None,
     seed: int = 0,
     search: bool = True,
+    engine: str = Config.engine,
     progress: Progress | None = None,
 ) -> Advice:
     """Try every candidate in every world, the best ones more often, and recommend one.
@@ -220,6 +130,9 @@ def advise(
         only these; None = all that calibrate and are quick to simulate
     search
         where nothing pays, search for what would
+    engine
+        what the run is for: over "grpc" a round takes seconds, whatever it asks, so that of methods
+        that are about as good the one with fewest rounds is recommended
     progress
         called after each candidate's runs of a world
 
@@ -248,8 +161,14 @@ def advise(
     for numbers, most in stages:
         for estimate in estimates[:most]:
             _more(estimate, facts, populations, numbers, one_more)
-        estimates.sort(key=_order)
-    chosen = _chosen(estimates)
+        estimates.sort(key=rank)
+    if engine == "grpc" and (best := best_of(estimates)) is not None:
+        for estimate in estimates:  # one with fewer rounds that few runs put near the best
+            if estimate.plan.rounds < best.plan.rounds and about_as_good(estimate, best, engine):
+                ran = len(estimate.runs) // len(worlds)
+                _more(estimate, facts, populations, range(ran, stages[-1][0].stop))
+        estimates.sort(key=rank)
+    chosen = choose(estimates, engine)
     enough = None
     if chosen is None and search:
         enough = _enough(facts, worlds, estimates, seed)
@@ -264,6 +183,7 @@ def advise(
         any(world.public for world in worlds),
         seed,
         time.perf_counter() - start,
+        engine,
     )
 
 
@@ -274,22 +194,6 @@ def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
     """
     ends = [n * max(1, round(4 / worlds)) for n in runs]
     return [range(a, b) for a, b in itertools.pairwise([0, *ends])]
-
-
-def _order(estimate: CandidateEstimate) -> tuple[bool, float]:
-    """Best first; what loses accuracy last."""
-    return (estimate.accuracy_lost > MOST_ACCURACY_LOST, estimate.left)
-
-
-def _chosen(estimates: Sequence[CandidateEstimate]) -> CandidateEstimate | None:
-    """Of those that pay and are nearly the best, the one that sends least."""
-    most = max(len(e.runs) for e in estimates)
-    paying = [e for e in estimates if e.pays and len(e.runs) == most]
-    if not paying:
-        return None
-    best = min(e.left for e in paying)
-    near = [e for e in paying if e.left <= NEAR * best]
-    return min(near, key=lambda e: (sum(e.bytes), e.left))
 
 
 def _enough(
@@ -325,7 +229,7 @@ def _pays(
         for estimate in paying:  # what pays by luck of few runs does not go on paying
             _more(estimate, facts, populations, numbers)
         paying = [e for e in paying if e.pays]
-    return min(paying, key=_order).candidate.method if paying else None
+    return min(paying, key=rank).candidate.method if paying else None
 
 
 class _Populations:

@@ -61,9 +61,10 @@ def resolved(
         config.partition if kind in DEALT else Config.partition,
     )
     if progress is None:
-        advice = advice_on(facts)
+        advice = advice_on(facts, config.engine)
     else:
-        advice = advise(facts, made_up(facts.federation.classes), progress=progress)
+        worlds = made_up(facts.federation.classes)
+        advice = advise(facts, worlds, engine=config.engine, progress=progress)
     said = [] if nominal is not None else [NOMINAL.format(rows)]
     if advice.chosen is None:
         warnings.warn(not_enough(advice), stacklevel=4)
@@ -92,6 +93,6 @@ def resolved(
 
 
 @lru_cache(maxsize=64)
-def advice_on(facts: PublicFacts) -> Advice:
+def advice_on(facts: PublicFacts, engine: str = Config.engine) -> Advice:
     """The advice on made-up worlds; asked twice in a process, it is computed once."""
-    return advise(facts, made_up(facts.federation.classes))
+    return advise(facts, made_up(facts.federation.classes), engine=engine)

@@ -10,7 +10,9 @@ import tomli_w
 
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.planner import plan as planning
-from fedcal.experiments.planner.advice import Advice, CandidateEstimate
+from fedcal.experiments.planner.advice import Advice
+from fedcal.experiments.planner.choice import CandidateEstimate
+from fedcal.experiments.planner.duration import grpc_seconds, in_words
 from fedcal.experiments.planner.words import command, explanation, recommended
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
@@ -63,8 +65,13 @@ def show(advice: Advice, out: Path | None) -> None:
     """The table, the recommendation, and what stands behind them."""
     to = console()
     to.print(f"plan for {advice.facts}, {advice.facts.partition}")
+    headings: tuple[str, ...] = _HEADINGS
     rows = [_cells(estimate) for estimate in advice.estimates]
-    print_table(to, TextTable(_HEADINGS, rows, left=(0, 1, 2, 3, 4, 13)), edge=True)
+    if advice.engine == "grpc":
+        headings = (*headings, "wall time")
+        times = [in_words(grpc_seconds(estimate.plan)) for estimate in advice.estimates]
+        rows = [[*row, time] for row, time in zip(rows, times, strict=True)]
+    print_table(to, TextTable(headings, rows, left=(0, 1, 2, 3, 4, 13)), edge=True)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)

@@ -10,7 +10,10 @@ from typing import Any
 from fedcal import datasets
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.experiments.config import ENGINES, Config
 from fedcal.experiments.planner.advice import Advice, advise
+from fedcal.experiments.planner.choice import CandidateEstimate
+from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import approximations, command, explanation, not_enough
 from fedcal.experiments.planner.worlds import World, made_up, of_public
@@ -37,6 +40,7 @@ def plan(
     data: str | Sequence[str] = (),
     methods: Sequence[str] | None = None,
     seed: int = 0,
+    engine: str = Config.engine,
     progress: Progress | None = None,
 ) -> Advice:
     """Say what a budget, rounds and clients buy, before anything runs.
@@ -56,6 +60,9 @@ def plan(
         only these
     seed
         of everything that is drawn; the same facts and seed give the same plan
+    engine
+        that the run is for: of "grpc" the plan says the expected wall time, and of methods that are
+        about as good it recommends the one with fewest rounds
 
     Raises
     ------
@@ -64,6 +71,7 @@ def plan(
         goes with the facts.
     """
     check_seed(seed)
+    one_of("engine", engine, ENGINES)
     worlds: tuple[World, ...] = ()
     if data:
         worlds = tuple(_public(name) for name in ([data] if isinstance(data, str) else data))
@@ -91,7 +99,12 @@ def plan(
     )
     facts = PublicFacts(federation, rows_per_client, partition)
     return advise(
-        facts, worlds or made_up(classes, seed), methods=methods, seed=seed, progress=progress
+        facts,
+        worlds or made_up(classes, seed),
+        methods=methods,
+        seed=seed,
+        engine=engine,
+        progress=progress,
     )
 
 
@@ -120,14 +133,20 @@ def to_json(advice: Advice) -> dict[str, Any]:
         missing = {"line": not_enough(advice)} | {
             fact: found and {"least": found[0], "method": found[1]} for fact, found in least.items()
         }
+
+    def line(estimate: CandidateEstimate) -> dict[str, Any]:
+        if advice.engine != "grpc":
+            return estimate.to_json()
+        return estimate.to_json() | {"wall_seconds": grpc_seconds(estimate.plan)}
+
     return {
         "schema": 1,
         "facts": advice.facts.to_json(),
         "seed": advice.seed,
         "worlds": advice.worlds,
-        "methods": [e.to_json() for e in advice.estimates],
+        "methods": [line(e) for e in advice.estimates],
         "refused": [{"method": name, "why": why} for name, why in advice.refused],
-        "recommendation": None if chosen is None else chosen.to_json(),
+        "recommendation": None if chosen is None else line(chosen),
         "options": advice.options,
         "command": command(advice),
         "not_enough": missing,

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedcal.experiments.planner.advice import MOST_WORSE, PAYS, Advice
+from fedcal.experiments.planner.advice import Advice
+from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS
+from fedcal.experiments.planner.duration import (
+    EXCHANGE_SECONDS,
+    START_SECONDS,
+    grpc_seconds,
+    in_words,
+)
 from fedcal.experiments.planner.estimate import LEAST_SIMULATED
 from fedcal.strategies import STRATEGIES
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
+OVER_GRPC = (
+    "Wall time over gRPC: about {:g} s to start and {:g} s for each exchange of messages, whatever "
+    "is asked: one to learn who is there, one for each round, one to deliver the result. Of "
+    "methods that pay and are within {:.0f} % of the best, the one with fewest rounds is "
+    "recommended."
+)
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
 )
@@ -54,9 +67,12 @@ def recommended(advice: Advice) -> str:
     rounds = plan.rounds - plan.counting_rounds
     rate = "" if plan.sampling_rate == 1 else f" at sampling rate {plan.sampling_rate:g}"
     by = "exact sums" if not plan.private else plan.mechanism
+    over = ""
+    if advice.engine == "grpc":
+        over = f", in about {in_words(grpc_seconds(plan))} over gRPC"
     return (
         f"recommended: {best.candidate.text}, {rounds} round{'s' * (rounds != 1)}{rate}, {by}; "
-        f"expected to leave {100 * best.left:.0f} % of the model's calibration error"
+        f"expected to leave {100 * best.left:.0f} % of the model's calibration error{over}"
     )
 
 
@@ -84,6 +100,8 @@ def explanation(advice: Advice) -> list[str]:
         f"ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left and at "
         f"most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
     )
+    if advice.engine == "grpc":
+        lines.append(OVER_GRPC.format(START_SECONDS, EXCHANGE_SECONDS, 100 * (NEAR_GRPC - 1)))
     lines += approximations(advice)
     best = advice.chosen
     if best is not None and best.plan.private:

@@ -144,10 +144,14 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
 
 def title_of(result: dict[str, Any], what: str) -> str:
     """The title of a figure: method, data, budget, and what is shown."""
-    data = Path(str(result["config"]["data"])).name
+    data = _data_of(result["config"])
     epsilon = result["privacy"]["epsilon"]
     budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
     return f"{result['method']} on {data}{budget}: {what}"
+
+
+def _data_of(config: dict[str, Any]) -> str:
+    return Path(str(config["data"])).name or "real sites"
 
 
 def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) -> dict[str, Any]:
@@ -155,7 +159,7 @@ def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) ->
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
-        "title": f"{result['method']} on {Path(str(config['data'])).name}",
+        "title": f"{result['method']} on {_data_of(config)}",
         "privacy": privacy,
         "facts": _pairs(_facts(privacy)),
         "sees": _pairs(sees) if sees else None,
@@ -221,13 +225,20 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
     took = "not kept: it would tell how many were sampled"
     if result["seconds"] is not None:
         took = f"{result['seconds']:.3f} s"
+    messages = []
+    if "message_bytes_up_per_client" in sent:
+        measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
+        both = " sent, ".join(map(_bytes, measured))
+        messages = [("Flower's messages, measured, a client", f"{both} received")]
+    where = "over gRPC" if result["config"]["engine"] == "grpc" else "all clients on one machine"
     return [
         ("rounds", f"{sent['rounds']}"),
         ("sent by a client, whole run", _bytes(up)),
         ("received by a client, whole run", _bytes(down)),
+        *messages,
         ("clients", f"{clients:,}"),
         ("sent by all clients together", _bytes(up * clients)),
-        ("time of the rounds, all clients on one machine", took),
+        (f"time of the rounds, {where}", took),
     ]
 
 
@@ -252,7 +263,7 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
             for name, setting in value.items():
                 text = setting if isinstance(setting, str) else json.dumps(setting)
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
-        else:
+        elif value != "":  # real sites, and no data here
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
             if key == "data" and os.path.isabs(text):
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)

@@ -250,7 +250,30 @@ def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -
 def _analyst(tested: bool) -> tuple[str, str]:
     """Who runs a simulation, and what that tells."""
     exact = "every exact number, and the test metrics" if tested else "and every exact number"
-    return "who runs the simulation", f"Everything: all rows, the seed, {exact}."
+    return SIMULATES, f"Everything: all rows, the seed, {exact}."
+
+
+def with_real_sites(privacy: dict[str, Any]) -> None:
+    """Tell of a run with real sites what holds there: nobody has all rows, and Flower keeps some.
+
+    Parameters
+    ----------
+    privacy
+        record of the run; changed
+    """
+    own = (
+        "another client",
+        "The result, at the end, which it judges on its own rows: those numbers stay with it.",
+    )
+    keeps = (
+        "who reads the SuperLink's disk",
+        "What the server sees, as long as residues of messages lie in its database.",
+    )
+    kept = [line for line in privacy["sees"] if line["who"] != SIMULATES]
+    privacy["sees"] = [*kept, *_table(own, keeps)]
+
+
+SIMULATES = "who runs the simulation"
 
 
 def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:

@@ -12,9 +12,9 @@ from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
+from fedcal.experiments.load import load_any
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.runs.journal import ROWS
-from fedcal.experiments.simulation import load_any
 from fedcal.experiments.studies.cells import row_of
 from fedcal.experiments.studies.spec import Experiment, Part, Rows
 from fedcal.strategies.outcome import Progress

@@ -20,7 +20,11 @@ from fedcal.types import Floats, Integers
 IDS = ("client", "subject")
 """What says whose a row is, and whom it is about."""
 
-KEYS = (*("logits", "probs", "labels"), *IDS, *("test_logits", "test_probs", "test_labels"))
+KEYS = (
+    *("logits", "probs", "labels"),
+    *IDS,
+    *("test_logits", "test_probs", "test_labels", "test_client"),
+)
 """Arrays of a data file, and what `from_arrays` takes."""
 
 
@@ -49,6 +53,8 @@ class Dataset:
     subject
         (n,) int64 >= 0: whom of its client the row is about, a patient say, or None. The numbers
         mean nothing but who is the same.
+    test_client
+        (m,) int64 in [0, K): the natural client of each test row, or None.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Dataset:
     test_scores: Floats | None = field(default=None, repr=False)
     test_labels: Integers | None = field(default=None, repr=False)
     subject: Integers | None = field(default=None, repr=False)
+    test_client: Integers | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:
@@ -122,6 +129,7 @@ class Dataset:
             subject=None if self.subject is None else self.subject[~held_out],
             test_scores=self.scores[held_out],
             test_labels=self.labels[held_out],
+            test_client=None if self.client is None else self.client[held_out],
         )
 
 
@@ -135,6 +143,7 @@ def from_arrays(
     test_logits: ArrayLike | None = None,
     test_probs: ArrayLike | None = None,
     test_labels: ArrayLike | None = None,
+    test_client: ArrayLike | None = None,
     name: str = "arrays",
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
@@ -158,6 +167,8 @@ def from_arrays(
         As `client`: whom the row is about, for the unit of privacy of that name.
     test_logits, test_probs, test_labels
         An optional test part of the same kind and number of classes.
+    test_client
+        As `client`, of the test part: each must own rows of the fit part, too.
     classes
         (c,) names of the columns of scores, for labels that are names. None: the columns of the
         scores if they are a pandas frame; otherwise all c names that are among the labels, in
@@ -191,6 +202,8 @@ def from_arrays(
 
     test = _declared("test_", test_logits, test_probs)
     if test is None and test_labels is None:
+        if test_client is not None:
+            raise InputError("test_client without a test part")
         return data
     of, test_given = (f"test_{kind}", None) if test is None else (f"test_{test[0]}", test[1])
     if test is None or test_labels is None:
@@ -202,7 +215,23 @@ def from_arrays(
     if test_scores.shape[1] != data.classes:
         raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
     test_checked = _labels("test_labels", test_labels, of, test_scores.shape, place)
-    return replace(data, test_scores=test_scores, test_labels=test_checked)
+    data = replace(data, test_scores=test_scores, test_labels=test_checked)
+    if test_client is None:
+        return data
+    if owners is None:
+        raise InputError("test_client without client: the fit part needs both")
+    theirs = _numbered("test_client", test_client, of, len(test_scores))
+    return replace(data, test_client=_among(owners, *theirs))
+
+
+def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -> Integers:
+    """Test rows' clients in the numbering of the fit part, `owners`."""
+    place = {name: k for k, name in enumerate(owners)}
+    for k, name in enumerate(names):
+        if name not in place:
+            row = int(np.argmax(numbers == k))
+            raise InputError(f"test_client: {name[:80]!r} at row {row} owns no row of the fit part")
+    return np.array([place[name] for name in names], np.int64)[numbers]
 
 
 def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:

@@ -25,7 +25,8 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         as NAME:CORRUPTION:SEVERITY (see `shifted`), or the path of
 
         * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` and
-          `subject` (n,), `test_logits` or `test_probs` (m, c) and `test_labels` (m,);
+          `subject` (n,), `test_logits` or `test_probs` (m, c), `test_labels` and
+          `test_client` (m,);
         * `.csv` or `.csv.gz` with columns `label`, optional `client` and `subject`, and
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1;
         * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row

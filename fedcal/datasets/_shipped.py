@@ -141,6 +141,22 @@ _CATALOGUE = (
         variants=(("none", 0), *((c, severity) for severity in (1, 5) for c in _CORRUPTIONS)),
         default=("fog", 5),
     ),
+    Shipped(
+        name="heart-disease",
+        files=("heart-disease.npz",),
+        description="a logistic regression from half of Cleveland's patients, on the other half "
+        "and on those of three more hospitals; a client is a hospital, a subject a patient",
+        input="logits",
+        rows=384,
+        test_rows=385,
+        classes=2,
+        clients=4,
+        source="python -m fedcal.experiments.hospitals",
+        author="the fedcal authors; Heart Disease: Andras Janosi, William Steinbrunn, Matthias "
+        "Pfisterer and Robert Detrano",
+        year=2026,
+        licence="CC-BY-4.0",
+    ),
 )
 
 
@@ -192,7 +208,10 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
     if "log_odds" in arrays:
         arrays["probs"] = _probs_from_log_odds(arrays.pop("log_odds"))
     if "client_names" in arrays:
-        arrays["client"] = arrays.pop("client_names")[arrays["client"]]
+        names = arrays.pop("client_names")
+        for key in ("client", "test_client"):
+            if key in arrays:
+                arrays[key] = names[arrays[key]]
     return from_arrays(name=name, **arrays)
 
 

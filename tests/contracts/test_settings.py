@@ -16,7 +16,7 @@ from fedcal.errors import InputError, NoEffect
 from fedcal.experiments import simulate
 from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.simulation import UNUSED_ROWS
+from fedcal.experiments.record import UNUSED_ROWS
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES

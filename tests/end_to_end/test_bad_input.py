@@ -257,7 +257,8 @@ TOML = {
     "not TOML": ("method = fedtemp", "c.toml not TOML"),
     "twice": ("seed = 1\nseed = 2", "c.toml not TOML"),
     "zero clients": ("clients = 0", "clients [1, 0"),
-    "later": ('engine = "grpc"', "engine 'grpc' not built yet"),
+    "later": ('secure_aggregation = "protocol"', "secure aggregation 'protocol' not built yet"),
+    "sites": ('control = "127.0.0.1:1"', "control needs the engine grpc"),
 }
 
 

@@ -397,8 +397,6 @@ def test_the_examples_of_the_help_are_taken(
     "arguments",
     [
         *LATER,
-        "evaluate --help",
-        "simulate --engine grpc",
         "simulate --secure-aggregation protocol",
     ],
 )

@@ -18,11 +18,13 @@ import shlex
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+import compose
 import numpy as np
 import pytest
 import typer.main
@@ -200,15 +202,21 @@ def check_without_running(block: Block) -> None:
         while re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if words[0] == "fedcal":
-            parse(command(words[1]), words[1:])
+            parse(fedcal_command(words[1]), words[1:])
         elif words[0] == "flwr":
             parse(flower_command(words[1]), words[1:])
         elif words[0] == "make":
             check_targets(words[1:])
+        elif words[0] in FLOWER_SERVERS:
+            module, parser = FLOWER_SERVERS[words[0]]
+            getattr(import_module(module), parser)().parse_args(words[1:])
+        elif words[:2] == ["docker", "compose"]:
+            check_compose(words[2:])
         elif words[:2] == ["python", "-m"]:
             assert find_spec(words[2]), words[2]
         else:
-            assert Path(words[0]).name == "pip", f"{words[0]}: how is that looked at?"
+            known = ("pip", "mkdir", "mv")
+            assert Path(words[0]).name in known, f"{words[0]}: how is that looked at?"
 
 
 def parse(command: Any, words: list[str]) -> None:
@@ -224,12 +232,34 @@ def flower_command(name: str) -> Any:
     return group.commands[name]
 
 
+FLOWER_SERVERS = {
+    "flower-superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "flower-superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
+}
+"""Command -> the module and the function of its parser."""
+
+
+def check_compose(words: list[str]) -> None:
+    """The services that a `docker compose` line names exist, and so does what `tools` runs."""
+    command, *rest = [w for w in words if w not in ("--detach", "--rm")]
+    services = compose.read()["services"]
+    if command == "run":
+        assert rest[0] in services
+        assert rest[1] == "fedcal"
+        parse(fedcal_command(rest[2]), rest[2:])
+    elif command == "cp":
+        assert rest[0].partition(":")[0] in services
+    else:
+        assert command in ("build", "up", "stop", "logs"), command
+        assert set(rest) <= services.keys()
+
+
 def check_targets(names: list[str]) -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert set(names) <= set(targets)
 
 
-def command(name: str) -> Any:
+def fedcal_command(name: str) -> Any:
     """A command of `fedcal` that is built."""
     assert name in cli.COMMANDS, name
     return cli.load_command(name)

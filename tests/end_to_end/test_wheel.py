@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 import fedcal
-import fedcal.experiments.engines.ray as engine
+import fedcal.experiments.engines.superlink as superlink
 from fedcal.experiments import simulate
 from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.ray import ray_environment
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 ROOMS = ("clients", "strategies", "experiments")
@@ -223,12 +224,13 @@ def test_flower_s_own_command_as_the_docs_have_it(fresh: Path, empty: Path) -> N
     typed = (ROOT / "docs/guide/engines.md").read_text("utf-8").splitlines()
     lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
     assert len(lines) == 2
-    with engine._folder() as folder:
-        commands = engine._Commands(fresh / "flower-superlink", fresh / "flwr")
-        env = engine._environment(folder, folder / "home", commands, None) | {
+    with superlink.run_folder() as folder:
+        commands = superlink.Commands(fresh / "flower-superlink", fresh / "flwr")
+        env = superlink.environment(folder, folder / "home", commands) | {
+            **ray_environment(folder, None),
             "PYTHONPATH": "",
-            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(engine._free_port()),
-            "FLWR_LOCAL_CONTROL_API_PORT": str(engine._free_port()),
+            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(superlink.free_port()),
+            "FLWR_LOCAL_CONTROL_API_PORT": str(superlink.free_port()),
         }
         del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it
         shell = ["sh", "-ec", "\n".join([f"cd {shlex.quote(str(empty))}", *lines])]

@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 
 import fedcal
-import fedcal.experiments.engines.ray as engine
+import fedcal.experiments.engines.superlink as superlink
 from fedcal.clients.site import site_rows
 from fedcal.errors import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.config import Config
 from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.ray import ray_environment
 from fedcal.experiments.flower_app import FILE, app_toml, run_config, write_app
 from fedcal.strategies.job import Job
 
@@ -49,7 +50,8 @@ def test_the_project_s_own_file_says_the_same() -> None:
 def test_every_key_has_the_default_of_simulate() -> None:
     fields, config = run_config(), Config()
     job = Job.from_fields(fields, nodes=100, classes=10)
-    assert set(fields) == {*job.to_fields(), "data", "partition", "out"}
+    here = {"data", "partition", "out", "resume", "deliver"}
+    assert set(fields) == {*job.to_fields(), *here}
     assert (fields["data"], fields["partition"]) == (config.data, config.partition)
     federation = job.federation
     for name in (
@@ -124,11 +126,12 @@ def expected(line: str) -> float:
 
 def shell(line: str, cwd: Path) -> str:
     """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
-    with engine._folder() as folder:
-        env = engine._environment(folder, folder / "home", engine._commands(), None)
+    with superlink.run_folder() as folder:
+        found = superlink.commands("ray")
+        env = superlink.environment(folder, folder / "home", found) | ray_environment(folder, None)
         del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
-        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(engine._free_port())
-        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(engine._free_port())
+        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(superlink.free_port())
+        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(superlink.free_port())
         log = folder / "log"
         command = ["sh", "-c", f"cd {shlex.quote(str(cwd))} && {line}"]
         with ProcessTree(command, folder=folder, env=env, log=log) as run:

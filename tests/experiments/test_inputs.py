@@ -13,7 +13,7 @@ from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments import compare, simulate
 from fedcal.experiments.config import Config, load_config
-from fedcal.experiments.simulation import load_any
+from fedcal.experiments.load import load_any
 
 LABELS = np.arange(60) % 3
 LOGITS = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]

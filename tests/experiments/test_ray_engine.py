@@ -25,11 +25,13 @@ import pytest
 
 import fedcal
 import fedcal.experiments.engines.ray as engine
+import fedcal.experiments.engines.superlink as superlink
 from fedcal import datasets
 from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import MARK, NamedData, run_ray
+from fedcal.experiments.engines.ray import NamedData, run_ray
+from fedcal.experiments.engines.superlink import MARK
 from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
@@ -168,7 +170,7 @@ def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return folder
 
     FOLDERS.clear()
-    monkeypatch.setattr(engine.tempfile, "mkdtemp", noted)
+    monkeypatch.setattr(superlink.tempfile, "mkdtemp", noted)
     yield
     FOLDERS.clear()
 
@@ -303,12 +305,12 @@ def test_a_client_error_stops_the_run(epsilon: float, tmp_path: Path) -> None:
 @slow
 @linux
 def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = engine._environment
+    real = engine.ray_environment
 
     def broken(*arguments: Any) -> dict[str, str]:
         return real(*arguments) | {"RAY_TMPDIR": "/proc/no-such"}
 
-    monkeypatch.setattr(engine, "_environment", broken)
+    monkeypatch.setattr(engine, "ray_environment", broken)
     with pytest.raises(FedcalError, match=r"ended as 'finished:failed': .*/proc/no-such") as caught:
         simulate(rows(), clients=2, engine="ray", rounds=1)
     assert "\n" not in str(caught.value)
@@ -386,7 +388,7 @@ def until(condition: Callable[[], bool]) -> bool:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The head of a Ray cluster on the loopback."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
-    port, client_port = engine._free_port(), engine._free_port()
+    port, client_port = superlink.free_port(), superlink.free_port()
     head = [
         *(Path(sys.executable).parent / "ray", "start", "--head", "--block"),
         *("--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2"),
@@ -455,17 +457,18 @@ def test_flower_s_commands_are_those_of_this_interpreter(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
-    found = engine._commands()
+    found = superlink.commands("ray")
     assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(engine.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(InputError, match=f"beside {tmp_path}/python"):
-        engine._commands()
+        superlink.commands("ray")
 
 
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
-    commands = engine._Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
-    return engine._environment(tmp_path, tmp_path / "home", commands, address)
+    commands = superlink.Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
+    own = engine.ray_environment(tmp_path, address)
+    return {**superlink.environment(tmp_path, tmp_path / "home", commands), **own}
 
 
 def test_nothing_of_the_user_s_environment_leads_elsewhere(
@@ -503,7 +506,7 @@ def test_an_installed_fedcal_is_found_without_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(engine.sysconfig, "get_path", lambda name: str(ROOT))
+    monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
     assert environment(tmp_path)["PYTHONPATH"] == ""
 
 
@@ -513,7 +516,7 @@ def test_the_folder_is_private_short_and_gone_afterwards(
     deep = tmp_path / ("x" * 80)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with engine._folder() as folder:
+    with superlink.run_folder() as folder:
         assert folder.stat().st_mode & 0o077 == 0
         session = folder / "ray" / "session_2026-12-31_23-59-59_999999_4194304" / "sockets"
         assert len(str(session / "plasma_store")) <= 107  # what a socket's path may have
@@ -523,7 +526,7 @@ def test_the_folder_is_private_short_and_gone_afterwards(
 
 def test_what_flower_bundles_holds_no_code(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    run = engine._Run(tmp_path / "folder", engine._commands(), None)
+    run = superlink.FlowerRun(tmp_path / "folder", superlink.commands("ray"), {})
     fields = {"epsilon": math.inf, "seed": 2**63 - 1, "out": 'a "b" \\ ü'}
     run.write_app(fields)
     (file,) = (tmp_path / "folder" / "app").iterdir()

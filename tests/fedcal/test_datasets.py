@@ -50,6 +50,8 @@ SOURCE = {
     ("game-forecasts", "fit"): (0.61862298, 0.01298954),
     ("mnist-cnn", "fit"): (0.93353302, 0.02360432),
     ("mnist-cnn", "test"): (0.93424618, 0.01886959),
+    ("heart-disease", "fit"): (0.69531250, 0.09030338),
+    ("heart-disease", "test"): (0.72727273, 0.05864971),
 }
 
 
@@ -98,7 +100,10 @@ def test_catalogue_tells_the_truth(entry: Any) -> None:
 
 def test_default_comes_first_and_every_file_is_accounted_for() -> None:
     first = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
-    assert [entry.name for entry in catalogue()] == [*first, "mnist-cnn", "mnist-shift"]
+    assert [entry.name for entry in catalogue()] == [
+        *first,
+        *("mnist-cnn", "mnist-shift", "heart-disease"),
+    ]
     listed = [file for entry in catalogue() for file in entry.files]
     assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
 
@@ -116,6 +121,7 @@ def test_shipped_files_are_small_and_hold_no_pickles(path: Path) -> None:
                 "log_odds": "float16",
                 "labels": "uint8",
                 "client": "uint8",
+                "subject": "uint16",
             }
             kind = kinds.get(key.removeprefix("test_"))
             assert str(archive[key].dtype) == kind or key == "client_names"
@@ -155,6 +161,17 @@ def test_mnist_has_the_clients_it_was_trained_with() -> None:
     assert len(data.test_labels) == len(data.labels)  # both are tenths of the same clients
 
 
+def test_hospitals_are_clients_in_both_parts_and_each_patient_is_a_subject() -> None:
+    data = load("heart-disease")
+    assert data.client_names == ("cleveland", "hungary", "longbeach", "switzerland")
+    assert data.client is not None
+    assert data.test_client is not None
+    assert data.subject is not None
+    assert np.bincount(data.client).tolist() == [76, 147, 100, 61]
+    assert np.bincount(data.test_client).tolist() == [76, 147, 100, 62]
+    assert len(np.unique(data.subject)) == len(data.subject)
+
+
 # --- Dataset -------------------------------------------------------------------------------
 
 
@@ -184,6 +201,26 @@ def test_split_is_deterministic_disjoint_and_complete() -> None:
     assert one.client_names == data.client_names == ("0", "1", "2", "3", "4")
     assert one.scores.flags.c_contiguous
     assert one.split(99) is one
+
+
+def test_test_rows_have_clients_too() -> None:
+    data = small()
+    assert data.test_client is None
+    one = data.split(3)
+    np.testing.assert_array_equal(one.test_client, one.test_scores[:, 0].astype(int) % 5)  # type: ignore[index]
+    assert small(clients=False).split(3).test_client is None
+    part = {"logits": [[0.0, 2.0]] * 3, "labels": [0, 1, 1], "client": ["b", "a", "c"]}
+    test = {"test_logits": [[0.0, 2.0]] * 2, "test_labels": [0, 1]}
+    given = from_arrays(**part, **test, test_client=["c", "b"])
+    np.testing.assert_array_equal(given.test_client, [2, 1])
+    for wrong, message in (
+        ({**part, **test, "test_client": ["c", "d"]}, "test_client: 'd' at row 1 owns no row"),
+        ({**part, **test, "test_client": ["c"]}, "test_client: 1 entries for 2 rows"),
+        ({**part, "test_client": ["c", "b"]}, "test_client without a test part"),
+        ({**part, **test, "client": None, "test_client": [0, 1]}, "test_client without client"),
+    ):
+        with pytest.raises(InputError, match=message):
+            from_arrays(**wrong)
 
 
 def test_split_of_sorted_rows_keeps_both_classes_and_every_client() -> None:

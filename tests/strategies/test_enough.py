@@ -16,8 +16,9 @@ from fedcal.errors import TooLittle
 from fedcal.experiments import compare, simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.config import POOLED, job_of, merge
-from fedcal.experiments.planner.advice import CandidateEstimate, _more, _Populations
+from fedcal.experiments.planner.advice import _more, _Populations
 from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import deal

@@ -62,7 +62,8 @@ def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
 
 
 def fields_of(job: Job, out: Path | str = "") -> dict[str, Any]:
-    return {**job.to_fields(), "data": "", "partition": "", "out": str(out)}
+    here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+    return {**job.to_fields(), **here}
 
 
 def inline(job: Job, shards: Shards) -> Outcome:
@@ -216,12 +217,9 @@ def test_the_server_waits_for_all_nodes_before_it_reserves(shards: Shards, tmp_p
 
 
 @pytest.mark.parametrize("there", [0, CLIENTS - 1, CLIENTS + 1])
-def test_another_number_of_nodes_is_refused(
-    there: int, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.1)
+def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
-    job = job_of(ledger=str(file), cap=1.0)
+    job = job_of(ledger=str(file), cap=1.0, grace=0.1)
     with pytest.raises(RoundFailed, match=f"there are {there} nodes for {CLIENTS} clients"):
         server.serve(Wire(shards, range(50, 50 + there)), fields_of(job, tmp_path))
     assert not file.exists()
@@ -246,7 +244,8 @@ def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> I
 
 def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
     job = Job("fednewton", Federation(1, 2, 2, epsilon=epsilon), **options)
-    return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, "out": ""}
+    here = {"out": "", "resume": False, "deliver": False, "grace": 0.5}
+    return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
 
 
 @pytest.mark.parametrize("epsilon", [np.inf, 1.0])
@@ -296,15 +295,13 @@ def test_nodes_that_deal_to_another_number_stop_the_run() -> None:
         server.serve(simulation(3, fields, tell=4), fields)
 
 
-def test_a_node_that_tells_of_others_who_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.1)
+def test_a_node_that_tells_of_others_who_are_not_there() -> None:
     fields = by_itself(np.inf)
     with pytest.raises(RoundFailed, match="there are 1 nodes for 4 clients"):
         server.serve(simulation(1, fields, tell=4), fields)
 
 
-def test_nobody_to_ask_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.1)
+def test_nobody_to_ask_is_an_error_too() -> None:
     fields = by_itself(np.inf)
     with pytest.raises(RoundFailed, match=r"there are 0 nodes$"):
         server.serve(simulation(0, fields), fields)

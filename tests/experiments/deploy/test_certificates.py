@@ -86,9 +86,9 @@ def test_flower_reads_the_keys(made: Path) -> None:
 def test_only_the_owner_reads_keys(made: Path) -> None:
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in made.rglob("*") if p.is_file()}
     assert {n for n, mode in modes.items() if mode == 0o600} == {
-        *("ca.key", "server.key", "a.key", "b.key"),
+        *("ca.key", "server.key", "executor.key", "a.key", "b.key"),
     }
-    assert modes.keys() == {"ca.crt", "ca.key", "server.crt", "server.key"} | {
+    assert modes.keys() == {"ca.crt", "ca.key", "server.crt", "server.key", "executor.key"} | {
         f"{site}.{end}" for site in "ab" for end in ("key", "pub")
     }
 

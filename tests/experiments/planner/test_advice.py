@@ -11,8 +11,10 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.files import to_json
 from fedcal.experiments.planner import plan as planning
-from fedcal.experiments.planner.advice import PAYS, STAGES, CandidateEstimate, _chosen, _order
+from fedcal.experiments.planner.advice import STAGES
 from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.choice import NEAR_GRPC, PAYS, CandidateEstimate, choose, rank
+from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.estimate import Population, Size, Trial
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import recommended
@@ -25,10 +27,15 @@ BEFORE = Errors(0.9, 0.1, 0.1)
 
 
 def estimate(
-    name: str, left: list[float], lost: float = 0.0, sent: int = 8, worlds: int = 1
+    name: str,
+    left: list[float],
+    lost: float = 0.0,
+    sent: int = 8,
+    worlds: int = 1,
+    rounds: int | None = None,
 ) -> CandidateEstimate:
     """An estimate whose runs left these shares of the error, in turn in so many worlds."""
-    found = CandidateEstimate(Candidate(name), Candidate("fedtemp").plan(FACTS))
+    found = CandidateEstimate(Candidate(name), Candidate("fedtemp", rounds).plan(FACTS))
     shards = Population.draw(WORLDS[0], FACTS, 0).shards
     for k, share in enumerate(left):
         world = WORLDS[k % worlds]
@@ -61,12 +68,27 @@ def test_what_pays(left: list[float], lost: float, pays: bool) -> None:
 
 def test_of_equals_the_one_that_sends_least_is_taken() -> None:
     dear, cheap = estimate("dear", [0.50] * 2, sent=900), estimate("cheap", [0.52] * 2)
-    assert _chosen([dear, cheap]) is cheap
+    assert choose([dear, cheap]) is cheap
     worse = estimate("worse", [0.56] * 2)
-    assert _chosen([dear, worse]) is dear
-    assert _chosen([estimate("bad", [1.2] * 2)]) is None
+    assert choose([dear, worse]) is dear
+    assert choose([estimate("bad", [1.2] * 2)]) is None
     loser = estimate("loser", [0.1] * 2, lost=0.5)
-    assert min([loser, dear], key=_order) is dear
+    assert min([loser, dear], key=rank) is dear
+
+
+def test_over_grpc_of_equals_the_one_with_fewest_rounds_is_taken() -> None:
+    long = estimate("long", [0.50] * 2, rounds=8)
+    short = estimate("short", [0.55] * 2, sent=900, rounds=1)
+    assert choose([long, short]) is long
+    assert choose([long, short], "grpc") is short
+    dear = estimate("dear", [0.51] * 2, sent=9000, rounds=1)
+    assert choose([long, short, dear], "grpc") is short
+    far = estimate("far", [0.50 * NEAR_GRPC + 0.01] * 2, rounds=1)
+    assert choose([long, far], "grpc") is long
+    assert choose([estimate("bad", [1.2] * 2, rounds=1)], "grpc") is None
+    # to start, one exchange for each round, and two more
+    assert grpc_seconds(long.plan) - grpc_seconds(short.plan) == pytest.approx(7 * 6.2)
+    assert grpc_seconds(short.plan) == pytest.approx(10 + 3 * 6.2)
 
 
 def plan(**given: Any) -> Any:
@@ -135,6 +157,29 @@ def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
     assert all(e.left > 1 for e in advice.estimates)
 
 
+def test_a_plan_for_grpc_recommends_few_rounds_and_says_how_long_they_take() -> None:
+    """Without privacy FedOneShot asks once for what FedNewton finds in eight rounds."""
+    facts: dict[str, Any] = {"methods": ["fednewton", "fedoneshot"], "clients": 4}
+    usual, grpc = (planning.to_json(plan(engine=e, **facts)) for e in ("inline", "grpc"))
+    assert usual["recommendation"]["method"] == "fednewton"  # it sends less
+    assert "wall_seconds" not in usual["recommendation"]
+    assert "engine" not in usual["options"]
+    best = grpc["recommendation"]
+    assert best in grpc["methods"]
+    assert (best["method"], best["rounds"], best["wall_seconds"]) == ("fedoneshot", 1, 28.6)
+    assert grpc["options"]["engine"] == "grpc"
+    assert "--engine grpc" in grpc["command"]
+    assert any("6.2 s for each exchange" in line for line in grpc["statement"])
+    assert [m["expected"] for m in usual["methods"]] == [m["expected"] for m in grpc["methods"]]
+
+
+def test_a_method_of_few_rounds_that_few_runs_put_near_the_best_gets_as_many() -> None:
+    advice = plan(engine="grpc", clients=4, rows_per_client=100, methods=None)
+    assert advice.chosen is not None
+    assert advice.chosen.candidate.method == "fedoneshot"
+    assert len(advice.chosen.runs) == 4 * STAGES[-1][0]
+
+
 def test_public_data_take_the_place_of_made_up_rows() -> None:
     advice = plan(classes=None, data="imdb-binary", epsilon=1.0)
     assert advice.public
@@ -157,6 +202,7 @@ def test_public_data_take_the_place_of_made_up_rows() -> None:
         ({"methods": ["nonsense"]}, "unknown method"),
         ({"methods": ["fedoneshot"], "rounds": 3}, "no method goes with these facts"),
         ({"seed": -1}, "seed"),
+        ({"engine": "carrier pigeon"}, "unknown engine"),
         ({"clients": math.nan}, "clients"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from fedcal import datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import Config, job_of, load_config
+from fedcal.experiments.config import ENGINES, Config, job_of, load_config
 from fedcal.experiments.planner import advice, auto
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.simulation import simulate
@@ -65,6 +66,29 @@ def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[s
     assert "no row of anybody was looked at" in shown
     assert _run(["plan", *FACTS, "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_over_grpc_people_see_how_long_each_method_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _run(["plan", *FACTS, "--engine", "grpc"]) == 0
+    shown = capsys.readouterr().out
+    assert "wall time" in shown
+    assert "s over gRPC" in shown
+    assert "--engine grpc" in shown
+    assert _run(["plan", *FACTS, "--engine", "ray"]) == 0
+    shown = capsys.readouterr().out
+    assert "wall time" not in shown
+    assert "--engine ray" in shown
+
+
+def test_auto_over_grpc_takes_few_rounds() -> None:
+    shards = deal(datasets.load("imdb-binary").split(0), "iid", 20, 0)
+    config = Config(method="auto", engine="grpc", set={"rows_per_client": 20.0})
+    rounds = {e: auto.resolved(replace(config, engine=e), shards)[0].rounds for e in ENGINES}
+    assert rounds["grpc"] is not None
+    assert rounds["inline"] == rounds["ray"]
+    assert rounds["grpc"] <= (rounds["inline"] or 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""`fedcal deploy`: runs over real sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.experiments.commands.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.commands.simulate import show
+from fedcal.experiments.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.deploy.control import control
+from fedcal.experiments.deploy.run import (
+    asked_for,
+    deployed,
+    flower_run,
+    standing,
+)
+from fedcal.experiments.files import to_json
+from fedcal.experiments.show.tables import TextTable, print_table
+from fedcal.experiments.terminal import console, progress
+
+ACTIONS = ("run", "resume", "status", "stop", "register")
+_SIMULATED = ("engine", "ray_address", "partition", "dropout", "secure_aggregation", "noise_source")
+
+
+_UNSET = {"data": "only the sites judge it", "clients": "must be given", "control": "must be given"}
+
+
+@takes(Config, but=_SIMULATED, unset=_UNSET)
+def deploy_command(
+    *,
+    action: Annotated[str, typer.Argument(help=" | ".join(ACTIONS), show_default=False)],
+    keys: Annotated[
+        list[Path] | None, typer.Argument(help="Public keys of sites, to register.")
+    ] = None,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Do it and show what came of it."""
+    one_of("action", action, ACTIONS)
+    to = console()
+    if keys and action != "register":
+        raise InputError(f"fedcal deploy {action} takes no files; keys are for register")
+    if action in ("run", "resume"):
+        asked = _asked(action, {**options, "set": dict(map(parse_setting, set or ()))}, config, out)
+        test = options["data"] if action == "run" else asked.data or None
+        with progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
+            result = deployed(
+                asked,
+                test=test,
+                out=out,
+                resume=action == "resume",
+                progress=lambda done, total: steps(done, total, asked.method),
+            )
+        if json:
+            print(to_json(result.to_json()), end="")
+        elif not quiet:
+            show(result, out)
+        return
+    known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
+    if out is not None:
+        config_of_run = asked_for(out, known)
+        known = {k: getattr(config_of_run, k) for k in known}
+    if not all(known.values()):
+        raise InputError(
+            f"fedcal deploy {action} needs --control and --root-certificates, or --out"
+        )
+    with control(known["control"], known["root_certificates"]) as superlink:
+        if action == "register":
+            if not keys:
+                raise InputError("fedcal deploy register needs the public keys of sites")
+            superlink.register(keys)
+            to.print(f"{len(keys)} keys are registered")
+        elif action == "stop":
+            if out is None:
+                raise InputError("fedcal deploy stop needs --out, the folder of the run")
+            superlink.stop(flower_run(out))
+            to.print(f"stopped; fedcal deploy resume --out {out} goes on from its checkpoint")
+        else:
+            _show_status(to, superlink, out, json)
+
+
+def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | None) -> Config:
+    if action == "resume":
+        if out is None:
+            raise InputError("fedcal deploy resume needs --out, the folder of the run")
+        return asked_for(out, {key: value for key, value in given.items() if value != {}})
+    given["engine"] = "grpc"
+    asked = merge(given) if config is None else load_config(config, given)
+    if asked.control is None:
+        raise InputError("fedcal deploy run needs --control HOST:PORT and --root-certificates F")
+    return asked
+
+
+def _show_status(to: Console, superlink: Any, out: Path | None, json: bool) -> None:
+    """Which sites are there, and where the run stands; readiness is "online" of all sites."""
+    nodes = superlink.nodes()
+    found = None if out is None else standing(superlink, out)
+    if json:
+        run = None if found is None else found._asdict()
+        print(to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
+        return
+    print_table(to, TextTable(("site", "status"), [tuple(node) for node in nodes]), edge=True)
+    if found is not None:
+        planned = f" of {found.planned}" if found.planned else ""
+        to.print(f"{found.status}; rounds done: {found.done}{planned}")

@@ -1,0 +1,105 @@
+"""A SuperLink that is up, by its control API: sites are registered, runs start, are looked at, end.
+
+The control API speaks TLS but knows no login: whoever reaches it may run code on the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.deploy.fleet import check_control, read_address, trusted
+from fedcal.experiments.engines.superlink import (
+    CONNECTION,
+    FlowerRun,
+    commands,
+    complaint,
+    json_in,
+    run_folder,
+)
+
+ENDED = "finished"
+"""What Flower's word for the state of a run begins with, once it is over."""
+
+
+class Node(NamedTuple):
+    """A site, as the SuperLink knows it.
+
+    Attributes
+    ----------
+    number
+        Flower's
+    status
+        in Flower's words: "online", "offline", "registered" (it was never here)
+    """
+
+    number: str
+    status: str
+
+
+class Control:
+    """The commands of `flwr` to one SuperLink."""
+
+    def __init__(self, flower: FlowerRun) -> None:
+        self.flower = flower
+
+    def register(self, keys: Sequence[Path]) -> None:
+        """Let in the sites with these public keys; those that are known stay so.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be read.
+        FedcalError
+            If the SuperLink refuses a key, with its words.
+        """
+        for key in keys:
+            try:
+                key.read_bytes()
+            except OSError as e:
+                raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
+        for key in keys:
+            said = self.flower.flwr(
+                *("supernode", "register", key.resolve(), CONNECTION, "--name", key.stem),
+                *("--format", "json"),
+            )
+            if not json_in(said).get("success") and "already" not in said:
+                raise FedcalError(f"the SuperLink did not take {key}: {complaint(said)}")
+
+    def nodes(self) -> list[Node]:
+        """All sites that are registered."""
+        said = self.flower.flwr("supernode", "list", CONNECTION, "--format", "json")
+        found = json_in(said)
+        if "nodes" not in found:
+            raise FedcalError(
+                f"the SuperLink does not say which sites there are: {complaint(said)}"
+            )
+        return [Node(str(one["node-id"]), str(one["status"])) for one in found["nodes"]]
+
+    def stop(self, run_id: int) -> None:
+        """End a run; FedcalError if the SuperLink does not."""
+        said = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")
+        if not json_in(said).get("success"):
+            raise FedcalError(f"run {run_id} was not stopped: {complaint(said)}")
+
+
+@contextlib.contextmanager
+def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
+    """A connection to the control API at HOST:PORT.
+
+    Raises
+    ------
+    InputError
+        If the address or the certificates are none, or Flower's commands are missing.
+    FedcalError
+        If nobody listens there, or not the SuperLink that the certificates are for.
+    """
+    at, certificates = read_address("--control", address), Path(root_certificates)
+    check_control(at, trusted(certificates))
+    with run_folder() as folder:
+        flower = FlowerRun(folder, commands("grpc"), {})
+        flower.connect(str(at), certificates)
+        yield Control(flower)

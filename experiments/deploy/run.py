@@ -1,0 +1,290 @@
+"""A run over real sites: started on a SuperLink that is up, followed, stopped, and gone on with.
+
+The folder of a run, `--out`, must be reachable under one path for this process and for the
+SuperLink's executor: both run on the server's machine, or share a volume. In it lie `run.json`
+(how the run was started), `server/` (what the executor writes: progress, checkpoint, outcome) and
+at the end the result files of any run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcal.artifact import Holdout
+from fedcal.atomic import whole_file
+from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
+from fedcal.experiments.config import Config, load_config, waiting
+from fedcal.experiments.deploy.control import ENDED, Control, control
+from fedcal.experiments.load import load_any
+from fedcal.experiments.record import communication_of, recorded
+from fedcal.experiments.result import SimulationResult, versions
+from fedcal.privacy.federation import Federation
+from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server_app import ended, forget, read_error, read_notices, read_progress
+from fedcal.strategies.settings import lacks_rows
+
+STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
+"""Files of a run's folder: how it was started, what the executor writes, what was asked for."""
+
+_TICK_S, _ASK_S = 0.2, 15.0
+"""Seconds between looks into the folder, and between questions to the SuperLink."""
+
+_CLASSES = 2  # until the sites say how many
+
+
+def job_for_sites(config: Config) -> Job:
+    """What the server runs; classes and scores are what the sites say they have.
+
+    With real sites noise and coins come from the operating system, and the seed fixes public
+    choices alone.
+
+    Raises
+    ------
+    InputError
+        If a value is not allowed, or is one that a simulation takes from its rows.
+    """
+    federation = Federation(
+        clients=config.clients or 0,
+        classes=_CLASSES,
+        rounds=config.rounds,
+        sampling_rate=config.sampling_rate,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        unit=config.unit,
+        trust=config.trust,
+        seed=config.seed,
+        mechanism=config.mechanism,
+        quorum=config.quorum,
+        noise_source="system",
+    )
+    if lacks_rows(config.method, federation, config.set):
+        raise InputError(
+            f"{config.method} with privacy needs a public nominal number of rows of a client, "
+            "chosen without looking: give --set rows_per_client=200"
+        )
+    return Job(
+        method=config.method,
+        federation=federation,
+        settings=dict(config.set),
+        ledger=config.ledger,
+        cap=config.cap,
+        cap_delta=config.cap_delta,
+        **waiting(config),
+    )
+
+
+def deployed(
+    config: Config,
+    *,
+    test: Any = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> SimulationResult:
+    """Run a method over the sites of a SuperLink, and write the files of any run.
+
+    Parameters
+    ----------
+    config
+        with `control` and `root_certificates`
+    test
+        what `simulate` takes as data: its test rows judge the result here; None = only the sites
+        judge it, each on its own rows
+    out
+        folder of the run
+    resume
+        go on with the run that is there
+    progress
+        called after each round
+
+    Raises
+    ------
+    InputError
+        Anything that is not allowed; nothing was asked.
+    RoundFailed
+        Too few sites answered.
+    FedcalError
+        The SuperLink is away, or the run failed there.
+    Interrupted
+        Ctrl-C: the run goes on without this process.
+    """
+    if out is None:
+        raise InputError("a run with real sites needs a folder that the server reaches: give --out")
+    out = Path(out).resolve()
+    held = _holdout(test, config)
+    certificates = str(Path(str(config.root_certificates)).resolve())  # found again from elsewhere
+    config = replace(config, root_certificates=certificates)
+    config = config if test is not None else replace(config, data="")
+    job = job_for_sites(config)
+    work = out / SERVER
+    _check_folder(out, work, resume)
+    with control(str(config.control), str(config.root_certificates)) as superlink:
+        _start(superlink, job, config, out, resume)
+        _follow(superlink, out, progress)
+    return _result(config, out, held)
+
+
+def _check_folder(out: Path, work: Path, resume: bool) -> None:
+    kept = (work / CHECKPOINT).exists() and not (work / OUTCOME).exists()
+    if resume and not kept:
+        raise InputError(f"{out} holds no run that has not ended: start one with fedcal deploy run")
+    if not resume and kept:
+        raise InputError(
+            f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
+            "another folder"
+        )
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"cannot write {work}: {e.strerror}") from None
+
+
+def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool) -> None:
+    work = out / SERVER
+    here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
+    open_to_sites = {"classes": 0, "input": ""}
+    superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
+    forget(work)  # the outcome of an earlier run must not be taken for this one's
+    number = superlink.flower.submit()
+    with whole_file(out / CONFIG) as file:
+        file.write(config.to_toml().encode())
+    with whole_file(out / STARTED) as file:
+        file.write(json.dumps({"flower_run": number}).encode())
+
+
+def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
+    """Return once the outcome is there and delivered; raise what stopped the run."""
+    work, seen, asked = out / SERVER, 0, time.monotonic()
+    number, told = flower_run(out), 0
+    try:
+        going = True
+        while going:
+            going = not ended(work)
+            notices = read_notices(work)
+            for line in notices[told:]:
+                warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
+            told = len(notices)
+            done = read_progress(work)
+            for pair in done[seen:]:
+                if progress is not None:
+                    progress(*pair)
+            seen = len(done)
+            if going and time.monotonic() - asked > _ASK_S:
+                asked = time.monotonic()
+                status = superlink.flower.status(number)
+                if status.startswith(ENDED) and not ended(work):
+                    raise _failure(work, status, out)
+            time.sleep(_TICK_S if going else 0)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"the run goes on without this command: fedcal deploy status --out {out} shows it, "
+            f"fedcal deploy stop --out {out} ends it"
+        ) from None
+    if (error := read_error(work)) is not None:
+        raise error
+    if not (work / OUTCOME).exists():
+        raise _failure(work, "failed", out)
+
+
+def _failure(work: Path, status: str, out: Path) -> FedcalError:
+    if (error := read_error(work)) is not None:
+        return error
+    if not any(work.iterdir()):
+        return FedcalError(
+            f"the run ended as '{status}' and wrote nothing into {work}: does the SuperLink's "
+            "executor run on this machine, with fedcal installed?"
+        )
+    again = f"; fedcal deploy resume --out {out} goes on" if (work / CHECKPOINT).exists() else ""
+    return RoundFailed(f"Flower ended the run as '{status}'{again}")
+
+
+def _holdout(test: Any, config: Config) -> Holdout | None:
+    if test is None:
+        return None
+    rows = load_any(test).split(config.seed)
+    if rows.test_logits is None or rows.test_probs is None or rows.test_labels is None:
+        raise InputError(f"{rows.name} has no test rows")
+    return Holdout(rows.test_logits, rows.test_probs, rows.test_labels, config.seed)
+
+
+def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult:
+    work = out / SERVER
+    outcome = Outcome.load(work)
+    job = Job.from_fields(Checkpoint.load(work).job)
+    known, privacy = recorded(config, job, outcome, tested=test is not None)
+    nothing = {"before": None, "after": None}
+    result = SimulationResult(
+        artifact=outcome.artifact,
+        judged=nothing if test is None else outcome.artifact.judge(test),
+        privacy=privacy,
+        communication=communication_of(outcome, job.plan.clients),
+        config=known,
+        given=config,
+        seconds=outcome.seconds,
+        versions=versions(),
+        rounds=outcome.records,
+        test=test,
+        data=None,
+        history=outcome.history,
+    )
+    result.save(out)
+    return result
+
+
+# -- a run that was started earlier -----------------------------------------------------------
+
+
+def flower_run(out: Path) -> int:
+    """Flower's number of the run in this folder; InputError if there is none."""
+    try:
+        return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{out} holds no run of fedcal deploy") from None
+
+
+def asked_for(out: Path, given: dict[str, Any]) -> Config:
+    """The config of the run in this folder; where the SuperLink is may be said anew."""
+    flower_run(out)
+    config = load_config(out / CONFIG, {})
+    changed = {key: value for key, value in given.items() if value is not None}
+    allowed = ("control", "root_certificates", "timeout", "grace")
+    if unknown := set(changed) - set(allowed):
+        raise InputError(
+            f"a run goes on as it began: --{min(unknown).replace('_', '-')} cannot change "
+            f"(allowed: {', '.join(allowed)})"
+        )
+    return replace(config, **changed)
+
+
+class Standing(NamedTuple):
+    """Where a run stands.
+
+    Attributes
+    ----------
+    done, planned
+        rounds; 0 planned = not known yet
+    status
+        in Flower's words
+    kept
+        whether it can be gone on with
+    """
+
+    done: int
+    planned: int
+    status: str
+    kept: bool
+
+
+def standing(superlink: Control, out: Path) -> Standing:
+    """Where the run in this folder stands."""
+    work = out / SERVER
+    done, planned = (read_progress(work) or [(0, 0)])[-1]
+    status = superlink.flower.status(flower_run(out))
+    return Standing(done, planned, status, (work / CHECKPOINT).exists())

@@ -1,0 +1,116 @@
+"""Real clients on one machine: a SuperLink and a SuperNode for each client, over gRPC.
+
+The processes and messages are those of a deployment (`fedcal site`), with TLS and node
+authentication by keys that are made for the run and thrown away after it. All ports are on
+the loopback interface, and every process ends with the run, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+from fedcal.clients.prepared import prepare
+from fedcal.errors import InputError, RoundFailed
+from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.supernode import supernode
+from fedcal.experiments.engines.superlink import (
+    COMPLETED,
+    CONNECTION,
+    FlowerRun,
+    commands,
+    free_port,
+    run_folder,
+)
+from fedcal.shards import Shards
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.strategies.server_app import read_error
+
+MOST_CLIENTS = 64
+"""On one machine: each is four processes."""
+
+
+def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> Outcome:
+    """Run a job over one SuperNode for each client.
+
+    Parameters
+    ----------
+    job
+        what the server runs
+    shards
+        one shard for each client
+    progress
+        called after each round
+
+    Returns
+    -------
+    Outcome
+        Same bits as from `run_inline`. `seconds` are those of the rounds in the server.
+
+    Raises
+    ------
+    InputError
+        If there are too many clients, Flower's commands are missing, or as `Job.run`; nothing
+        was released.
+    RoundFailed
+        If too few of those asked answered.
+    FedcalError
+        If Flower failed.
+    """
+    if shards.clients > MOST_CLIENTS:
+        raise InputError(
+            f"engine 'grpc' starts four processes for each client: at most {MOST_CLIENTS} "
+            f"clients, not {shards.clients}; --engine inline takes any number"
+        )
+    found = commands("grpc")
+    job = replace(job, tolerant=True)
+    with run_folder() as folder, contextlib.ExitStack() as running:
+        keys, out = folder / "keys", folder / "out"
+        names = [f"site-{k}" for k in range(shards.clients)]
+        make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
+        out.mkdir()
+        here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+        run = FlowerRun(folder, found, {})
+        run.write_app({**job.to_fields(), **here})
+        fleet = ""
+
+        def options() -> list[str | Path]:
+            nonlocal fleet
+            fleet = f"127.0.0.1:{free_port()}"
+            return [*secured(keys), "--fleet-api-address", fleet]
+
+        running.enter_context(run.superlink(options, keys / "ca.crt"))
+        public = [str(keys / "sites" / f"{name}.pub") for name in names]
+        run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
+        for k, name in enumerate(names):
+            site = folder / name
+            prepare(site, shards.block(k, k + 1), number=k, simulated=True)
+            running.enter_context(
+                supernode(
+                    site,
+                    fleet=fleet,
+                    root_certificates=keys / "ca.crt",
+                    key=keys / "sites" / f"{name}.key",
+                )
+            )
+        status = run.run(None, out, progress)
+        if isinstance(error := read_error(out), RoundFailed):
+            raise RoundFailed(f"{error}; the run's log is {run.keep_log()}")
+        if error is not None:
+            raise error
+        if status != COMPLETED:
+            # With privacy a client's own words, which may tell of rows, stay in the log.
+            run.fail(f"Flower's run ended as '{status}'", tell=not job.plan.private)
+        return Outcome.load(out)
+
+
+def secured(keys: Path) -> list[str | Path]:
+    """Options of a SuperLink with TLS that lets in nodes with a registered key alone."""
+    return [
+        *("--ssl-ca-certfile", keys / "ca.crt"),
+        *("--ssl-certfile", keys / "server.crt"),
+        *("--ssl-keyfile", keys / "server.key"),
+        "--enable-supernode-auth",
+    ]

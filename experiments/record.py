@@ -1,0 +1,59 @@
+"""What is told of a federated run, whatever drove it: its config, its privacy, what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedcal.experiments.config import Config
+from fedcal.experiments.statement import of_plan
+from fedcal.experiments.statement.sentences import with_real_sites
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome
+
+UNUSED_ROWS = (
+    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
+
+
+def recorded(
+    config: Config, job: Job, outcome: Outcome, tested: bool
+) -> tuple[Config, dict[str, Any]]:
+    """The resolved config of a federated run, and its privacy record."""
+    plan = job.plan
+    known = replace(
+        config,
+        clients=plan.clients,
+        rounds=plan.rounds - plan.counting_rounds,
+        trust=plan.trust,
+        secure_aggregation=job.secure_aggregation,
+        noise_source=job.federation.noise_source,
+        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
+        set=job.settings,
+    )
+    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
+    noun = outcome.artifact.noun
+    privacy = of_plan(
+        plan, len(outcome.records), job.secure_aggregation, rows, tested=tested, noun=noun
+    )
+    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    if "rows_per_client" in config.set and not needed:
+        privacy["statement"].append(UNUSED_ROWS.format(rows))
+    if config.control is not None:
+        with_real_sites(privacy)
+    return known, privacy
+
+
+def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
+    """What each client was expected to send and get, and what messages with real sites came to."""
+    sent: dict[str, Any] = {
+        "bytes_up_per_client": outcome.bytes_up,
+        "bytes_down_per_client": outcome.bytes_down,
+        "rounds": len(outcome.records),
+    }
+    if outcome.message_bytes is not None:
+        up, down = (round(count / clients) for count in outcome.message_bytes)
+        sent |= {"message_bytes_up_per_client": up, "message_bytes_down_per_client": down}
+    return sent

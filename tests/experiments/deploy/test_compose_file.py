@@ -1,0 +1,135 @@
+"""docker-compose.yml: valid, and as closed as our rules say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import compose
+import jsonschema
+import pytest
+from check_jsonschema.builtin_schemas import get_builtin_schema
+
+import fedcal
+from fedcal.experiments import cli
+
+FILE = compose.read()
+SERVICES: dict[str, dict[str, Any]] = FILE["services"]
+SITES = ("site-a", "site-b", "site-c")
+
+
+def test_the_file_is_a_compose_file() -> None:
+    schema = get_builtin_schema("vendor.compose-spec")
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert [f"{e.json_path}: {e.message}" for e in validator.iter_errors(FILE)] == []
+    wrong = {**FILE, "services": {"a": {"image": "x", "read-only": True}}}
+    assert not validator.is_valid(wrong)
+
+
+def test_compose_itself_reads_the_file() -> None:
+    asked = ["docker", "compose", "version"]
+    if not shutil.which("docker") or subprocess.run(asked, capture_output=True).returncode:
+        pytest.skip("docker compose is not installed")
+    subprocess.run(["docker", "compose", "config", "--quiet"], cwd=compose.ROOT, check=True)
+
+
+def test_all_that_runs_is_there() -> None:
+    assert SERVICES.keys() == {"superlink", "executor", *SITES, "tools"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["init"] is service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == ("no" if name == "tools" else "unless-stopped")
+    assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
+    assert service["image"] == f"fedcal:{fedcal.__version__}"
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    assert (
+        set(service) & {"privileged", "cap_add", "network_mode", "pid", "ipc", "env_file"} == set()
+    )
+    user, group = service["user"].split(":")
+    assert int(user) == int(group) > 0
+    assert [t.partition(":")[0] for t in service["tmpfs"]] == ["/tmp"]
+    written = {service["environment"][n] for n in ("HOME", "FLWR_HOME", "MPLCONFIGDIR")}
+    assert all(Path(folder).is_relative_to("/tmp") for folder in written)
+    assert "healthcheck" in service or name == "tools"
+
+
+def test_only_the_fleet_port_is_open() -> None:
+    assert SERVICES["superlink"]["ports"] == ["127.0.0.1:8000:8000", "9092:9092"]
+    assert {name for name, service in SERVICES.items() if "ports" in service} == {"superlink"}
+    # the control port has no login: it listens where no site is
+    control = SERVICES["superlink"]["networks"]["control"]["ipv4_address"]
+    command = SERVICES["superlink"]["command"]
+    assert f"--host={control}" in command
+    assert {"--enable-supernode-auth", "--isolation=process"} <= set(command)
+    for name, service in SERVICES.items():
+        assert "--insecure" not in service["command"]
+        if name != "superlink":
+            assert service["networks"] == (["fleet"] if name in SITES else ["control"])
+    assert FILE["networks"]["fleet"] == {"internal": True}
+
+
+def test_a_site_has_its_own_key_data_and_state_and_no_other() -> None:
+    for name in SITES:
+        site = name.removeprefix("site-")
+        assert SERVICES[name]["secrets"] == [{"source": f"{site}.key", "target": "site.key"}]
+        assert SERVICES[name]["configs"] == [{"source": "ca.crt", "target": "/ca.crt"}]
+        state, data = SERVICES[name]["volumes"]
+        assert state == {"type": "volume", "source": name, "target": "/state"}
+        assert (data["source"], data["read_only"]) == (f"./data/{site}.npz", True)
+        assert data["bind"] == {"create_host_path": False}  # else a missing file is a new folder
+    others = {s for n in SERVICES if n not in SITES for s in SERVICES[n].get("secrets", ())}
+    assert others == {"server.key", "executor.key"}
+
+
+def test_every_mount_is_declared_and_every_variable_explained() -> None:
+    for kind in ("configs", "secrets"):
+        used = {
+            entry if isinstance(entry, str) else entry["source"]
+            for service in SERVICES.values()
+            for entry in service.get(kind, ())
+        }
+        assert used == FILE[kind].keys()
+    text = compose.FILE.read_text()
+    explained = set(re.findall(r"^#   (FEDCAL_\w+)", text, re.MULTILINE))
+    assert explained == set(re.findall(r"\$\{(FEDCAL_\w+):-", text))
+
+
+def test_a_site_on_a_machine_of_its_own() -> None:
+    given = {"FEDCAL_FLEET": "calibration.example.org:9092", "FEDCAL_INTERNAL": "false"}
+    alone = compose.read(given)
+    assert "--fleet=calibration.example.org:9092" in alone["services"]["site-a"]["command"]
+    assert alone["networks"]["fleet"] == {"internal": False}
+    assert "depends_on" not in alone["services"]["site-a"]
+
+
+def test_the_image_is_built_from_pinned_wheels_and_carries_no_keys() -> None:
+    build = SERVICES["superlink"]["build"]
+    assert build == {
+        "context": ".",
+        "dockerfile": "experiments/deploy/Dockerfile",
+        "args": {"UID": "1000"},
+    }
+    file = compose.ROOT / build["dockerfile"]
+    text = file.read_text()
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["python:3.11-slim"] * 2
+    assert ("--constraint constraints.txt" in text) is ("--only-binary :all:" in text) is True
+    ignored = file.with_name("Dockerfile.dockerignore").read_text().split()
+    assert "*" in ignored
+    sent = {line[1:] for line in ignored if line.startswith("!")}
+    assert all((compose.ROOT / name).exists() for name in sent)
+    assert sent & {"certificates", "data", "tests", ".git", ".env"} == set()
+
+
+@pytest.mark.skipif("site" not in cli.COMMANDS, reason="fedcal site is not built yet")
+def test_fedcal_knows_the_options_of_its_services() -> None:
+    for name in SITES:
+        _, command, *words = SERVICES[name]["command"]
+        cli.load_command(command).make_context(command, [*words])

@@ -1,0 +1,77 @@
+"""The shipped set of four hospitals: who trains, what is missing, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal.experiments import hospitals
+from fedcal.experiments.hospitals import FEATURES, HOSPITALS
+
+LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Patients like UCI's, whose disease follows from their age."""
+    rng = np.random.default_rng(0)
+    for name in HOSPITALS.values():
+        lines = []
+        for _ in range(41):
+            age = rng.normal(55, 9)
+            values = [f"{age:.0f}", *LINE.split(",")[1:-1], str(int(age + rng.normal(0, 5) > 55))]
+            lines.append(",".join(values))
+        (tmp_path / name).write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_no_patient_who_trained_the_model_is_shipped(folder: Path) -> None:
+    patients = hospitals.read_patients(folder)
+    train, fit, test = hospitals.halves(patients.hospital)
+    everybody = np.sort(np.concatenate([train, fit, test]))
+    np.testing.assert_array_equal(everybody, np.arange(4 * 41))  # disjoint, and nobody is lost
+    assert (patients.hospital[train] == 0).all()
+    assert len(train) == 20
+    assert np.bincount(patients.hospital[fit]).tolist() == [10, 20, 20, 20]
+    arrays = hospitals.shipped(patients)
+    assert arrays["subject"].tolist() == fit.tolist()
+    right = (arrays["logits"][:, 1] > 0) == (arrays["labels"] == 1)
+    assert right.mean() > 0.7
+
+
+def test_what_is_missing_becomes_what_is_usual_where_the_model_learns(folder: Path) -> None:
+    file = folder / HOSPITALS["hungary"]
+    file.write_text("?,1,?,145,0,1,2,150,0,2.3,3,9,6,2\n" + LINE)
+    patients = hospitals.read_patients(folder)
+    odd = int(np.flatnonzero(patients.hospital == 1)[0])
+    missing = {f for f, value in zip(FEATURES, patients.x[odd], strict=True) if np.isnan(value)}
+    assert missing == {"age", "cp", "chol", "ca"}  # nobody has a cholesterol of 0
+    assert patients.y[odd] == 1
+    train, *_ = hospitals.halves(patients.hospital)
+    columns = hospitals.design(patients.x, train)
+    assert np.isfinite(columns).all()
+    assert columns[odd, 1] == 0.0  # the median age, in standard units
+
+
+@pytest.mark.parametrize("line", ["1,2,3", LINE.replace("145", "high")])
+def test_a_file_that_is_none_of_uci_s_is_one_line(
+    folder: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / HOSPITALS["longbeach"]).write_text(f"{LINE}\n{line}\n")
+    out = folder / "out.npz"
+    with pytest.raises(SystemExit) as left:
+        hospitals.main(["--folder", str(folder), "--out", str(out)])
+    assert left.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_the_command_writes_a_data_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "out.npz"
+    hospitals.main(["--folder", str(folder), "--out", str(out)])
+    with np.load(out) as arrays:
+        assert len(arrays["logits"]) == 70
+        assert len(arrays["test_logits"]) == 74
+    assert "switzerland  test" in capsys.readouterr().out

@@ -1,0 +1,325 @@
+"""The server with real sites, in this process: dropouts, quorum, classes, checkpoint and resume."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+
+import fedcal.strategies.server_app as server
+from fedcal.classes import digest_of
+from fedcal.clients.prepared import prepare
+from fedcal.clients.results import METRICS, RESULTS
+from fedcal.clients.site_app import site_app
+from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.flower import ANSWER
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome
+
+CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
+NODES = [60, 61, 62, 63, 64]
+Broken = Callable[[int, Message], bool]
+
+
+@pytest.fixture(autouse=True)
+def _notices(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "flwr")  # as in the process of a server
+
+
+def rows() -> Shards:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, 160)
+    logits = rng.normal(0, 4, (160, CLASSES)) + 3 * np.eye(CLASSES)[labels]
+    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 160), CLIENTS)
+
+
+class Sites(InProcessGrid):
+    """Real sites' apps, each over its own folder.
+
+    `seeded` ones draw from the request's seed as simulated sites do, so that bits can be compared.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        fields: dict[str, Any],
+        *,
+        sites: int = CLIENTS,
+        names: dict[int, tuple[str, ...]] | None = None,
+        seeded: bool = True,
+        raises: Broken = lambda site, message: False,
+        lies: Broken = lambda site, message: False,
+        unavailable: Broken | None = None,
+    ) -> None:
+        shards = rows()
+        for k in range(sites):
+            mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
+            called = (names or {}).get(k, NAMES)
+            number = k if seeded else None
+            prepare(folder / f"site-{k}", mine, names=called, number=number, simulated=seeded)
+        super().__init__(site_app(folder), NODES[:sites], unavailable)
+        self._apps = [site_app(folder / f"site-{k}") for k in range(sites)]
+        self._raises, self._lies = raises, lies
+        self.answered: list[int] = []
+        for context in self._contexts.values():
+            context.run_config = fields
+
+    def _deliver(self, message: Message) -> Message:
+        site = NODES.index(message.metadata.dst_node_id)
+        self._app = self._apps[site]
+        if self._raises(site, message):
+            self._app = site_app(Path("/nowhere"))
+        reply = super()._deliver(message)
+        if message.metadata.message_type == ANSWER:
+            self.answered.append(site)
+        if self._lies(site, message):
+            wrong = ArrayRecord({"words": Array(np.zeros(1, np.uint64))})
+            return Message(RecordDict({"answer": wrong}), reply_to=message)
+        return reply
+
+
+def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
+    federation = Federation(
+        CLIENTS, CLASSES, rounds, epsilon=epsilon, unit="example", trust=options.pop("trust", None)
+    )
+    waits = {"tolerant": True, "timeout": 2.0, "grace": 0.2}
+    return Job("fednewton", federation, {}, **{**waits, **options})
+
+
+def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
+    here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+    return {**job.to_fields(), "classes": 0, "input": "", **here, **change}
+
+
+def run(folder: Path, job: Job, **grid: Any) -> tuple[Outcome, Sites]:
+    fields = fields_of(job, folder / "out")
+    sites = Sites(folder, fields, **grid)
+    server.serve(sites, fields)
+    return Outcome.load(folder / "out"), sites
+
+
+def inline(job: Job, alive: Iterable[int] = range(CLIENTS)) -> Outcome:
+    gone = np.setdiff1d(np.arange(CLIENTS), list(alive))
+    return job.run(lambda s: run_inline(s, rows(), unavailable=lambda number: gone))
+
+
+def answers_of(site: int) -> Broken:
+    return lambda k, message: k == site and message.metadata.message_type == ANSWER
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_same_bits_as_inline_and_bytes_of_the_messages(trust: str, tmp_path: Path) -> None:
+    job = job_of(epsilon=8.0, trust=trust)
+    found, _ = run(tmp_path, job)
+    want = inline(job)
+    assert found.records == want.records
+    assert found.message_bytes is not None
+    assert min(found.message_bytes) > CLIENTS * max(want.bytes_up, want.bytes_down)
+    assert Checkpoint.load(tmp_path / "out").job["class-digest"] == digest_of(NAMES)
+
+
+@pytest.mark.parametrize("how", ["raises", "lies", "unavailable"])
+def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Path) -> None:
+    job = job_of()
+    found, _ = run(tmp_path, job, **{how: answers_of(2)})
+    assert found.records == inline(job, alive=(0, 1, 3)).records
+    notices = server.read_notices(tmp_path / "out")
+    assert [n for n in notices if "of 4 clients answered" in n] == [
+        f"fedcal: round {number}: 3 of 4 clients answered" for number in (1, 2, 3)
+    ]
+
+
+def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    job = job_of(trust="distributed", secure_aggregation="masks", ledger=str(file), cap=1.0)
+    with pytest.raises(RoundFailed, match="nothing was released"):
+        run(tmp_path, job, unavailable=lambda k, message: k in (1, 2) and answers_of(k)(k, message))
+    assert Checkpoint.load(tmp_path / "out").releases == []
+    with Ledger(file) as ledger:
+        assert ledger.spent() == (0.0, 0.0)
+
+
+def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path: Path) -> None:
+    job = job_of()
+    found, _ = run(tmp_path / "three", job, sites=3)
+    assert found.records == inline(job, alive=range(3)).records
+    assert "3 of 4 sites are there" in server.read_notices(tmp_path / "three" / "out")[0]
+    with pytest.raises(RoundFailed, match=r"0 of 4 sites were there after 0.2 s.*nothing was"):
+        run(tmp_path / "none", job, sites=0)
+    with pytest.raises(RoundFailed, match="there are 5 sites, and the run is for 4 clients"):
+        run(tmp_path / "five", job, sites=5, seeded=False)
+
+
+def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path: Path) -> None:
+    job = replace(job_of(), federation=replace(job_of().federation, noise_source="system"))
+    _, sites = run(tmp_path, job, seeded=False)
+    assert sorted(sites.answered) == sorted([0, 1, 2, 3] * 3)
+    assert Checkpoint.load(tmp_path / "out").roster == dict(zip(NODES[:4], range(4), strict=True))
+
+
+@pytest.mark.parametrize("given", ["", digest_of(NAMES)])
+def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(
+    given: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    job = job_of(class_digest=given, ledger=str(file), cap=1.0)
+    with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
+        run(tmp_path, job, names={3: ("cat", "owl", "dog")})
+    error = server.read_error(tmp_path / "out")
+    assert isinstance(error, InputError)
+    with Ledger(file) as ledger:
+        assert ledger.entries() == ()
+
+
+def test_the_result_is_delivered_to_each_site_that_is_there(tmp_path: Path) -> None:
+    job = job_of()
+    fields = fields_of(job, tmp_path / "out", deliver=True)
+    sites = Sites(tmp_path, fields, raises=answers_of(1))
+    server.serve(sites, fields)
+    outcome = Outcome.load(tmp_path / "out")
+    for k in range(CLIENTS):
+        (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
+        assert kept.name == outcome.run
+        judged = json.loads((kept / METRICS).read_text())
+        assert judged["before"]["nll"] > judged["after"]["nll"]
+
+
+# -- a run that goes on -----------------------------------------------------------------------
+
+
+class _Stop(Exception):
+    """The server's process dies."""
+
+
+def stopped_in_round(number: int, folder: Path, fields: dict[str, Any]) -> None:
+    """A server that dies in a round, its answers received and charged, before it is released."""
+
+    def dies(k: int, message: Message) -> bool:
+        if k == CLIENTS - 1 and answers_of(k)(k, message):
+            return int(message.metadata.group_id) == number
+        return False
+
+    sites = Sites(folder, fields)
+    original = sites.pull_messages
+
+    def pull(ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(original(ids))
+        if any(answers_of(3)(3, m) and dies(3, m) for m in replies):
+            raise _Stop
+        return replies
+
+    sites.pull_messages = pull  # type: ignore[method-assign]
+    with pytest.raises(_Stop):
+        server.serve(sites, fields)
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
+    number: int, trust: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    job = job_of(epsilon=8.0, trust=trust, ledger=str(file), cap=8.0)
+    fields = fields_of(job, tmp_path / "out")
+    stopped_in_round(number, tmp_path, fields)
+    assert len(Checkpoint.load(tmp_path / "out").releases) == number - 1
+    with pytest.raises(InputError, match="holds a run that has not ended"):
+        server.serve(Sites(tmp_path, fields), fields)
+    again = {**fields, "resume": True, "timeout": 3.0}
+    server.serve(Sites(tmp_path, again), again)
+    found = Outcome.load(tmp_path / "out")
+    want = inline(replace(job, ledger=None, cap=None))
+    assert found.records == want.records
+    assert (found.bytes_up, found.bytes_down) == (want.bytes_up, want.bytes_down)
+    with Ledger(file) as ledger:
+        (entry,) = ledger.entries()
+    assert (entry.run, entry.charged) == (found.run, (1, 2, 3))
+
+
+def test_a_charged_round_that_nobody_saw_is_not_charged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server dies after the charge: with a disk that is full, say."""
+    file = tmp_path / "ledger.db"
+    job = job_of(ledger=str(file), cap=1.0)
+    fields = fields_of(job, tmp_path / "out")
+    save = Checkpoint.save
+
+    def full(kept: Checkpoint, folder: Path) -> None:
+        if len(kept.releases) == 2:
+            raise FedcalError("cannot write checkpoint.json: No space left on device")
+        save(kept, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", full)
+        with pytest.raises(FedcalError, match="No space left"):
+            server.serve(Sites(tmp_path, fields), fields)
+    assert server.read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
+    with Ledger(file) as ledger:
+        assert ledger.entries()[0].charged == (1, 2)
+    again = {**fields, "resume": True}
+    server.serve(Sites(tmp_path, again), again)
+    assert Outcome.load(tmp_path / "out").records == inline(replace(job, ledger=None)).records
+    with Ledger(file) as ledger:
+        assert ledger.entries()[0].charged == (1, 2, 3)
+
+
+def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
+    file, out = tmp_path / "ledger.db", tmp_path / "out"
+    job = job_of(ledger=str(file), cap=2.0)
+    fields = fields_of(job, out)
+    stopped_in_round(2, tmp_path, fields)
+    older = (out / CHECKPOINT).read_bytes()
+
+    def refused(match: str, **change: Any) -> None:
+        kept = (out / CHECKPOINT).read_bytes()
+        with pytest.raises(InputError, match=match):
+            server.serve(Sites(tmp_path, fields), {**fields, "resume": True, **change})
+        (out / CHECKPOINT).write_bytes(kept)
+
+    refused("was started with seed = 0, not 1", seed=1)
+    refused("was started with epsilon = 1.0, not 2.0", epsilon=2.0)
+    shutil.copy(file, tmp_path / "kept.db")
+    file.unlink()
+    Ledger(file, 2.0).close()
+    refused("no reservation for run")
+    shutil.copy(tmp_path / "kept.db", file)
+    plain = json.loads(older)
+    with Ledger(file) as ledger:
+        ledger.charge(plain["run"], 2)
+        ledger.charge(plain["run"], 3)
+    refused("not its last checkpoint")
+    (out / CHECKPOINT).write_text("{")
+    refused("is damaged")
+    plain["releases"][0]["values"] = [1.0]
+    (out / CHECKPOINT).write_text(json.dumps(plain))
+    file.unlink()
+    shutil.copy(tmp_path / "kept.db", file)
+    refused("does not belong to this run")
+
+
+def test_a_private_checkpoint_holds_noisy_sums_alone(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, job_of())
+    exact, _ = run(tmp_path / "exact", job_of(epsilon=np.inf))
+    text = (tmp_path / "out" / CHECKPOINT).read_text()
+    kept = json.loads(text)["releases"]
+    assert [one["values"] for one in kept] == [one["values"] for one in found.records]
+    for one in exact.records[:1]:  # the same question: its exact sums are nowhere
+        assert not any(repr(value) in text for value in one["values"])
