@@ -86,8 +86,8 @@ def deploy_command(
         if action == "register":
             if not keys:
                 raise InputError("fedcal deploy register needs the public keys of sites")
-            superlink.register(keys)
-            to.print(f"{len(keys)} keys are registered")
+            roster = [(str(key), node) for key, node in superlink.register(keys)]
+            print_table(to, TextTable(("key", "site"), roster), edge=True)
         elif action == "stop":
             if out is None:
                 raise InputError("fedcal deploy stop needs --out, the folder of the run")

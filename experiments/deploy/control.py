@@ -46,8 +46,13 @@ class Control:
     def __init__(self, flower: FlowerRun) -> None:
         self.flower = flower
 
-    def register(self, keys: Sequence[Path]) -> None:
+    def register(self, keys: Sequence[Path]) -> list[tuple[Path, str]]:
         """Let in the sites with these public keys; those that are known stay so.
+
+        Returns
+        -------
+        list of (Path, str)
+            Each key with Flower's number of its node; "known already" where it was.
 
         Raises
         ------
@@ -61,13 +66,17 @@ class Control:
                 key.read_bytes()
             except OSError as e:
                 raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
+        nodes = []
         for key in keys:
             said = self.flower.flwr(
                 *("supernode", "register", key.resolve(), CONNECTION, "--name", key.stem),
                 *("--format", "json"),
             )
-            if not json_in(said).get("success") and "already" not in said:
+            answer = json_in(said)
+            if not answer.get("success") and "already" not in said:
                 raise FedcalError(f"the SuperLink did not take {key}: {complaint(said)}")
+            nodes.append((key, str(answer.get("node-id", "known already"))))
+        return nodes
 
     def nodes(self) -> list[Node]:
         """All sites that are registered."""

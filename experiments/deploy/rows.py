@@ -70,11 +70,13 @@ def shards_of(rows: Dataset) -> Shards:
     return Shards.from_owner(rows.logits, rows.labels, owner, 1, rows.input, rows.subject)
 
 
-def described(rows: Dataset, names: Sequence[str]) -> str:
-    """One line about the rows, for the site's own terminal and for nothing else."""
+def described(rows: Dataset, names: Sequence[str], *, counts: bool = True) -> str:
+    """One line about the rows; with `counts` for the site's own terminal and for nothing else."""
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    if not counts:
+        return f"{rows.name}: {rows.classes} classes ({shown}), {rows.input}"
     test = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
     subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return (
         f"{rows.name}: {len(rows.labels)} rows{subjects}, {rows.classes} classes ({shown}), "
         f"{rows.input}{test}"

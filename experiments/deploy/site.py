@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -70,7 +71,8 @@ def run_site(
     own, context = public_key(key), trusted(root_certificates)
     rows = read_rows(data, names)
     called = class_names(names, rows.classes)
-    console().print(described(rows, called))
+    # what goes into a file or a container's log tells of no rows
+    console().print(described(rows, called, counts=sys.stdout.isatty()))
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
         test = (rows.test_logits, rows.test_labels)
@@ -117,6 +119,8 @@ def _watch(node: SuperNode, lease: Path, fleet: Address, echo: _Echo) -> None:
         elif node.connected():
             connected = True
             log.info("connected to %s: waiting for questions", fleet)
+        if node.stuck():
+            return
         echo.show()
         time.sleep(_TICK)
 

@@ -67,6 +67,7 @@ class SuperNode:
 
     def __init__(self, folder: Path, tree: ProcessTree, start: int) -> None:
         self.folder, self._tree, self._start = folder, tree, start
+        self._seen = start
 
     def poll(self) -> int | None:
         """The exit code of its process; None while it runs."""
@@ -75,6 +76,17 @@ class SuperNode:
     def connected(self) -> bool:
         """Whether the SuperLink has accepted it once."""
         return _CONNECTED in self._text()
+
+    def stuck(self) -> bool:
+        """Whether a thread of it has died since the last look.
+
+        Flower goes on then without its heartbeat: the site is offline for good, and looks alive.
+        """
+        with (self.folder / FLOWER_LOG).open("rb") as file:
+            file.seek(self._seen)
+            new = file.read()
+        self._seen += len(new)
+        return b"Exception in thread" in new
 
     def ended(self) -> Ended:
         """What its log says of its end."""

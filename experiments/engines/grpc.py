@@ -8,6 +8,7 @@ the loopback interface, and every process ends with the run, whatever ends it.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +25,10 @@ from fedcal.experiments.engines.superlink import (
     run_folder,
 )
 from fedcal.shards import Shards
+from fedcal.strategies.enough import too_little
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
-from fedcal.strategies.server_app import read_error
+from fedcal.strategies.server_app import read_error, read_notices
 
 MOST_CLIENTS = 64
 """On one machine: each is four processes."""
@@ -96,6 +98,10 @@ def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> O
                 )
             )
         status = run.run(None, out, progress)
+        known = {f"fedcal: {line}" for line in too_little(job.method, None, job)}
+        for line in read_notices(out):
+            if line not in known:  # what the caller says by itself
+                warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         if isinstance(error := read_error(out), RoundFailed):
             raise RoundFailed(f"{error}; the run's log is {run.keep_log()}")
         if error is not None:

@@ -5,7 +5,6 @@ One real run is in the normal suite; those marked slow take 10 to 60 s each.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from procfs import descendants, listening, processes
 
 import fedcal
 import fedcal.experiments.engines.ray as engine
@@ -73,27 +73,6 @@ def same(ours: SimulationResult, theirs: SimulationResult) -> bool:
 # -- what can be seen of processes ----------------------------------------------------------------
 
 
-def processes() -> dict[int, int]:
-    """Process -> its parent, of all that run and are no zombies."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                state, parent = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue
-            if state != "Z":
-                found[int(entry.name)] = int(parent)
-    return found
-
-
-def descendants(root: int) -> set[int]:
-    parents, found = processes(), {root}
-    while new := {p for p, parent in parents.items() if parent in found} - found:
-        found |= new
-    return found - {root}
-
-
 def folder_of(process: int) -> str | None:
     """The folder of the run that the process was started for."""
     try:
@@ -107,28 +86,6 @@ def folder_of(process: int) -> str | None:
 def marked(folder: str) -> set[int]:
     """Processes that were started for the run in `folder`."""
     return {process for process in processes() if folder_of(process) == folder}
-
-
-def listening(of: set[int]) -> set[str]:
-    """Addresses that these processes listen on."""
-    inodes = set()
-    for process in of:
-        for handle in Path(f"/proc/{process}/fd").glob("*"):
-            try:
-                inodes.add(os.readlink(handle))
-            except OSError:
-                continue
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            columns = line.split()
-            if columns[3] == "0A" and f"socket:[{columns[9]}]" in inodes:
-                raw = bytes.fromhex(columns[1].partition(":")[0])
-                words = [raw[i : i + 4][::-1] for i in range(0, len(raw), 4)]
-                address = ipaddress.ip_address(b"".join(words))
-                mapped = getattr(address, "ipv4_mapped", None)
-                found.add(str(mapped or address))
-    return found
 
 
 class Witness:

@@ -1,0 +1,202 @@
+"""The engine grpc: real SuperNodes on this machine, the bits of inline, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from procfs import descendants, listening
+
+from fedcal.errors import InputError, RoundFailed
+from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments.engines import grpc as engine
+
+ROWS = 240
+
+
+def rows(classes: int = 3) -> dict[str, Any]:
+    rng = np.random.Generator(np.random.Philox(key=5))
+    labels = rng.integers(0, classes, 2 * ROWS)
+    logits = 3 * (rng.normal(size=(2 * ROWS, classes)) + np.eye(classes)[labels])
+    return {
+        "logits": logits[:ROWS],
+        "labels": labels[:ROWS],
+        "test_logits": logits[ROWS:],
+        "test_labels": labels[ROWS:],
+    }
+
+
+def run(engine: str, **options: Any) -> SimulationResult:
+    return simulate(rows(), clients=3, partition="iid", engine=engine, **options)
+
+
+def bits(result: SimulationResult) -> Any:
+    return result.rounds, result.before, result.after, result.test_probs.tobytes()
+
+
+@pytest.fixture
+def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folders, make = [], tempfile.mkdtemp
+
+    def noted(*arguments: Any, **options: Any) -> str:
+        folders.append(make(*arguments, **options))
+        return folders[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", noted)
+    yield
+    assert descendants(os.getpid()) == set()
+    assert [folder for folder in folders if Path(folder).exists()] == []
+
+
+def test_too_many_processes_are_refused_before_any_starts() -> None:
+    with pytest.raises(InputError, match="at most 64 clients, not 100; --engine inline takes any"):
+        simulate(rows(), engine="grpc")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "inline", "timeout": 5.0}, "timeout needs the engine grpc"),
+        ({"control": "h:1"}, "control needs root_certificates"),
+        ({"root_certificates": "ca.crt"}, "root_certificates needs a SuperLink"),
+        ({"control": "h:1", "root_certificates": "c", "clients": None}, "--clients must say how"),
+        ({"control": "h:1", "root_certificates": "c", "method": "none"}, "real sites keep theirs"),
+        ({"control": "h:1", "root_certificates": "c", "dropout": 0.1}, "real sites are as they"),
+        (
+            {"control": "h:1", "root_certificates": "c", "epsilon": 1.0, "trust": "distributed"},
+            "a share of noise protects nobody",
+        ),
+        ({"control": "h:1", "root_certificates": "c"}, "give --out"),
+        ({"control": "h:1", "root_certificates": "c", "timeout": 0.0}, "timeout must be"),
+    ],
+)
+def test_what_real_sites_rule_out_is_one_line(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        simulate(**{"engine": "grpc", "clients": 3, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_with_real_sites_rows_per_client_must_be_given(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="public nominal number of rows"):
+        simulate(
+            engine="grpc",
+            clients=3,
+            control="127.0.0.1:1",
+            root_certificates="ca.crt",
+            epsilon=1.0,
+            out=tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "fedoneshot", "epsilon": 2.0, "unit": "example", "set": {"rows_per_client": 80}},
+        {"method": "fednewton", "rounds": 2, "secure_aggregation": "masks"},
+        {"method": "fedbbq", "epsilon": 8.0, "unit": "example", "trust": "local"},
+    ],
+    ids=lambda options: options["method"],
+)
+def test_same_bits_as_inline_over_tls_on_loopback_alone(
+    options: dict[str, Any], nothing_stays: None
+) -> None:
+    seen: set[str] = set()
+
+    def look(done: int, planned: int) -> None:
+        seen.update(listening(descendants(os.getpid())))
+
+    grpc = simulate(rows(), clients=3, partition="iid", engine="grpc", progress=look, **options)
+    assert bits(grpc) == bits(run("inline", **options))
+    assert seen == {"127.0.0.1"}
+    sent = grpc.communication
+    assert sent["message_bytes_up_per_client"] > sent["bytes_up_per_client"]
+    assert sent["message_bytes_down_per_client"] > sent["bytes_down_per_client"]
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_in_mid_round_is_a_dropout(nothing_stays: None) -> None:
+    """The others' answers are released; it does not come back, for nobody starts it again."""
+
+    def kill(done: int, planned: int) -> None:
+        if done == 1:
+            for process in descendants(os.getpid()):
+                words = Path(f"/proc/{process}/cmdline").read_bytes()
+                if b"flower-supernode" in words and b"site-1.key" in words:
+                    os.kill(process, signal.SIGKILL)
+
+    options: dict[str, Any] = {"epsilon": 8.0, "unit": "example", "rounds": 3}
+    with pytest.warns(UserWarning, match="round 2: 2 of 3 clients answered"):
+        found = simulate(
+            rows(), clients=3, partition="iid", engine="grpc", progress=kill, **options
+        )
+    want = run("inline", **options)
+    assert found.rounds[0] == want.rounds[0]
+    assert found.rounds[1]["values"] != want.rounds[1]["values"]
+    assert len(found.rounds) == 3
+
+
+@pytest.mark.slow
+def test_nobody_left_is_one_line_and_ends_all(
+    nothing_stays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine.prepare
+
+    def broken(folder: Path, *arguments: Any, **options: Any) -> None:
+        real(folder, *arguments, **options)
+        (folder / "logits.npy").write_bytes(b"no array")
+
+    monkeypatch.setattr(engine, "prepare", broken)
+    with pytest.raises(RoundFailed) as caught:
+        run("grpc", rounds=1, grace=20.0)
+    text, _, log = str(caught.value).partition("; the run's log is ")
+    assert "\n" not in text
+    Path(log).unlink()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_every_process(nothing_stays: None, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **rows())
+    words = [
+        *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),
+        *("--clients", "2", "--out", "out"),
+    ]
+    command = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(descendants(command.pid)) < 8 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    started = descendants(command.pid)
+    assert len(started) >= 8
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 130
+    assert said.splitlines()[-1] == "fedcal: interrupted; nothing was written"
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{p}").exists() for p in started) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not any(Path(f"/proc/{p}").exists() for p in started)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_from_the_command_line(nothing_stays: None, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **rows())
+    words = [
+        *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),
+        *("--clients", "3", "--partition", "iid", "--method", "fedoneshot", "--json"),
+    ]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    want = run("inline", method="fedoneshot").to_json()
+    assert (told["before"], told["after"]) == (want["before"], want["after"])
