@@ -1,0 +1,239 @@
+"""What goes wrong between real sites and a real SuperLink, and what becomes of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from machine import Machine
+from procfs import descendants
+
+from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.privacy.ledger import Ledger
+from fedcal.strategies.server_app import read_progress
+
+pytestmark = pytest.mark.slow
+
+SITES = ("a", "b", "c")
+BIN = Path(sys.executable).parent
+
+
+class Deployment:
+    """Three sites, a SuperLink with a database, and its executor."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.folder = machine, machine.folder
+        self.env = {
+            **os.environ,
+            "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
+            "FLWR_HOME": str(self.folder / "home"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+        }
+        names = ["127.0.0.1", "localhost"]
+        make_certificates(self.folder / "certificates", names=names, sites=SITES)
+        control = f"127.0.0.1:{machine.place.control}"
+        self.reach = ["--control", control, "--root-certificates", "certificates/ca.crt"]
+
+    def superlink(self) -> None:
+        files = [
+            f"--ssl-{kind}=certificates/{name}"
+            for kind, name in (
+                ("ca-certfile", "ca.crt"),
+                ("certfile", "server.crt"),
+                ("keyfile", "server.key"),
+            )
+        ]
+        place = self.machine.place
+        words = [
+            *("flower-superlink", *files, "--enable-supernode-auth", "--isolation", "process"),
+            *("--superexec-auth-secret-file", "certificates/executor.key"),
+            *("--database", "state.db", "--host", "127.0.0.1", "--port", str(place.control)),
+            *("--fleet-api-address", f"127.0.0.1:{place.fleet}"),
+            "--disable-runtime-dependency-installation",
+        ]
+        self.machine.start("superlink", words, self.env)
+        self.machine.until(self.machine.listens)
+
+    def executor(self) -> None:
+        words = [
+            *("flower-superexec", "--runtime-api-address", self.reach[1]),
+            *("--root-certificates", "certificates/ca.crt"),
+            *("--superexec-auth-secret-file", "certificates/executor.key"),
+        ]
+        self.machine.start("executor", words, self.env)
+
+    def site(self, name: str, *extra: str) -> None:
+        rng = np.random.Generator(np.random.Philox(key=ord(name)))
+        labels = rng.integers(0, 3, 400)
+        logits = 4 * (rng.normal(size=(400, 3)) + np.eye(3)[labels])
+        np.savez(self.folder / f"{name}.npz", logits=logits, labels=labels)
+        words = [
+            *("fedcal", "site", "--data", f"{name}.npz", "--state", f"site-{name}"),
+            *("--fleet", f"127.0.0.1:{self.machine.place.fleet}"),
+            *("--root-certificates", "certificates/ca.crt"),
+            *("--key", f"certificates/sites/{name}.key", *extra),
+        ]
+        self.machine.start(f"site-{name}", words, self.env)
+
+    def fedcal(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["fedcal", *words],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, out: str, *more: str) -> subprocess.Popen[str]:
+        private = ["--epsilon", "8", "--unit", "example", "--ledger", f"{out}.db", "--cap", "8"]
+        method = ["--method", "fednewton", "--rounds", "4"]
+        return self.fedcal(
+            *("deploy", "run", *self.reach, "--clients", "3", *method, *private, "--out", out),
+            *more,
+        )
+
+    def after_round(self, number: int, out: str, run: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + 90
+        while len(read_progress(self.folder / out / "server")) < number:
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def charged(self, out: str) -> tuple[int, ...]:
+        with Ledger(self.folder / f"{out}.db") as ledger:
+            (entry,) = ledger.entries()
+        return entry.charged
+
+    def result(self, out: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((self.folder / out / "result.json").read_text())
+        return told
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with Machine(tmp_path_factory.mktemp("deployment")) as machine:
+        there = Deployment(machine)
+        there.superlink()
+        there.executor()
+        keys = [f"certificates/sites/{name}.pub" for name in SITES]
+        machine.call(["fedcal", "deploy", "register", *keys, *there.reach], there.env)
+        for name in SITES:
+            there.site(name)
+        machine.until(lambda: machine.online(there.env) == 3)
+        yield there
+
+
+def done(run: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
+    out, err = run.communicate(timeout=300)
+    lines = [line for line in err.splitlines() if not line.startswith("fedcal: fednewton: ")]
+    return run.returncode, out, lines
+
+
+def test_a_site_that_is_killed_in_mid_round_comes_back(there: Deployment) -> None:
+    run = there.run("killed")
+    there.after_round(1, "killed", run)
+    guard = there.machine.trees["site-c"]
+    for process in descendants(guard._guard.pid):
+        if b"flower-supernode" in Path(f"/proc/{process}/cmdline").read_bytes():
+            os.kill(process, signal.SIGKILL)
+    code, _, lines = done(run)
+    assert (code, there.charged("killed")) == (0, (1, 2, 3, 4))
+    log = there.folder / "site-c" / "site.log"
+    assert any("2 of 3 clients answered" in line for line in lines), log.read_text()
+    there.machine.until(lambda: log.read_text().count("waiting for questions") == 2)
+
+
+def test_a_superlink_that_restarts_within_ten_seconds_is_not_noticed(there: Deployment) -> None:
+    run = there.run("short")
+    there.after_round(1, "short", run)
+    there.machine.trees.pop("superlink").end()
+    time.sleep(10)
+    there.superlink()
+    code, _, _ = done(run)
+    assert (code, there.charged("short")) == (0, (1, 2, 3, 4))
+    assert there.result("short")["privacy"]["releases"] == 4
+    assert there.result("short")["privacy"]["noise_source"] == "system"
+
+
+def test_after_longer_the_run_is_gone_on_with_and_charged_once(there: Deployment) -> None:
+    run = there.run("long")
+    there.after_round(2, "long", run)
+    kept = json.loads((there.folder / "long" / "server" / "checkpoint.json").read_text())
+    there.machine.trees.pop("superlink").end()
+    time.sleep(75)
+    there.superlink()
+    code, out, lines = done(run)
+    assert (code, out) == (1, "")
+    assert lines[-1].startswith("fedcal: error: Flower ended the run as 'finished:failed'; fedcal")
+    there.machine.until(lambda: there.machine.online(there.env) == 3)
+    code, _, lines = done(there.run("long"))
+    assert (code, lines[-1].partition("has not ended")[1]) == (2, "has not ended")
+    code, _, lines = done(there.fedcal("deploy", "resume", "--out", "long", "--epsilon", "1"))
+    assert (code, lines) == (
+        2,
+        [
+            "fedcal: error: a run goes on as it began: --epsilon cannot change "
+            "(allowed: control, root_certificates, timeout, grace)"
+        ],
+    )
+    code, _, lines = done(there.fedcal("deploy", "resume", "--out", "long"))
+    assert (code, there.charged("long")) == (0, (1, 2, 3, 4)), lines
+    rounds = (there.folder / "long" / "rounds.jsonl").read_text().splitlines()
+    assert len(rounds) == 4
+    for before, after in zip(kept["releases"], map(json.loads, rounds), strict=False):
+        assert before["values"] == after["values"]  # what was released stays what it was
+    code, out, _ = done(there.fedcal("deploy", "status", "--out", "long", "--json"))
+    told = json.loads(out)
+    assert (code, told["run"]["done"], told["run"]["planned"]) == (0, 4, 4)
+    assert [site["status"] for site in told["sites"]] == ["online"] * 3
+
+
+def test_a_run_that_is_stopped_can_be_gone_on_with(there: Deployment) -> None:
+    run = there.run("stopped")
+    there.after_round(1, "stopped", run)
+    run.send_signal(signal.SIGINT)  # the command alone
+    code, _, lines = done(run)
+    assert code == 130
+    assert "the run goes on without this command: fedcal deploy status --out" in lines[-1]
+    code, _, lines = done(there.fedcal("deploy", "stop", "--out", "stopped"))
+    if code:  # it was faster
+        assert there.charged("stopped") == (1, 2, 3, 4), lines
+        return
+    code, _, lines = done(there.fedcal("deploy", "resume", "--out", "stopped"))
+    assert (code, there.charged("stopped")) == (0, (1, 2, 3, 4)), lines
+
+
+def test_what_is_wrong_is_one_line_and_the_right_code(there: Deployment, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    make_certificates(other, names=["127.0.0.1"], sites=[])
+    control, *_ = there.reach[1:]
+    for words, code, said in (
+        (["--control", "127.0.0.1:1", *there.reach[2:]], 1, "nobody listens at 127.0.0.1:1"),
+        (["--control", "nowhere", *there.reach[2:]], 2, "--control must be HOST:PORT"),
+        (["--control", control, "--root-certificates", str(other / "ca.crt")], 1, "not signed by"),
+        ([*there.reach[:2], "--root-certificates", "none.crt"], 2, "No such file"),
+        ([*there.reach, "--class-names", "x,y,z", "--clients", "3"], 2, "has other classes"),
+        ([*there.reach, "--clients", "2"], 1, "there are 3 sites, and the run is for 2 clients"),
+        ([*there.reach, "--clients", "5", "--grace", "1", "--trust", "secagg"], 0, ""),
+        ([*there.reach, "--clients", "3", "--epsilon", "1"], 2, "rows_per_client=200"),
+    ):
+        run = there.fedcal(
+            *("deploy", "run", "--method", "fedoneshot", "--clients", "3", "--out", f"o{code}"),
+            *words,
+        )
+        found, out, err = run.returncode, *run.communicate(timeout=120)
+        found = run.returncode
+        assert found == code, (words, out, err)
+        lines = [line for line in err.splitlines() if "error" in line]
+        assert len(lines) == (code > 0), (words, err)
+        assert said in err
