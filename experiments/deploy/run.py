@@ -9,6 +9,7 @@ at the end the result files of any run.
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import warnings
 from dataclasses import replace
@@ -27,7 +28,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.server_app import ended, forget, read_error, read_notices, read_progress
+from fedcal.strategies.run_folder import ended, read_error, read_notices, read_progress
 from fedcal.strategies.settings import lacks_rows
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
@@ -148,25 +149,25 @@ def _check_folder(out: Path, work: Path, resume: bool) -> None:
 
 def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool) -> None:
     work = out / SERVER
+    attempt = secrets.token_hex(8)  # an earlier server may not have left the folder yet
     here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
     open_to_sites = {"classes": 0, "input": ""}
-    superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
-    forget(work)  # the outcome of an earlier run must not be taken for this one's
+    superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here, "attempt": attempt})
     number = superlink.flower.submit()
     with whole_file(out / CONFIG) as file:
         file.write(config.to_toml().encode())
     with whole_file(out / STARTED) as file:
-        file.write(json.dumps({"flower_run": number}).encode())
+        file.write(json.dumps({"flower_run": number, "attempt": attempt}).encode())
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     """Return once the outcome is there and delivered; raise what stopped the run."""
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    number, told = flower_run(out), 0
+    (number, attempt), told = _started(out), 0
     try:
         going = True
         while going:
-            going = not ended(work)
+            going = not ended(work, attempt)
             notices = read_notices(work)
             for line in notices[told:]:
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
@@ -179,7 +180,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             if going and time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
                 status = superlink.flower.status(number)
-                if status.startswith(ENDED) and not ended(work):
+                if status.startswith(ENDED) and not ended(work, attempt):
                     raise _failure(work, status, out)
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
@@ -243,8 +244,14 @@ def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult
 
 def flower_run(out: Path) -> int:
     """Flower's number of the run in this folder; InputError if there is none."""
+    return _started(out)[0]
+
+
+def _started(out: Path) -> tuple[int, str]:
+    """Flower's number of the run, and what tells its server from an earlier one."""
     try:
-        return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
+        told = json.loads((out / STARTED).read_text("utf-8"))
+        return int(told["flower_run"]), str(told["attempt"])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{out} holds no run of fedcal deploy") from None
 

@@ -25,10 +25,12 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 NODES = [60, 61, 62, 63, 64]
@@ -101,7 +103,7 @@ def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
 
 
 def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
-    here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+    here = {"data": "", "partition": "", "out": str(out), **server.FRESH}
     return {**job.to_fields(), "classes": 0, "input": "", **here, **change}
 
 
@@ -140,7 +142,7 @@ def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Pat
     job = job_of()
     found, _ = run(tmp_path, job, **{how: answers_of(2)})
     assert found.records == inline(job, alive=(0, 1, 3)).records
-    notices = server.read_notices(tmp_path / "out")
+    notices = read_notices(tmp_path / "out")
     assert [n for n in notices if "of 4 clients answered" in n] == [
         f"fedcal: round {number}: 3 of 4 clients answered" for number in (1, 2, 3)
     ]
@@ -160,7 +162,7 @@ def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path: 
     job = job_of()
     found, _ = run(tmp_path / "three", job, sites=3)
     assert found.records == inline(job, alive=range(3)).records
-    assert "3 of 4 sites are there" in server.read_notices(tmp_path / "three" / "out")[0]
+    assert "3 of 4 sites are there" in read_notices(tmp_path / "three" / "out")[0]
     with pytest.raises(RoundFailed, match=r"0 of 4 sites were there after 0.2 s.*nothing was"):
         run(tmp_path / "none", job, sites=0)
     with pytest.raises(RoundFailed, match="there are 5 sites, and the run is for 4 clients"):
@@ -182,7 +184,7 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(
     job = job_of(class_digest=given, ledger=str(file), cap=1.0)
     with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
         run(tmp_path, job, names={3: ("cat", "owl", "dog")})
-    error = server.read_error(tmp_path / "out")
+    error = read_error(tmp_path / "out")
     assert isinstance(error, InputError)
     with Ledger(file) as ledger:
         assert ledger.entries() == ()
@@ -271,7 +273,7 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
         patch.setattr(Checkpoint, "save", full)
         with pytest.raises(FedcalError, match="No space left"):
             server.serve(Sites(tmp_path, fields), fields)
-    assert server.read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
+    assert read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2)
     again = {**fields, "resume": True}
@@ -323,3 +325,21 @@ def test_a_private_checkpoint_holds_noisy_sums_alone(tmp_path: Path) -> None:
     assert [one["values"] for one in kept] == [one["values"] for one in found.records]
     for one in exact.records[:1]:  # the same question: its exact sums are nowhere
         assert not any(repr(value) in text for value in one["values"])
+
+
+def test_two_servers_never_have_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower ends a stopped run's server late: it must not release a round beside another."""
+    fields = fields_of(job_of(), tmp_path / "out", attempt="second")
+    stopped_in_round(2, tmp_path, {**fields, "attempt": "first"})
+    again = {**fields, "resume": True}
+    before = (tmp_path / "out" / CHECKPOINT).read_bytes()
+    with run_folder.held(tmp_path / "out", resume=True, attempt="first"):
+        monkeypatch.setattr(run_folder, "LEAVES", 0.5)
+        with pytest.raises(FedcalError, match="another server has not left"):
+            server.serve(Sites(tmp_path, again), again)
+        assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
+    assert run_folder.ended(tmp_path / "out", "first")
+    assert not run_folder.ended(tmp_path / "out", "second")
+    server.serve(Sites(tmp_path, again), again)
+    assert run_folder.ended(tmp_path / "out", "second")
+    assert len(Outcome.load(tmp_path / "out").records) == 3
