@@ -7,7 +7,6 @@ a second release, so that what was sent once is kept and sent again, word for wo
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -22,6 +21,7 @@ from fedcal.atomic import whole_file
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
 from fedcal.fields import read
+from fedcal.locks import locked
 from fedcal.queries.request import Context, Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.streams import key_of
@@ -120,8 +120,7 @@ class Answers:
         asked = key_of(request.key, vars(context))
         path = run / f"{context.round}-{asked}.npy"
         self._make(self._folder)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._folder / "lock", "another process answers", wait=True):
             if _closed(run).exists():
                 raise InputError("this run is an old one, whose answers are no longer kept")
             if path.exists():
