@@ -8,7 +8,6 @@ a second release, so that what was sent once is kept and sent again, word for wo
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.agreement import check_request
-from fedcal.atomic import whole_file
+from fedcal.atomic import sync_folder, whole_file
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
 from fedcal.fields import read
@@ -130,10 +129,9 @@ class Answers:
                 raise InputError("this round was asked before with another question")
             words = draw()
             self._make(run)
-            with whole_file(path) as file:
+            with whole_file(path, durable=True) as file:
                 np.save(file, words, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
+            sync_folder(self._folder)  # the run's folder may be a new one
             self._close_old()
         return words, False
 

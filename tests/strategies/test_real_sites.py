@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -279,6 +280,25 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
     assert Outcome.load(tmp_path / "out").records == inline(replace(job, ledger=None)).records
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2, 3)
+
+
+def test_a_release_is_on_the_disk_before_anybody_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the charge is: a power failure would take back the release alone, and it is made anew."""
+    out, synced = tmp_path / "out", list[tuple[int, bool]]()
+    fsync = os.fsync
+
+    def noted(number: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        if path == out or path.parent == out:
+            synced.append((len(server.read_progress(out)), path == out))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    run(tmp_path, job_of(rounds=2))
+    # the file, then the folder: at the beginning, and before each progress
+    assert synced == [(done, folder) for done in (0, 0, 1) for folder in (False, True)]
 
 
 def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
