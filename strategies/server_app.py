@@ -14,7 +14,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,7 @@ from fedcal import datasets, errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
+from fedcal.locks import locked
 from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.checkpoint import CHECKPOINT
@@ -38,6 +39,9 @@ from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subject
 from fedcal.trust import TRUSTS
 
 _PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
+LOCK = "lock"
+"""File of a run's folder that its server holds."""
+
 _ANY = 2  # classes, where it is not known yet how many
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
@@ -59,10 +63,10 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         As `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
     resume = read(fields, "resume", bool)
-    out = _emptied(Path(str(fields["out"])), resume) if fields.get("out") else None
+    out = _made(Path(str(fields["out"]))) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with _told(out):
+    with nullcontext() if out is None else _place(out, resume), _told(out):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
@@ -177,9 +181,12 @@ def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
     sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
-    replies = grid.send_and_receive(sending, timeout=job.timeout)
-    kept = sum(not reply.has_error() for reply in replies)
-    log.info("fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
+    kept = 0
+    with contextlib.suppress(RoundFailed):  # Flower takes none: the run is done all the same
+        replies = grid.send_and_receive(sending, timeout=job.timeout)
+        kept = sum(not reply.has_error() for reply in replies)
+    level = logging.INFO if kept == len(nodes) else logging.WARNING
+    log.log(level, "fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
 
 
 def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
@@ -225,8 +232,10 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 
-def forget(out: Path) -> None:
-    """Remove what a server has said of an earlier run, but for its checkpoint."""
+def forget(out: Path, *, checkpoint: bool) -> None:
+    """Remove what a server has said of an earlier run, its `checkpoint` too or not."""
+    if checkpoint:  # first: without an outcome it would be that of a run that has not ended
+        (out / CHECKPOINT).unlink(missing_ok=True)
     for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
         (out / name).unlink(missing_ok=True)
 
@@ -268,23 +277,38 @@ def read_error(out: Path) -> FedcalError | None:
     return error
 
 
-def _emptied(out: Path, resume: bool) -> Path:
-    """The folder `out`, without what an earlier run left there; its checkpoint if it goes on."""
+def alone(out: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a run; InputError if a server does.
+
+    Two servers of one run would both release the round that is open, and charge it once.
+    """
+    return locked(out / LOCK, f"a server writes into {out}: its run has not ended")
+
+
+def _made(out: Path) -> Path:
     if not out.is_absolute():  # relative to what? Flower decides where this process runs
         raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
     try:
         out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+    return out
+
+
+@contextmanager
+def _place(out: Path, resume: bool) -> Iterator[None]:
+    """Hold `out`, without what an earlier run left there; its checkpoint if it goes on."""
+    with alone(out):
         if not resume and (out / CHECKPOINT).exists() and not (out / OUTCOME).exists():
             raise InputError(
                 f"{out} holds a run that has not ended: go on with it (resume), or choose another "
                 "folder"
             )
-        if not resume:
-            (out / CHECKPOINT).unlink(missing_ok=True)
-        forget(out)
-    except OSError as e:
-        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
-    return out
+        try:
+            forget(out, checkpoint=not resume)
+        except OSError as e:
+            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+        yield
 
 
 @contextmanager
