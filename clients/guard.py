@@ -7,9 +7,7 @@ a second release, so that what was sent once is kept and sent again, word for wo
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from fedcal.agreement import check_request
-from fedcal.atomic import whole_file
+from fedcal.atomic import sync_folder, whole_file
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
 from fedcal.fields import read
+from fedcal.locks import locked
 from fedcal.queries.request import Context, Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.streams import key_of
@@ -120,8 +119,7 @@ class Answers:
         asked = key_of(request.key, vars(context))
         path = run / f"{context.round}-{asked}.npy"
         self._make(self._folder)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._folder / "lock", "another process answers", wait=True):
             if _closed(run).exists():
                 raise InputError("this run is an old one, whose answers are no longer kept")
             if path.exists():
@@ -131,10 +129,9 @@ class Answers:
                 raise InputError("this round was asked before with another question")
             words = draw()
             self._make(run)
-            with whole_file(path) as file:
+            with whole_file(path, durable=True) as file:
                 np.save(file, words, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
+            sync_folder(self._folder)  # the run's folder may be a new one
             self._close_old()
         return words, False
 

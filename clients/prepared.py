@@ -6,11 +6,10 @@ that a question needs are read, and never parses the file that they came from.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
 from fedcal.errors import InputError
+from fedcal.locks import locked
 from fedcal.scores import KINDS
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
@@ -134,19 +134,9 @@ def _make_private(folder: Path) -> None:
         raise InputError(f"cannot write {folder}: {e.strerror}") from None
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Hold a site's folder; InputError if another process does."""
-    try:
-        file = (folder / LOCK).open("w")
-    except OSError as e:
-        raise InputError(f"cannot write {folder}: {e.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another process runs the site of {folder}") from None
-        yield
+    return locked(folder / LOCK, f"another process runs the site of {folder}")
 
 
 def prepared(folder: Path) -> Prepared:

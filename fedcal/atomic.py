@@ -16,9 +16,25 @@ def reason(error: OSError) -> str:
     return error.strerror or f"{error} (is the disk full?)"
 
 
+def sync_folder(folder: Path) -> None:
+    """Return once what was made, renamed or removed in a folder outlasts a power failure."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """Open a draft beside `path` for writing; it takes its place when the block succeeds.
+
+    Parameters
+    ----------
+    path
+        of the file
+    durable
+        return only once it outlasts a power failure
 
     Raises
     ------
@@ -37,7 +53,12 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         with file:
             yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(draft, path)
+        if durable:
+            sync_folder(path.parent)
     except OSError as e:
         raise FedcalError(f"cannot write {path}: {reason(e)}") from None
     finally:

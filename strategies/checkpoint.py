@@ -60,7 +60,12 @@ class Checkpoint:
     roster: dict[int, int] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write it, whole; FedcalError or InputError if that fails: the run must stop then."""
+        """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
+        stop then.
+
+        On the disk, as the ledger is: a power failure must not take back what sites have heard of,
+        or the round would be released again under the charge that is there.
+        """
         plain = {
             "version": VERSION,
             "run": self.run,
@@ -77,7 +82,7 @@ class Checkpoint:
             "seconds": self.seconds,
             "roster": {str(node): site for node, site in self.roster.items()},
         }
-        with whole_file(folder / CHECKPOINT) as file:
+        with whole_file(folder / CHECKPOINT, durable=True) as file:
             file.write(json.dumps(plain).encode())
 
     @classmethod

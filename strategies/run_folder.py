@@ -1,7 +1,6 @@
 """The folder of a run: what its server leaves there, and how who follows the run reads it.
 
-One server at a time has it. Flower ends the server of a run that is stopped, but not at once: a
-run that goes on waits until it is gone, for two that ask the same round would release it twice.
+One server at a time has it. Flower ends the server of a run that is stopped, but not at once.
 """
 
 from __future__ import annotations
@@ -9,28 +8,33 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from fedcal import errors
 from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError
+from fedcal.locks import locked
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.outcome import OUTCOME
 
-LEAVES = 90.0
-"""Seconds that an earlier server has to leave the folder."""
+LOCK = "lock"
+"""File that the server of a run holds."""
 
-_PROGRESS, _ERROR, _ENDED, _NOTICES, _LOCK = (
-    *("progress", "error.json", "ended", "notices", "lock"),
-)
-_TICK = 0.2
+_PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
 _log = logging.getLogger("flwr")
 
 
+def alone(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the folder of a run; InputError if a server does.
+
+    Two servers of one run would both release the round that is open, and charge it once.
+    """
+    return locked(out / LOCK, f"a server writes into {out}: its run has not ended")
+
+
 @contextlib.contextmanager
-def held(out: Path, *, resume: bool, attempt: str) -> Iterator[None]:
+def held(out: Path, *, resume: bool) -> Iterator[None]:
     """Have the folder for one run, and leave word there of warnings, of an error, and of the end.
 
     Parameters
@@ -39,62 +43,43 @@ def held(out: Path, *, resume: bool, attempt: str) -> Iterator[None]:
         absolute; made if it is not there
     resume
         the checkpoint that is there is this run's
-    attempt
-        what `ended` tells this server from an earlier one by
 
     Raises
     ------
     InputError
-        If it cannot be written, or holds a run that has not ended and is not gone on with.
-    FedcalError
-        If an earlier server does not leave it.
+        If it cannot be written, another server has it, or it holds a run that has not ended and
+        is not gone on with.
     """
     if not out.is_absolute():  # relative to what? Flower decides where this process runs
         raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = (out / _LOCK).open("w")
     except OSError as e:
         raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
-    with lock:
-        _wait_for(lock.fileno(), out)
-        with _told(out, attempt):
-            _empty(out, resume)
-            yield
-
-
-def _wait_for(file: int, out: Path) -> None:
-    import fcntl  # not on Windows, where there is no such server either
-
-    deadline = time.monotonic() + LEAVES
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= deadline:
-                raise FedcalError(f"another server has not left {out} yet: try again") from None
-            time.sleep(_TICK)
-        else:
-            return
-
-
-def _empty(out: Path, resume: bool) -> None:
-    try:
+    with alone(out):
         if not resume and (out / CHECKPOINT).exists() and not (out / OUTCOME).exists():
             raise InputError(
                 f"{out} holds a run that has not ended: go on with it (resume), or choose another "
                 "folder"
             )
-        if not resume:
-            (out / CHECKPOINT).unlink(missing_ok=True)
-        for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
-            (out / name).unlink(missing_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+        try:
+            forget(out, checkpoint=not resume)
+        except OSError as e:
+            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+        with _told(out):
+            yield
+
+
+def forget(out: Path, *, checkpoint: bool) -> None:
+    """Remove what a server has said of an earlier run, its `checkpoint` too or not."""
+    if checkpoint:  # first: without an outcome it would be that of a run that has not ended
+        (out / CHECKPOINT).unlink(missing_ok=True)
+    for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
+        (out / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _told(out: Path, attempt: str) -> Iterator[None]:
+def _told(out: Path) -> Iterator[None]:
     handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(message)s"))
     handler.addFilter(
@@ -114,7 +99,7 @@ def _told(out: Path, attempt: str) -> Iterator[None]:
         _log.removeHandler(handler)
         handler.close()
         with contextlib.suppress(OSError):
-            (out / _ENDED).write_text(attempt, "utf-8")
+            (out / _ENDED).touch()
 
 
 def note_progress(out: Path, done: int, planned: int) -> None:
@@ -142,12 +127,9 @@ def _lines(file: Path) -> list[str]:
     return [line.rstrip("\n") for line in lines if line.endswith("\n")]
 
 
-def ended(out: Path, attempt: str) -> bool:
-    """Whether this server has nothing more to do there, well or not."""
-    try:
-        return (out / _ENDED).read_text("utf-8") == attempt
-    except OSError:
-        return False
+def ended(out: Path) -> bool:
+    """Whether the server has nothing more to do there, well or not."""
+    return (out / _ENDED).exists()
 
 
 def read_error(out: Path) -> FedcalError | None:

@@ -12,7 +12,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +34,7 @@ from fedcal.strategies.run_folder import held, note_progress
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
-FRESH: dict[str, bool | str] = {"resume": False, "deliver": False, "attempt": ""}
+FRESH: dict[str, bool] = {"resume": False, "deliver": False}
 """What a run config says of a run that begins, and whose result who started it takes."""
 
 _ANY = 2  # classes, where it is not known yet how many
@@ -57,11 +57,11 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     FedcalError
         As `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
-    resume, attempt = read(fields, "resume", bool), read(fields, "attempt", str)
+    resume = read(fields, "resume", bool)
     out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with nullcontext() if out is None else held(out, resume=resume, attempt=attempt):
+    with nullcontext() if out is None else held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
@@ -175,9 +175,12 @@ def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
     sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
-    replies = grid.send_and_receive(sending, timeout=job.timeout)
-    kept = sum(not reply.has_error() for reply in replies)
-    log.info("fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
+    kept = 0
+    with suppress(RoundFailed):  # Flower takes none: the run is done all the same
+        replies = grid.send_and_receive(sending, timeout=job.timeout)
+        kept = sum(not reply.has_error() for reply in replies)
+    level = logging.INFO if kept == len(nodes) else logging.WARNING
+    log.log(level, "fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
 
 
 def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:

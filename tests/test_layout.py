@@ -474,3 +474,9 @@ def test_a_checkout_without_links_fails_loudly(tmp_path: Path, found: str | None
     assert built.returncode == 1
     assert "git config core.symlinks true" in built.stderr.splitlines()[-1]
     assert len(built.stderr.splitlines()) == 1
+
+
+def test_what_simulates_imports_where_there_are_no_posix_locks(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['fcntl'] = None; import fedcal.experiments.simulation"
+    done = python(code, tmp_path, ROOT)
+    assert done.returncode == 0, done.stderr

@@ -9,7 +9,6 @@ at the end the result files of any run.
 from __future__ import annotations
 
 import json
-import secrets
 import time
 import warnings
 from dataclasses import replace
@@ -28,7 +27,15 @@ from fedcal.privacy.federation import Federation
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.run_folder import ended, read_error, read_notices, read_progress
+from fedcal.strategies.run_folder import (
+    LOCK,
+    alone,
+    ended,
+    forget,
+    read_error,
+    read_notices,
+    read_progress,
+)
 from fedcal.strategies.settings import lacks_rows
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
@@ -36,6 +43,8 @@ STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
 
 _TICK_S, _ASK_S = 0.2, 15.0
 """Seconds between looks into the folder, and between questions to the SuperLink."""
+_ENDS_S = 60.0
+"""Seconds that a server may take to end after its run."""
 
 _CLASSES = 2  # until the sites say how many
 
@@ -101,7 +110,8 @@ def deployed(
     out
         folder of the run
     resume
-        go on with the run that is there
+        go on with the run that is there: follow it if its server is at it, fetch its outcome if
+        there is one
     progress
         called after each round
 
@@ -126,17 +136,21 @@ def deployed(
     job = job_for_sites(config)
     work = out / SERVER
     _check_folder(out, work, resume)
-    with control(str(config.control), str(config.root_certificates)) as superlink:
-        _start(superlink, job, config, out, resume)
-        _follow(superlink, out, progress)
+    if not resume or not (work / OUTCOME).exists():
+        with control(str(config.control), str(config.root_certificates)) as superlink:
+            if resume and _goes_on(superlink, out):
+                warnings.warn("the run has not ended: followed as it was started", stacklevel=2)
+            elif not resume or not (work / OUTCOME).exists():
+                _start(superlink, job, config, out, resume)
+            _follow(superlink, out, progress)
     return _result(config, out, held)
 
 
 def _check_folder(out: Path, work: Path, resume: bool) -> None:
-    kept = (work / CHECKPOINT).exists() and not (work / OUTCOME).exists()
+    kept = (work / CHECKPOINT).exists()
     if resume and not kept:
-        raise InputError(f"{out} holds no run that has not ended: start one with fedcal deploy run")
-    if not resume and kept:
+        raise InputError(f"{out} holds no run that could go on: start one with fedcal deploy run")
+    if not resume and kept and not (work / OUTCOME).exists():
         raise InputError(
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"
@@ -145,29 +159,54 @@ def _check_folder(out: Path, work: Path, resume: bool) -> None:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise InputError(f"cannot write {work}: {e.strerror}") from None
+    if not resume:
+        with alone(work):
+            pass
+
+
+def _goes_on(superlink: Control, out: Path) -> bool:
+    """Whether a server is at the run; one whose run Flower has ended is waited for.
+
+    Raises
+    ------
+    FedcalError
+        If that one does not end.
+    """
+    deadline = time.monotonic() + _ENDS_S
+    while True:
+        try:
+            with alone(out / SERVER):
+                return False
+        except InputError as held:
+            if not superlink.flower.status(flower_run(out)).startswith(ENDED):
+                return True
+            if time.monotonic() > deadline:
+                raise FedcalError(f"{held}, but Flower's has: end its process") from None
+        time.sleep(_TICK_S)
 
 
 def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool) -> None:
     work = out / SERVER
-    attempt = secrets.token_hex(8)  # an earlier server may not have left the folder yet
     here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
     open_to_sites = {"classes": 0, "input": ""}
-    superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here, "attempt": attempt})
+    superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
+    # the outcome of an earlier run must not be taken for this one's
+    forget(work, checkpoint=not resume)
     number = superlink.flower.submit()
     with whole_file(out / CONFIG) as file:
         file.write(config.to_toml().encode())
     with whole_file(out / STARTED) as file:
-        file.write(json.dumps({"flower_run": number, "attempt": attempt}).encode())
+        file.write(json.dumps({"flower_run": number}).encode())
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     """Return once the outcome is there and delivered; raise what stopped the run."""
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    (number, attempt), told = _started(out), 0
+    number, told = flower_run(out), 0
     try:
         going = True
         while going:
-            going = not ended(work, attempt)
+            going = not ended(work)
             notices = read_notices(work)
             for line in notices[told:]:
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
@@ -180,13 +219,14 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             if going and time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
                 status = superlink.flower.status(number)
-                if status.startswith(ENDED) and not ended(work, attempt):
+                if status.startswith(ENDED) and not ended(work):
                     raise _failure(work, status, out)
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise Interrupted(
             f"the run goes on without this command: fedcal deploy status --out {out} shows it, "
-            f"fedcal deploy stop --out {out} ends it"
+            f"fedcal deploy resume --out {out} waits for its result, fedcal deploy stop --out "
+            f"{out} ends it"
         ) from None
     if (error := read_error(work)) is not None:
         raise error
@@ -197,7 +237,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
 def _failure(work: Path, status: str, out: Path) -> FedcalError:
     if (error := read_error(work)) is not None:
         return error
-    if not any(work.iterdir()):
+    if not any(path.name != LOCK for path in work.iterdir()):
         return FedcalError(
             f"the run ended as '{status}' and wrote nothing into {work}: does the SuperLink's "
             "executor run on this machine, with fedcal installed?"
@@ -244,14 +284,8 @@ def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult
 
 def flower_run(out: Path) -> int:
     """Flower's number of the run in this folder; InputError if there is none."""
-    return _started(out)[0]
-
-
-def _started(out: Path) -> tuple[int, str]:
-    """Flower's number of the run, and what tells its server from an earlier one."""
     try:
-        told = json.loads((out / STARTED).read_text("utf-8"))
-        return int(told["flower_run"]), str(told["attempt"])
+        return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{out} holds no run of fedcal deploy") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -283,6 +284,25 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
         assert ledger.entries()[0].charged == (1, 2, 3)
 
 
+def test_a_release_is_on_the_disk_before_anybody_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the charge is: a power failure would take back the release alone, and it is made anew."""
+    out, synced = tmp_path / "out", list[tuple[int, bool]]()
+    fsync = os.fsync
+
+    def noted(number: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        if path == out or path.parent == out:
+            synced.append((len(read_progress(out)), path == out))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    run(tmp_path, job_of(rounds=2))
+    # the file, then the folder: at the beginning, and before each progress
+    assert synced == [(done, folder) for done in (0, 0, 1) for folder in (False, True)]
+
+
 def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
     file, out = tmp_path / "ledger.db", tmp_path / "out"
     job = job_of(ledger=str(file), cap=2.0)
@@ -327,19 +347,18 @@ def test_a_private_checkpoint_holds_noisy_sums_alone(tmp_path: Path) -> None:
         assert not any(repr(value) in text for value in one["values"])
 
 
-def test_two_servers_never_have_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_servers_never_have_one_folder(tmp_path: Path) -> None:
     """Flower ends a stopped run's server late: it must not release a round beside another."""
-    fields = fields_of(job_of(), tmp_path / "out", attempt="second")
-    stopped_in_round(2, tmp_path, {**fields, "attempt": "first"})
+    fields = fields_of(job_of(), tmp_path / "out")
+    stopped_in_round(2, tmp_path, fields)
     again = {**fields, "resume": True}
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
-    with run_folder.held(tmp_path / "out", resume=True, attempt="first"):
-        monkeypatch.setattr(run_folder, "LEAVES", 0.5)
-        with pytest.raises(FedcalError, match="another server has not left"):
-            server.serve(Sites(tmp_path, again), again)
-        assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
-    assert run_folder.ended(tmp_path / "out", "first")
-    assert not run_folder.ended(tmp_path / "out", "second")
+    with (
+        run_folder.held(tmp_path / "out", resume=True),
+        pytest.raises(InputError, match="its run has not ended"),
+    ):
+        server.serve(Sites(tmp_path, again), again)
+    assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
     server.serve(Sites(tmp_path, again), again)
-    assert run_folder.ended(tmp_path / "out", "second")
+    assert run_folder.ended(tmp_path / "out")
     assert len(Outcome.load(tmp_path / "out").records) == 3

@@ -1,0 +1,219 @@
+"""`fedcal deploy run` and `resume` over a SuperLink that is played by this process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+import fedcal.strategies.server_app as server
+from fedcal.clients.prepared import prepare
+from fedcal.clients.site_app import site_app
+from fedcal.errors import FedcalError, InputError, Interrupted
+from fedcal.experiments.config import Config
+from fedcal.experiments.deploy import run as deploy
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.shards import Shards
+from fedcal.strategies import run_folder
+from fedcal.strategies.flower import RESULT
+
+CLIENTS = 3
+
+
+class Sites(InProcessGrid):
+    """Real sites' apps; all are away when a result comes, if it is so."""
+
+    def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
+        rng = np.random.default_rng(3)
+        for k in range(CLIENTS):
+            labels = rng.integers(0, 3, 60)
+            logits = 3 * (rng.normal(size=(60, 3)) + np.eye(3)[labels])
+            rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
+            prepare(folder / f"site-{k}", rows)
+        super().__init__(site_app(folder), [70 + k for k in range(CLIENTS)])
+        self._apps = [site_app(folder / f"site-{k}") for k in range(CLIENTS)]
+        self.leave = False
+        for context in self._contexts.values():
+            context.run_config = fields
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        if self.leave and messages[0].metadata.message_type == RESULT:
+            return ["" for _ in messages]  # as Flower's grid does for nodes that are gone
+        return super().push_messages(messages)
+
+    def _deliver(self, message: Message) -> Message:
+        self._app = self._apps[message.metadata.dst_node_id - 70]
+        return super()._deliver(message)
+
+
+class SuperLink:
+    """Runs the server within `submit`, after `before` has had its sites."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.flower, self.runs = folder, self, 0
+        self.before: Callable[[Sites], object] = lambda sites: None
+        self.state = "running"
+
+    def write_app(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def submit(self) -> int:
+        self.runs += 1
+        sites = Sites(self.folder, self._fields)
+        self.before(sites)
+        try:
+            server.serve(sites, self._fields)
+            self.state = "finished:completed"
+        except FedcalError:
+            self.state = "finished:failed"
+        return self.runs
+
+    def status(self, number: int) -> str:
+        return self.state
+
+
+@pytest.fixture
+def link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> SuperLink:
+    caplog.set_level(logging.WARNING, "flwr")  # as in the process of a server
+    found = SuperLink(tmp_path)
+
+    @contextlib.contextmanager
+    def control(address: str, certificates: str) -> Iterator[SuperLink]:
+        yield found
+
+    monkeypatch.setattr(deploy, "control", control)
+    monkeypatch.setattr(deploy, "_ASK_S", 0.0)
+    return found
+
+
+def config(folder: Path, **options: Any) -> Config:
+    given = {"method": "fednewton", "rounds": 2, "epsilon": 4.0, "unit": "example", **options}
+    return Config(
+        **given,
+        clients=CLIENTS,
+        engine="grpc",
+        control="127.0.0.1:1",
+        root_certificates=str(folder / "ca.crt"),
+        grace=0.2,
+    )
+
+
+def values(out: Path) -> list[Any]:
+    return [json.loads(line)["values"] for line in (out / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_another_run_takes_the_place_of_one_that_has_ended(link: SuperLink, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = deploy.deployed(config(tmp_path), out=out)
+    second = deploy.deployed(config(tmp_path, epsilon=2.0), out=out)
+    assert second.privacy["epsilon"] == 2.0
+    assert second.rounds != first.rounds
+    assert values(out) == [one["values"] for one in second.rounds]
+
+
+def test_an_outcome_that_nobody_waited_for_is_fetched_not_made_again(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted("")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deploy, "_follow", interrupted)
+        with pytest.raises(Interrupted):
+            deploy.deployed(config(tmp_path), out=out)
+    found = deploy.deployed(deploy.asked_for(out, {}), out=out, resume=True)
+    assert link.runs == 1
+    assert values(out) == [one["values"] for one in found.rounds]
+
+
+def test_a_result_that_no_site_is_there_for_is_a_result(link: SuperLink, tmp_path: Path) -> None:
+    link.before = lambda sites: setattr(sites, "leave", True)
+    with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
+        deploy.deployed(config(tmp_path), out=tmp_path / "out")
+    assert (tmp_path / "out" / "result.json").exists()
+
+
+def test_a_run_that_goes_on_is_not_started_twice(link: SuperLink, tmp_path: Path) -> None:
+    """Two servers of one run would release the same round twice, charged once."""
+    out, refused = tmp_path / "out", list[str]()
+
+    def twice(sites: Sites) -> None:
+        original = sites.pull_messages
+
+        def pull(ids: Iterable[str]) -> Iterable[Message]:
+            if not refused and (out / "server" / "checkpoint.json").exists():
+                refused.append("")
+                for resume in (False, True):
+                    with pytest.raises(InputError, match="its run has not ended") as error:
+                        server.serve(sites, {**link._fields, "resume": resume})
+                    refused.append(str(error.value))
+                with pytest.raises(InputError, match="has not ended"):
+                    deploy.deployed(config(tmp_path), out=out)
+            return original(ids)
+
+        sites.pull_messages = pull  # type: ignore[method-assign]
+
+    link.before = twice
+    found = deploy.deployed(config(tmp_path), out=out)
+    assert len(refused) == 3
+    assert link.runs == 1
+    assert values(out) == [one["values"] for one in found.rounds]
+
+
+def test_resume_follows_a_run_that_goes_on(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, followed = tmp_path / "out", list[int]()
+
+    def follow(*_: object) -> None:
+        followed.append(link.runs)
+        raise Interrupted("")
+
+    def again(sites: Sites) -> None:
+        original = sites.pull_messages
+
+        def pull(ids: Iterable[str]) -> Iterable[Message]:
+            if not followed and (out / "server" / "checkpoint.json").exists():
+                (out / deploy.STARTED).write_text('{"flower_run": 1}')  # the command is faster
+                with monkeypatch.context() as patch:
+                    patch.setattr(deploy, "_follow", follow)
+                    with pytest.warns(UserWarning, match="followed"), pytest.raises(Interrupted):
+                        deploy.deployed(config(tmp_path), out=out, resume=True)
+            return original(ids)
+
+        sites.pull_messages = pull  # type: ignore[method-assign]
+
+    link.before = again
+    deploy.deployed(config(tmp_path), out=out)
+    assert (followed, link.runs) == ([1], 1)
+
+
+def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    deploy.deployed(config(tmp_path), out=out)
+    (out / "server" / "outcome.json").unlink()
+    monkeypatch.setattr(deploy, "_ENDS_S", 0.5)
+    with run_folder.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
+        deploy.deployed(config(tmp_path), out=out, resume=True)
+    assert link.runs == 1
+    deploy.deployed(config(tmp_path), out=out, resume=True)
+    assert link.runs == 2
+
+
+def test_nothing_to_go_on_with_is_one_line(link: SuperLink, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no run"):
+        deploy.deployed(config(tmp_path), out=tmp_path / "out", resume=True)
