@@ -262,8 +262,8 @@ def with_real_sites(privacy: dict[str, Any]) -> None:
         record of the run; changed
     """
     own = (
-        "another client",
-        "The result, at the end, which it judges on its own rows: those numbers stay with it.",
+        "each site, at the end",
+        "The result, which it judges on its own rows: those numbers stay with it.",
     )
     keeps = (
         "who reads the SuperLink's disk",
