@@ -28,7 +28,8 @@ COMMANDS = {
     "export": "Write a calibrator for another runtime.",
     "apply": "Apply a calibrator to all rows of a file, a test part after the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
-    "deploy": "Start, follow and go on with runs over real sites; let sites in.",
+    "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
+    "status shows the sites and a run, stop ends a run, register lets sites in by public keys.",
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
@@ -78,8 +79,10 @@ EXAMPLES = {
     ),
     "deploy": (
         "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
+        "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
         "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
-        "--method fedoneshot --epsilon 1 --set rows_per_client=200 --out run",
+        "--method fedoneshot --epsilon 1 --unit example --out run",
+        "fedcal deploy stop --out run",
         "fedcal deploy resume --out run",
     ),
     "flower-app": ("fedcal flower-app app",),

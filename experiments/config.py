@@ -257,6 +257,9 @@ class Config(Options):
             )
 
 
+SIMULATED = ("engine", "ray_address", "partition", "dropout", "secure_aggregation", "noise_source")
+"""Options that `fedcal deploy` has no use for."""
+
 _SITES = ("control", "root_certificates", "class_names", "timeout", "grace")
 _OPTIONS = options_of(Config)
 

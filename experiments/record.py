@@ -16,6 +16,9 @@ from fedcal.strategies.outcome import Outcome
 UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
 )
+PUBLIC_ROWS = (
+    "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
+)
 
 
 def recorded(
@@ -35,13 +38,17 @@ def recorded(
     )
     rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
     noun = outcome.artifact.noun
+    real = config.control is not None
+    simulated = None if real else rows  # a simulation's number may tell of its rows
     privacy = of_plan(
-        plan, len(outcome.records), job.secure_aggregation, rows, tested=tested, noun=noun
+        plan, len(outcome.records), job.secure_aggregation, simulated, tested=tested, noun=noun
     )
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if "rows_per_client" in config.set and not needed:
         privacy["statement"].append(UNUSED_ROWS.format(rows))
-    if config.control is not None:
+    elif rows is not None and plan.private and real:
+        privacy["statement"].append(PUBLIC_ROWS.format(rows))
+    if real:
         with_real_sites(privacy)
     return known, privacy
 

@@ -184,6 +184,8 @@ class SimulationResult:
             {k: v for k, v in one.items() if k not in RELEASED and isinstance(v, (int, float, str))}
             for one in self.rounds
         ]
+        if not plain[0]:  # no number tells what was learned
+            return shown
         rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
         note = "Before and after are measured by each site on its own rows, and stay there."
         return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]

@@ -20,7 +20,7 @@ from fedcal.experiments.commands.parameters import (
     takes,
 )
 from fedcal.experiments.commands.simulate import show
-from fedcal.experiments.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.config import SIMULATED, Config, load_config, merge, parse_setting
 from fedcal.experiments.deploy.control import control
 from fedcal.experiments.deploy.run import (
     asked_for,
@@ -33,19 +33,19 @@ from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
 
 ACTIONS = ("run", "resume", "status", "stop", "register")
-_SIMULATED = ("engine", "ray_address", "partition", "dropout", "secure_aggregation", "noise_source")
+
+_UNSET = {
+    "data": "none: only the sites judge the result",
+    "clients": "must be given",
+    "control": "must be given",
+}
 
 
-_UNSET = {"data": "only the sites judge it", "clients": "must be given", "control": "must be given"}
-
-
-@takes(Config, but=_SIMULATED, unset=_UNSET)
+@takes(Config, but=SIMULATED, unset=_UNSET)
 def deploy_command(
     *,
-    action: Annotated[str, typer.Argument(help=" | ".join(ACTIONS), show_default=False)],
-    keys: Annotated[
-        list[Path] | None, typer.Argument(help="Public keys of sites, to register.")
-    ] = None,
+    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
+    keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,

@@ -26,6 +26,9 @@ from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
 from fedcal.units import UNITS
 
+_STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
+_WAITING = ": waiting for the sites"
+
 
 @takes(Config)
 def simulate_command(
@@ -52,7 +55,7 @@ def simulate_command(
     asked = merge(given) if config is None else load_config(config, given)
     if out is not None:
         check_out(out, foreign="rows.jsonl")
-    starting = ": starting Flower and Ray" if asked.engine == "ray" else ""
+    starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
     with progress(f"{asked.method}{starting}", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:

@@ -10,8 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.deploy.fleet import check_control, read_address, trusted
+from fedcal.errors import FedcalError
+from fedcal.experiments.deploy.fleet import (
+    check_control,
+    check_public_key,
+    read_address,
+    trusted,
+)
 from fedcal.experiments.engines.superlink import (
     CONNECTION,
     FlowerRun,
@@ -57,15 +62,12 @@ class Control:
         Raises
         ------
         InputError
-            If a file cannot be read.
+            If a file cannot be read, or is no public key.
         FedcalError
             If the SuperLink refuses a key, with its words.
         """
         for key in keys:
-            try:
-                key.read_bytes()
-            except OSError as e:
-                raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
+            check_public_key(key)
         nodes = []
         for key in keys:
             said = self.flower.flwr(

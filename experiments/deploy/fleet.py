@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_ssh_private_key,
+    load_ssh_public_key,
 )
 
 from fedcal.errors import FedcalError, InputError
@@ -71,6 +72,20 @@ def public_key(key: Path) -> str:
     return written.decode("ascii")
 
 
+def check_public_key(key: Path) -> None:
+    """InputError if a file is not the public half of a site's key."""
+    try:
+        known = load_ssh_public_key(key.read_bytes())
+    except OSError as e:
+        raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        known = None
+    if not isinstance(known, ec.EllipticCurvePublicKey):
+        raise InputError(
+            f"{key} is no public ECDSA key in OpenSSH's format: register takes a site's .pub file"
+        )
+
+
 def trusted(root_certificates: Path) -> ssl.SSLContext:
     """TLS that trusts these certificates alone; InputError if they cannot be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -120,7 +135,8 @@ def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
         except OSError as e:
             why = e.strerror or str(e)
         if time.monotonic() >= deadline:
-            raise FedcalError(f"nobody listens at {at} ({why}; waited {wait:g} s)")
+            waited = f"; waited {wait:g} s" if wait else ""
+            raise FedcalError(f"nobody listens at {at} ({why}{waited})")
         time.sleep(_PAUSE_S)
     with connection:
         return _spoken(at, context, connection)

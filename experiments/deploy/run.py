@@ -131,7 +131,7 @@ def deployed(
     out = Path(out).resolve()
     held = _holdout(test, config)
     certificates = str(Path(str(config.root_certificates)).resolve())  # found again from elsewhere
-    config = replace(config, root_certificates=certificates)
+    config = replace(config, root_certificates=certificates, noise_source="system")
     config = config if test is not None else replace(config, data="")
     job = job_for_sites(config)
     work = out / SERVER
@@ -231,7 +231,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     if (error := read_error(work)) is not None:
         raise error
     if not (work / OUTCOME).exists():
-        raise _failure(work, "failed", out)
+        raise _failure(work, superlink.flower.status(number), out)
 
 
 def _failure(work: Path, status: str, out: Path) -> FedcalError:

@@ -247,7 +247,9 @@ def json_in(text: str) -> dict[str, Any]:
 
 
 def complaint(text: str) -> str:
-    """The first line of a log that tells of an error, or its last one."""
+    """What JSON says of an error; without any, the first line that tells of one, or the last."""
+    if reason := str(json_in(text).get("error-message", "")).strip():
+        return reason.splitlines()[-1].strip()[:300]
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
     told = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
     told = [line for line in told if line and not line.startswith("Traceback")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
+from fedcal.experiments.config import SIMULATED
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
     FEWEST,
@@ -165,7 +166,8 @@ def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) ->
         "sees": _pairs(sees) if sees else None,
         "communication": _pairs(_communication(result)),
         "command": command(config, home),
-        "handed_over": words.handed_over(config["data"]),
+        "handed_over": words.handed_over(config["data"]) if config["data"] else [],
+        "real": "control" in config,
         "config": config,
         "versions": result["versions"],
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
@@ -250,15 +252,18 @@ def _bytes(count: int) -> str:
 
 
 def command(config: dict[str, Any], home: Path) -> list[str]:
-    """The `fedcal simulate` of a resolved configuration in parts, each quoted for a shell.
+    """The command of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
     home
         where it is run; the path of a data file is relative to it where that is shorter
     """
-    parts = ["fedcal simulate"]
+    real = "control" in config
+    parts = ["fedcal deploy run --out again"] if real else ["fedcal simulate"]
     for key, value in config.items():
+        if real and key in SIMULATED:
+            continue
         if key == "set":
             for name, setting in value.items():
                 text = setting if isinstance(setting, str) else json.dumps(setting)
