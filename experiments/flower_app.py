@@ -20,6 +20,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.config import Config
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.job import Job
+from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.settings import Setting
 
 FILE = "pyproject.toml"
@@ -37,7 +38,7 @@ def run_config() -> dict[str, Setting]:
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
-    return fields | here | {"resume": False, "deliver": False}
+    return fields | here | FRESH
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:

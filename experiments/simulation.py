@@ -21,8 +21,6 @@ from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
-from fedcal.experiments.deploy.run import deployed
-from fedcal.experiments.engines.grpc import run_grpc
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.load import load_any
@@ -88,6 +86,8 @@ def simulate(
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
     if (config.control if config else options.get("control")) is not None:
+        from fedcal.experiments.deploy.run import deployed
+
         return deployed(config or merge(options), test=data, out=out, progress=progress)
     if data is None:
         data = Config.data if config is None else config.data
@@ -237,6 +237,8 @@ def _fit_federated(
         address = config.ray_address
         outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
     elif config.engine == "grpc":
+        from fedcal.experiments.engines.grpc import run_grpc
+
         outcome = run_grpc(job, shards, progress=progress)
     else:
         drive = partial(run_inline, shards=shards, unavailable=job.unavailable)

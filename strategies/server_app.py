@@ -8,13 +8,11 @@ The keys `data` and `partition` are for the sites of a simulation (`fedcal.clien
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,25 +20,22 @@ from typing import Any, cast
 from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcal import datasets, errors
-from fedcal.atomic import whole_file
-from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal import datasets
+from fedcal.errors import InputError, RoundFailed
 from fedcal.fields import read
-from fedcal.locks import locked
 from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.exchange import PromptGrid, message
 from fedcal.strategies.flower import RESULT, Who, ask_who
 from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.strategies.outcome import RELEASED, Outcome
+from fedcal.strategies.run_folder import held, note_progress
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
-_PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
-LOCK = "lock"
-"""File of a run's folder that its server holds."""
+FRESH: dict[str, bool] = {"resume": False, "deliver": False}
+"""What a run config says of a run that begins, and whose result who started it takes."""
 
 _ANY = 2  # classes, where it is not known yet how many
 
@@ -63,10 +58,10 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         As `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
     resume = read(fields, "resume", bool)
-    out = _made(Path(str(fields["out"]))) if fields.get("out") else None
+    out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with nullcontext() if out is None else _place(out, resume), _told(out):
+    with nullcontext() if out is None else held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
@@ -82,8 +77,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
-                with (out / _PROGRESS).open("a", encoding="ascii") as file:
-                    file.write(f"{done} {planned}\n")
+                note_progress(out, done, planned)
 
         kept = out if job.tolerant else None
         outcome = job.run(drive, moved, folder=kept, resume=resume)
@@ -184,7 +178,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
     nodes = list(grid.get_node_ids())
     sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
     kept = 0
-    with contextlib.suppress(RoundFailed):  # Flower takes none: the run is done all the same
+    with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
         kept = sum(not reply.has_error() for reply in replies)
     level = logging.INFO if kept == len(nodes) else logging.WARNING
@@ -232,115 +226,6 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
         rows,
     )
     return replace(job, settings={**job.settings, "rows_per_client": rows})
-
-
-def forget(out: Path, *, checkpoint: bool) -> None:
-    """Remove what a server has said of an earlier run, its `checkpoint` too or not."""
-    if checkpoint:  # first: without an outcome it would be that of a run that has not ended
-        (out / CHECKPOINT).unlink(missing_ok=True)
-    for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
-        (out / name).unlink(missing_ok=True)
-
-
-def read_progress(out: Path) -> list[tuple[int, int]]:
-    """(rounds done, rounds planned) for each round that is done."""
-    try:
-        lines = (out / _PROGRESS).read_text("ascii").splitlines(keepends=True)
-    except OSError:
-        return []
-    whole = [line.split() for line in lines if line.endswith("\n")]
-    return [(int(done), int(planned)) for done, planned in whole]
-
-
-def read_notices(out: Path) -> list[str]:
-    """What went otherwise than planned, a line each: sites that are away, or did not answer."""
-    try:
-        lines = (out / _NOTICES).read_text("utf-8").splitlines(keepends=True)
-    except OSError:
-        return []
-    return [line.rstrip("\n") for line in lines if line.endswith("\n")]
-
-
-def ended(out: Path) -> bool:
-    """Whether the server has nothing more to do there, well or not."""
-    return (out / _ENDED).exists()
-
-
-def read_error(out: Path) -> FedcalError | None:
-    """What stopped the run whose outcome should be in `out`, if it was an error of fedcal's."""
-    try:
-        told = json.loads((out / _ERROR).read_text("utf-8"))
-    except OSError:
-        return None
-    kind = getattr(errors, told["kind"])
-    if kind is errors.NotBuiltYet:  # it puts its message together itself
-        kind = InputError
-    error: FedcalError = kind(told["message"])
-    return error
-
-
-def alone(out: Path) -> AbstractContextManager[None]:
-    """Hold the folder of a run; InputError if a server does.
-
-    Two servers of one run would both release the round that is open, and charge it once.
-    """
-    return locked(out / LOCK, f"a server writes into {out}: its run has not ended")
-
-
-def _made(out: Path) -> Path:
-    if not out.is_absolute():  # relative to what? Flower decides where this process runs
-        raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
-    return out
-
-
-@contextmanager
-def _place(out: Path, resume: bool) -> Iterator[None]:
-    """Hold `out`, without what an earlier run left there; its checkpoint if it goes on."""
-    with alone(out):
-        if not resume and (out / CHECKPOINT).exists() and not (out / OUTCOME).exists():
-            raise InputError(
-                f"{out} holds a run that has not ended: go on with it (resume), or choose another "
-                "folder"
-            )
-        try:
-            forget(out, checkpoint=not resume)
-        except OSError as e:
-            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
-        yield
-
-
-@contextmanager
-def _told(out: Path | None) -> Iterator[None]:
-    """Leave word of warnings and of an error of fedcal's own in `out`, and of the end."""
-    handler = None
-    if out is not None:
-        handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
-        handler.setLevel(logging.WARNING)
-        handler.addFilter(lambda record: record.levelno == logging.WARNING and _ours(record))
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        log.addHandler(handler)
-    try:
-        yield
-    except FedcalError as e:
-        log.error("fedcal: error: %s", e)
-        if out is not None:
-            with whole_file(out / _ERROR) as file:
-                file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
-        raise
-    finally:
-        if out is not None and handler is not None:
-            log.removeHandler(handler)
-            handler.close()
-            with contextlib.suppress(OSError):
-                (out / _ENDED).touch()
-
-
-def _ours(record: logging.LogRecord) -> bool:
-    return record.getMessage().startswith("fedcal: ")
 
 
 def _show(job: Job, outcome: Outcome) -> None:

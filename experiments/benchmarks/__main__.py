@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
-from fedcal.experiments.benchmarks import audit, federated, luo, planner, pooled, samplers
+from fedcal.experiments.benchmarks import audit, federated, luo, planner, pooled, samplers, sites
 from fedcal.experiments.benchmarks.harness import Benchmark, beside, run
 
 BENCH = {**pooled.CASES, **federated.CASES}
@@ -23,6 +23,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "audit": audit.BENCHMARK,
     "luo": beside("trials of Luo et al., beside a plain loop", luo.CASES),
     "planner": planner.BENCHMARK,
+    "sites": sites.BENCHMARK,
 }
 """By the name that the command takes."""
 

@@ -28,7 +28,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.server_app import (
+from fedcal.strategies.run_folder import (
     LOCK,
     alone,
     ended,

@@ -73,6 +73,10 @@ class SuperNode:
         """The exit code of its process; None while it runs."""
         return self._tree.poll()
 
+    def kill(self) -> None:
+        """End it as a machine that loses its power would: for tests and measurements."""
+        self._tree.kill()
+
     def connected(self) -> bool:
         """Whether the SuperLink has accepted it once."""
         return _CONNECTED in self._text()

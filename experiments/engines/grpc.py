@@ -15,7 +15,7 @@ from pathlib import Path
 from fedcal.clients.prepared import prepare
 from fedcal.errors import InputError, RoundFailed
 from fedcal.experiments.deploy.certificates import make_certificates
-from fedcal.experiments.deploy.supernode import supernode
+from fedcal.experiments.deploy.supernode import SuperNode, supernode
 from fedcal.experiments.engines.superlink import (
     COMPLETED,
     CONNECTION,
@@ -28,13 +28,24 @@ from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
-from fedcal.strategies.server_app import read_error, read_notices
+from fedcal.strategies.run_folder import read_error, read_notices
+from fedcal.strategies.server_app import FRESH
 
 MOST_CLIENTS = 64
 """On one machine: each is four processes."""
 
 
-def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> Outcome:
+_START_SECONDS, _SITE_SECONDS = 60.0, 10.0
+"""What processes may take to start on a slow machine, all and each."""
+
+
+def run_grpc(
+    job: Job,
+    shards: Shards,
+    *,
+    progress: Progress | None = None,
+    nodes: list[SuperNode] | None = None,
+) -> Outcome:
     """Run a job over one SuperNode for each client.
 
     Parameters
@@ -45,6 +56,8 @@ def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> O
         one shard for each client
     progress
         called after each round
+    nodes
+        gains the SuperNodes in the order of the clients, for who means to end some
 
     Returns
     -------
@@ -67,13 +80,14 @@ def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> O
             f"clients, not {shards.clients}; --engine inline takes any number"
         )
     found = commands("grpc")
-    job = replace(job, tolerant=True)
+    patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
+    job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow
     with run_folder() as folder, contextlib.ExitStack() as running:
         keys, out = folder / "keys", folder / "out"
         names = [f"site-{k}" for k in range(shards.clients)]
         make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
         out.mkdir()
-        here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+        here = {"data": "", "partition": "", "out": str(out), **FRESH}
         run = FlowerRun(folder, found, {})
         run.write_app({**job.to_fields(), **here})
         fleet = ""
@@ -89,14 +103,15 @@ def run_grpc(job: Job, shards: Shards, *, progress: Progress | None = None) -> O
         for k, name in enumerate(names):
             site = folder / name
             prepare(site, shards.block(k, k + 1), number=k, simulated=True)
-            running.enter_context(
-                supernode(
-                    site,
-                    fleet=fleet,
-                    root_certificates=keys / "ca.crt",
-                    key=keys / "sites" / f"{name}.key",
-                )
+            node = supernode(
+                site,
+                fleet=fleet,
+                root_certificates=keys / "ca.crt",
+                key=keys / "sites" / f"{name}.key",
             )
+            started = running.enter_context(node)
+            if nodes is not None:
+                nodes.append(started)
         status = run.run(None, out, progress)
         known = {f"fedcal: {line}" for line in too_little(job.method, None, job)}
         for line in read_notices(out):

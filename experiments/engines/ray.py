@@ -20,7 +20,8 @@ from fedcal.partition import DEALT
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
-from fedcal.strategies.server_app import read_error
+from fedcal.strategies.run_folder import read_error
+from fedcal.strategies.server_app import FRESH
 
 _CLUSTER_SECONDS = 4.0
 
@@ -90,8 +91,7 @@ def run_ray(
             "data": source.data,
             "partition": source.partition,
             "out": str(out),
-            "resume": False,
-            "deliver": False,
+            **FRESH,
         }
         run = FlowerRun(folder, found, ray_environment(folder, ray_address))
         run.write_app(fields)

@@ -28,7 +28,7 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.flower_app import FILE, app_toml
 from fedcal.strategies.outcome import Progress
-from fedcal.strategies.server_app import read_progress
+from fedcal.strategies.run_folder import read_progress
 
 MARK = "FEDCAL_RUN"
 """Environment variable that every process of a run carries: its folder."""

@@ -171,6 +171,8 @@ def test_a_server_that_knows_the_data_refuses_them_without_the_column(
         **{"seed": 3, "mechanism": "auto", "quorum": 0.9, "noise-source": "seeded"},
         **{"settings": "{}", "secure-aggregation": "none", "dropout": 0.0, "ledger": ""},
         **{"cap": 0.0, "cap-delta": 0.0, "partition": "natural", "data": str(file)},
+        **{"tolerant": False, "timeout": 60.0, "grace": 60.0, "class-digest": ""},
+        **server.FRESH,
     }
     want = simulate(file, partition="natural", rounds=2, **PRIVATE)
     for given in ({}, {"classes": CLASSES, "input": "logits"}):

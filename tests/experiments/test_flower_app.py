@@ -28,6 +28,7 @@ from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.engines.ray import ray_environment
 from fedcal.experiments.flower_app import FILE, app_toml, run_config, write_app
 from fedcal.strategies.job import Job
+from fedcal.strategies.server_app import FRESH
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide" / "engines.md"
@@ -50,7 +51,7 @@ def test_the_project_s_own_file_says_the_same() -> None:
 def test_every_key_has_the_default_of_simulate() -> None:
     fields, config = run_config(), Config()
     job = Job.from_fields(fields, nodes=100, classes=10)
-    here = {"data", "partition", "out", "resume", "deliver"}
+    here = {"data", "partition", "out", *FRESH}
     assert set(fields) == {*job.to_fields(), *here}
     assert (fields["data"], fields["partition"]) == (config.data, config.partition)
     federation = job.federation

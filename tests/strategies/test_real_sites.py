@@ -26,10 +26,12 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.flower import ANSWER, WHO
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 NODES = [60, 61, 62, 63, 64]
@@ -102,7 +104,7 @@ def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
 
 
 def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
-    here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+    here = {"data": "", "partition": "", "out": str(out), **server.FRESH}
     return {**job.to_fields(), "classes": 0, "input": "", **here, **change}
 
 
@@ -141,7 +143,7 @@ def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Pat
     job = job_of()
     found, _ = run(tmp_path, job, **{how: answers_of(2)})
     assert found.records == inline(job, alive=(0, 1, 3)).records
-    notices = server.read_notices(tmp_path / "out")
+    notices = read_notices(tmp_path / "out")
     assert [n for n in notices if "of 4 clients answered" in n] == [
         f"fedcal: round {number}: 3 of 4 clients answered" for number in (1, 2, 3)
     ]
@@ -161,7 +163,7 @@ def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path: 
     job = job_of()
     found, _ = run(tmp_path / "three", job, sites=3)
     assert found.records == inline(job, alive=range(3)).records
-    assert "3 of 4 sites are there" in server.read_notices(tmp_path / "three" / "out")[0]
+    assert "3 of 4 sites are there" in read_notices(tmp_path / "three" / "out")[0]
     with pytest.raises(RoundFailed, match=r"0 of 4 sites were there after 0.2 s.*nothing was"):
         run(tmp_path / "none", job, sites=0)
     with pytest.raises(RoundFailed, match="there are 5 sites, and the run is for 4 clients"):
@@ -183,7 +185,7 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(
     job = job_of(class_digest=given, ledger=str(file), cap=1.0)
     with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
         run(tmp_path, job, names={3: ("cat", "owl", "dog")})
-    error = server.read_error(tmp_path / "out")
+    error = read_error(tmp_path / "out")
     assert isinstance(error, InputError)
     with Ledger(file) as ledger:
         assert ledger.entries() == ()
@@ -317,7 +319,7 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
         patch.setattr(Checkpoint, "save", full)
         with pytest.raises(FedcalError, match="No space left"):
             server.serve(Sites(tmp_path, fields), fields)
-    assert server.read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
+    assert read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2)
     again = {**fields, "resume": True}
@@ -337,7 +339,7 @@ def test_a_release_is_on_the_disk_before_anybody_hears_of_it(
     def noted(number: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{number}"))
         if path == out or path.parent == out:
-            synced.append((len(server.read_progress(out)), path == out))
+            synced.append((len(read_progress(out)), path == out))
         fsync(number)
 
     monkeypatch.setattr(os, "fsync", noted)
@@ -388,3 +390,20 @@ def test_a_private_checkpoint_holds_noisy_sums_alone(tmp_path: Path) -> None:
     assert [one["values"] for one in kept] == [one["values"] for one in found.records]
     for one in exact.records[:1]:  # the same question: its exact sums are nowhere
         assert not any(repr(value) in text for value in one["values"])
+
+
+def test_two_servers_never_have_one_folder(tmp_path: Path) -> None:
+    """Flower ends a stopped run's server late: it must not release a round beside another."""
+    fields = fields_of(job_of(), tmp_path / "out")
+    stopped_in_round(2, tmp_path, fields)
+    again = {**fields, "resume": True}
+    before = (tmp_path / "out" / CHECKPOINT).read_bytes()
+    with (
+        run_folder.held(tmp_path / "out", resume=True),
+        pytest.raises(InputError, match="its run has not ended"),
+    ):
+        server.serve(Sites(tmp_path, again), again)
+    assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
+    server.serve(Sites(tmp_path, again), again)
+    assert run_folder.ended(tmp_path / "out")
+    assert len(Outcome.load(tmp_path / "out").records) == 3

@@ -27,6 +27,7 @@ from fedcal.shards import Shards
 from fedcal.strategies.flower import ANSWER, WHO
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.run_folder import read_error, read_progress
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}
@@ -62,7 +63,7 @@ def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
 
 
 def fields_of(job: Job, out: Path | str = "") -> dict[str, Any]:
-    here = {"data": "", "partition": "", "out": str(out), "resume": False, "deliver": False}
+    here = {"data": "", "partition": "", "out": str(out), **server.FRESH}
     return {**job.to_fields(), **here}
 
 
@@ -83,8 +84,8 @@ def test_same_bits_as_inline(
     assert got.records == want.records
     assert (got.bytes_up, got.bytes_down) == (want.bytes_up, want.bytes_down)
     assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
-    assert server.read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
-    assert server.read_error(tmp_path) is None
+    assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
+    assert read_error(tmp_path) is None
 
 
 def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:
@@ -134,7 +135,7 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
     """What a parent gets to know; the same as what the ServerApp raises."""
     with pytest.raises(FedcalError) as caught:
         server.serve(Wire(shards), fields)
-    error = server.read_error(out)
+    error = read_error(out)
     assert error is not None
     assert (type(error), str(error)) == (type(caught.value), str(caught.value))
     assert not (out / "outcome.json").exists()
@@ -169,7 +170,7 @@ def test_what_is_not_allowed_comes_back_as_bad_input(shards: Shards, tmp_path: P
     fields = {**fields_of(job_of(), tmp_path), "trust": "nobody"}
     with pytest.raises(InputError) as caught:
         server.serve(Wire(shards), fields)
-    error = server.read_error(tmp_path)
+    error = read_error(tmp_path)
     assert isinstance(error, InputError)
     assert str(error) == str(caught.value)
 
@@ -177,10 +178,10 @@ def test_what_is_not_allowed_comes_back_as_bad_input(shards: Shards, tmp_path: P
 def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
     stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
     server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
-    assert server.read_error(tmp_path) is None
-    assert server.read_progress(tmp_path) == [(1, 1)]
+    assert read_error(tmp_path) is None
+    assert read_progress(tmp_path) == [(1, 1)]
     stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
-    assert server.read_progress(tmp_path) == []
+    assert read_progress(tmp_path) == []
 
 
 def test_the_folder_must_be_absolute_and_writable(shards: Shards, tmp_path: Path) -> None:
@@ -192,9 +193,9 @@ def test_the_folder_must_be_absolute_and_writable(shards: Shards, tmp_path: Path
 
 
 def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
-    assert server.read_progress(tmp_path) == []
+    assert read_progress(tmp_path) == []
     (tmp_path / "progress").write_text("1 12\n2 1")
-    assert server.read_progress(tmp_path) == [(1, 12)]
+    assert read_progress(tmp_path) == [(1, 12)]
 
 
 # -- nodes --------------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> I
 
 def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
     job = Job("fednewton", Federation(1, 2, 2, epsilon=epsilon), **options)
-    here = {"out": "", "resume": False, "deliver": False, "grace": 0.5}
+    here = {"out": "", **server.FRESH, "grace": 0.5}
     return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
 
 

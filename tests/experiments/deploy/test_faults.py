@@ -19,7 +19,7 @@ from procfs import descendants
 
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.privacy.ledger import Ledger
-from fedcal.strategies.server_app import read_progress
+from fedcal.strategies.run_folder import read_progress
 
 pytestmark = pytest.mark.slow
 

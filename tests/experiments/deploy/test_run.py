@@ -21,6 +21,7 @@ from fedcal.experiments.config import Config
 from fedcal.experiments.deploy import run as deploy
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.shards import Shards
+from fedcal.strategies import run_folder
 from fedcal.strategies.flower import RESULT
 
 CLIENTS = 3
@@ -206,7 +207,7 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     deploy.deployed(config(tmp_path), out=out)
     (out / "server" / "outcome.json").unlink()
     monkeypatch.setattr(deploy, "_ENDS_S", 0.5)
-    with server.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
+    with run_folder.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
         deploy.deployed(config(tmp_path), out=out, resume=True)
     assert link.runs == 1
     deploy.deployed(config(tmp_path), out=out, resume=True)

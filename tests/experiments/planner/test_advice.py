@@ -87,8 +87,8 @@ def test_over_grpc_of_equals_the_one_with_fewest_rounds_is_taken() -> None:
     assert choose([long, far], "grpc") is long
     assert choose([estimate("bad", [1.2] * 2, rounds=1)], "grpc") is None
     # to start, one exchange for each round, and two more
-    assert grpc_seconds(long.plan) - grpc_seconds(short.plan) == pytest.approx(7 * 6.2)
-    assert grpc_seconds(short.plan) == pytest.approx(10 + 3 * 6.2)
+    assert grpc_seconds(long.plan) - grpc_seconds(short.plan) == pytest.approx(7 * 4.2)
+    assert grpc_seconds(short.plan) == pytest.approx(15 + 3 * 4.2)
 
 
 def plan(**given: Any) -> Any:
@@ -166,10 +166,10 @@ def test_a_plan_for_grpc_recommends_few_rounds_and_says_how_long_they_take() -> 
     assert "engine" not in usual["options"]
     best = grpc["recommendation"]
     assert best in grpc["methods"]
-    assert (best["method"], best["rounds"], best["wall_seconds"]) == ("fedoneshot", 1, 28.6)
+    assert (best["method"], best["rounds"], best["wall_seconds"]) == ("fedoneshot", 1, 27.6)
     assert grpc["options"]["engine"] == "grpc"
     assert "--engine grpc" in grpc["command"]
-    assert any("6.2 s for each exchange" in line for line in grpc["statement"])
+    assert any("4.2 s for each exchange" in line for line in grpc["statement"])
     assert [m["expected"] for m in usual["methods"]] == [m["expected"] for m in grpc["methods"]]
 
 
