@@ -60,7 +60,7 @@ def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Contex
         raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
     given = fields.get("input") or site.shards.input
     if given != site.shards.input:
-        raise InputError(f"the run is about {given!s:.20}, this site has {site.shards.input}")
+        raise InputError(f"the run is about {str(given)[:20]!r}, this site has {site.shards.input}")
     check_request({**fields, "classes": site.shards.classes}, request)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(

@@ -12,7 +12,7 @@ from typing import Any
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.checks import one_of, positive
-from fedcal.classes import digest_of
+from fedcal.classes import digest_of, names_in
 from fedcal.errors import InputError, NotBuiltYet
 from fedcal.experiments.options import (
     DATA,
@@ -231,8 +231,9 @@ class Config(Options):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.control is None:
-            if self.root_certificates is not None:
-                raise InputError("root_certificates needs a SuperLink: give --control HOST:PORT")
+            for name in ("root_certificates", "class_names"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} needs real sites: give --control HOST:PORT")
             return
         if self.root_certificates is None:
             raise InputError("control needs root_certificates: the control API is reached by TLS")
@@ -398,10 +399,10 @@ def waiting(config: Config) -> dict[str, Any]:
     """How the job of real processes waits for its sites, and for which classes."""
     if config.engine != "grpc":
         return {}
-    names = None if config.class_names is None else config.class_names.split(",")
+    names = None if config.class_names is None else names_in(config.class_names)
     return {
         "tolerant": True,
         "timeout": config.timeout or TIMEOUT,
         "grace": config.grace or GRACE,
-        "class_digest": "" if names is None else digest_of([name.strip() for name in names]),
+        "class_digest": "" if names is None else digest_of(names),
     }

@@ -9,6 +9,12 @@ from collections.abc import Sequence
 from fedcal.errors import InputError
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """Names by comma, as a command line has them; InputError if one is empty or there twice."""
+    names = tuple(name.strip() for name in text.split(","))
+    return class_names(names, len(names))
+
+
 def class_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
     """One name for each class, in the order of the columns; None = their numbers, from "0".
 

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.queries.base import MOST_CLASSES
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.strategies.exchange import message
@@ -351,7 +352,8 @@ def reason(reply: Message) -> str:
     return last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300]
 
 
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError)
+_UNREADABLE = Exception
+"""What reading a reply may raise: its bytes are the site's, and NumPy reads them as a file."""
 
 
 def _who(reply: Message) -> Who:
@@ -364,7 +366,11 @@ def _who(reply: Message) -> Who:
             for field, key in (("digest", "names"), ("input", "input"))
             if key in said
         }
+        if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
+            raise RoundFailed("a node says it has so many classes as cannot be")
         return Who(reply.metadata.src_node_id, **numbers, **texts)  # type: ignore[arg-type]
+    except RoundFailed:
+        raise
     except _UNREADABLE:
         raise RoundFailed("a node does not say which site it is") from None
 

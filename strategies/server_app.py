@@ -124,7 +124,9 @@ def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        return clients, ask_who(grid, nodes, job.timeout, tolerant=True)
+        if not (met := ask_who(grid, nodes, job.timeout, tolerant=True)):
+            raise RoundFailed("none of the sites that are there has answered; nothing was asked")
+        return clients, met
     met = ask_who(grid, nodes[:1], job.timeout)
     if not clients:
         if not met or met[0].clients is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fedcal.classes import class_names
+from fedcal.classes import class_names, names_in
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import FILES, other
 from fedcal.experiments.deploy.fleet import read_address
@@ -51,7 +51,7 @@ def site_command(
     """Run it until it is stopped."""
     from fedcal.experiments.deploy.site import run_site
 
-    names = None if class_names is None else class_names.split(",")
+    names = None if class_names is None else names_in(class_names)
     if dry_run:
         _show_dry_run(data, names)
         return
@@ -70,7 +70,7 @@ def site_command(
     )
 
 
-def _show_dry_run(data: str, names: list[str] | None) -> None:
+def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
     from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
     from fedcal.experiments.deploy.rows import described, read_rows, shards_of
 

@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,7 +37,15 @@ def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
         If they cannot be had, or belong to several clients.
     """
     is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
-    rows = _called(data, names) if is_function else datasets.load(data)
+    try:
+        with warnings.catch_warnings():
+            # in sorted order they may be other columns than at another site
+            warnings.filterwarnings("error", "labels are names")
+            rows = _called(data, names) if is_function else datasets.load(data, classes=names)
+    except UserWarning:
+        raise InputError(
+            f"the labels of {data} are names: give --class-names, in the order of the columns"
+        ) from None
     if rows.client_names is not None and len(rows.client_names) > 1:
         raise InputError(
             f"{data} has a column client with {len(rows.client_names)} clients; a site is one "

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fedcal.artifact import Holdout
 from fedcal.atomic import whole_file
+from fedcal.datasets import is_shipped
 from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import Config, load_config, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
@@ -130,9 +131,7 @@ def deployed(
         raise InputError("a run with real sites needs a folder that the server reaches: give --out")
     out = Path(out).resolve()
     held = _holdout(test, config)
-    certificates = str(Path(str(config.root_certificates)).resolve())  # found again from elsewhere
-    config = replace(config, root_certificates=certificates, noise_source="system")
-    config = config if test is not None else replace(config, data="")
+    config = _as_it_is(config, test)
     job = job_for_sites(config)
     work = out / SERVER
     _check_folder(out, work, resume)
@@ -144,6 +143,20 @@ def deployed(
                 _start(superlink, job, config, out, resume)
             _follow(superlink, out, progress)
     return _result(config, out, held)
+
+
+def _as_it_is(config: Config, test: Any) -> Config:
+    """What is kept of the config: its files are found again from elsewhere."""
+    data = "" if test is None else load_any(test).name
+    if isinstance(test, (str, Path)) and not is_shipped(str(test)):
+        data = str(Path(test).expanduser().resolve())
+    return replace(
+        config,
+        data=data,
+        root_certificates=str(Path(str(config.root_certificates)).resolve()),
+        ledger=None if config.ledger is None else str(Path(config.ledger).resolve()),
+        noise_source="system",
+    )
 
 
 def _check_folder(out: Path, work: Path, resume: bool) -> None:

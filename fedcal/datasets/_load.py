@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from fedcal.errors import InputError
 from fedcal.npz import read_npz
 
 
-def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
+def load(
+    name_or_path: str | Path,
+    *,
+    labels_required: bool = True,
+    classes: Sequence[str] | None = None,
+) -> Dataset:
     """Read a shipped data set by name, a file, or a folder.
 
     Parameters
@@ -38,6 +44,9 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
         part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`).
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
+    classes
+        (c,) names of the columns of scores, for labels that are names; columns that have names of
+        their own must have these.
 
     Raises
     ------
@@ -70,6 +79,13 @@ def load(name_or_path: str | Path, *, labels_required: bool = True) -> Dataset:
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
         arguments = read(path, labels_required)
+        own = arguments.get("classes")
+        if classes is not None and own is not None and tuple(own) != tuple(classes):
+            raise InputError(
+                f"its columns are of the classes {', '.join(own)[:200]}, in this order, not "
+                f"{', '.join(classes)[:200]}"
+            )
+        arguments["classes"] = classes if own is None else own
         return from_arrays(name=path.name, labels_required=labels_required, **arguments)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None

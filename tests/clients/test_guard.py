@@ -60,7 +60,7 @@ def test_an_honest_request_passes(site: Prepared) -> None:
     [
         ({"class-digest": digest_of(["disease", "healthy"])}, "class names are not this site's"),
         ({"classes": 3}, "3 classes, this site has 2"),
-        ({"input": "probs"}, "about probs, this site has logits"),
+        ({"input": "probs"}, "about 'probs', this site has logits"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"trust": "local"}, "trust"),
         ({"clients": 4}, "noise|ring|plan"),

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from fedcal.classes import class_names, digest_of
+from fedcal.classes import class_names, digest_of, names_in
 from fedcal.errors import InputError
 
 
@@ -25,3 +25,10 @@ def test_names_are_one_for_each_class() -> None:
     for wrong in (["a"], ["a", "b", "c"], ["a", "a"], ["a", " "]):
         with pytest.raises(InputError, match="class names"):
             class_names(wrong, 2)
+
+
+def test_a_command_line_has_names_by_comma() -> None:
+    assert names_in("healthy, disease") == names_in("healthy,disease") == ("healthy", "disease")
+    for wrong in ("a,,b", "a,a", ""):
+        with pytest.raises(InputError, match="class names"):
+            names_in(wrong)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import fedcal.strategies.server_app as server
 from fedcal.classes import digest_of
@@ -28,7 +28,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.flower import ANSWER
+from fedcal.strategies.flower import ANSWER, WHO
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
@@ -202,6 +202,51 @@ def test_the_result_is_delivered_to_each_site_that_is_there(tmp_path: Path) -> N
         assert kept.name == outcome.run
         judged = json.loads((kept / METRICS).read_text())
         assert judged["before"]["nll"] > judged["after"]["nll"]
+
+
+@pytest.mark.parametrize(
+    "said", [{"classes": float("inf")}, {"classes": 10**12}, {"classes": -1}, {"classes": [3]}]
+)
+def test_a_site_that_says_nonsense_of_itself_is_passed_over(
+    said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of()
+    fields = fields_of(job, tmp_path / "out")
+    sites = Sites(tmp_path, fields)
+    deliver = sites._deliver
+
+    def lie(message: Message) -> Message:
+        if message.metadata.dst_node_id == NODES[0] and message.metadata.message_type == WHO:
+            record = ConfigRecord({"names": "", "input": "logits", **said})
+            return Message(RecordDict({"who": record}), reply_to=message)
+        return deliver(message)
+
+    monkeypatch.setattr(sites, "_deliver", lie)
+    server.serve(sites, fields)
+    found = Outcome.load(tmp_path / "out")
+    assert found.records == inline(job, alive=(1, 2, 3)).records
+
+
+@pytest.mark.parametrize("sent", [b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n"])
+def test_words_that_numpy_chokes_on_are_a_dropout(
+    sent: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(rounds=1)
+    fields = fields_of(job, tmp_path / "out")
+    sites = Sites(tmp_path, fields)
+    deliver = sites._deliver
+
+    def lie(message: Message) -> Message:
+        reply = deliver(message)
+        if answers_of(2)(NODES.index(message.metadata.dst_node_id), message):
+            words = Array("uint64", (1,), "numpy.ndarray", sent)
+            answer = RecordDict({"answer": ArrayRecord({"words": words})})
+            return Message(answer, reply_to=message)
+        return reply
+
+    monkeypatch.setattr(sites, "_deliver", lie)
+    server.serve(sites, fields)
+    assert Outcome.load(tmp_path / "out").records == inline(job, alive=(0, 1, 3)).records
 
 
 # -- a run that goes on -----------------------------------------------------------------------

@@ -214,6 +214,26 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     assert link.runs == 2
 
 
+def test_the_config_of_a_run_is_found_again_from_another_folder(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    np.savez("test.npz", logits=3 * np.eye(3), labels=[0, 1, 2],
+             test_logits=3 * np.eye(3), test_labels=[0, 1, 2])  # fmt: skip
+    deploy.deployed(
+        config(tmp_path, ledger="ledger.db", cap=9.0, data="test.npz"), test="test.npz", out=out
+    )
+    (out / "server" / "outcome.json").unlink()
+    monkeypatch.chdir(elsewhere)
+    again = deploy.asked_for(out, {})
+    assert again.noise_source == "system"
+    found = deploy.deployed(again, test=again.data, out=out, resume=True)
+    assert found.test is not None
+    assert not any(elsewhere.iterdir())
+
+
 def test_nothing_to_go_on_with_is_one_line(link: SuperLink, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         deploy.deployed(config(tmp_path), out=tmp_path / "out", resume=True)

@@ -53,6 +53,23 @@ def test_rows_come_from_a_function(module: str) -> None:
     assert sys.path[0] != str(Path.cwd())
 
 
+def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
+    """The digest tells the other sites of this order: it must be that of the labels."""
+    rows = "".join(
+        f"{a},{b},{'sick' if y else 'well'}\n" for (a, b), y in zip(LOGITS, LABELS, strict=True)
+    )
+    plain, own = tmp_path / "plain.csv", tmp_path / "own.csv"
+    plain.write_text(f"logit_0,logit_1,label\n{rows}")
+    own.write_text(f"logit_well,logit_sick,label\n{rows}")
+    for file in (plain, own):
+        assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
+    assert read_rows(str(plain), ["sick", "well"]).labels.tolist() == [1 - y for y in LABELS]
+    with pytest.raises(InputError, match="of the classes well, sick, in this order, not sick, wel"):
+        read_rows(str(own), ["sick", "well"])
+    with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
+        read_rows(str(plain), None)
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
