@@ -36,6 +36,9 @@ ABSENT = (
 client's own."""
 
 
+WHO_SECONDS = 60.0
+"""A node that hangs is waited for so long, in each round, to say who it is."""
+
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
 
@@ -60,6 +63,7 @@ class FlowerTransport(Strategy):
         self.class_digest = ""
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
+        self._passed: set[int] = set()  # nodes that cannot take part
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
@@ -208,12 +212,14 @@ class FlowerTransport(Strategy):
         """
         nodes = set(grid.get_node_ids())
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
-        new = sorted(nodes - set(self._sites.values()))
+        new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.meet(ask_who(grid, new, self._timeout, self.tolerant))
+            self.meet(ask_who(grid, new, min(self._timeout, WHO_SECONDS), self.tolerant))
 
     def meet(self, nodes: Iterable[Who]) -> None:
         """Number the sites that these nodes are, and refuse those that have other classes.
+
+        Once there are releases, one that cannot take part stops nothing: it is passed over.
 
         Raises
         ------
@@ -223,8 +229,15 @@ class FlowerTransport(Strategy):
             If a node says it is a site that cannot be, or there are too many.
         """
         for who in nodes:
-            site = self._number_of(who)
-            self._check(who, site)
+            try:
+                site = self._number_of(who)
+                self._check(who, site)
+            except (InputError, RoundFailed) as e:
+                if not self.tolerant or not self.method.releases:
+                    raise
+                log.warning("fedcal: a site that came late is passed over: %s", e)
+                self._passed.add(who.node)
+                continue
             self._sites[site] = who.node
             self.roster[who.node] = site
 
@@ -259,7 +272,7 @@ class FlowerTransport(Strategy):
         if who.digest != self.class_digest:
             raise InputError(
                 f"site {site} has other classes, or in another order, than the job or the sites "
-                "before it: all must be given the same --class-names; nothing was asked"
+                "before it: all must be given the same --class-names"
             )
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:

@@ -196,6 +196,11 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
             "class-digest": fields["class-digest"] or who.digest,
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
+    if job.tolerant and who is not None and who.site is None and job.plan.model.shared:
+        raise InputError(
+            f"trust '{job.plan.trust}' with real sites needs secure aggregation among them, which "
+            "is not built yet: the server would see each share of the noise; use central or local"
+        )
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fedcal.classes import class_names, names_in
+from fedcal.classes import names_in
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import FILES, other
 from fedcal.experiments.deploy.fleet import read_address
@@ -72,11 +72,11 @@ def site_command(
 
 def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
     from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
-    from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+    from fedcal.experiments.deploy.rows import called, described, read_rows, shards_of
 
     rows = read_rows(data, names)
     to = console()
-    to.print(described(rows, class_names(names, rows.classes)))
+    to.print(described(rows, called(rows, names)))
     to.print(
         f"What this site would send for the first question of each method, in a federation of "
         f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"

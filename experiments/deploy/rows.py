@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcal import datasets
+from fedcal.classes import class_names
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.shards import Shards
@@ -77,6 +78,11 @@ def shards_of(rows: Dataset) -> Shards:
     """All rows of the site as those of one client."""
     owner = np.zeros(len(rows.labels), np.int64)
     return Shards.from_owner(rows.logits, rows.labels, owner, 1, rows.input, rows.subject)
+
+
+def called(rows: Dataset, names: Sequence[str] | None) -> tuple[str, ...]:
+    """What the classes are called: as was said, else as the columns are, else by their numbers."""
+    return class_names(rows.class_names if names is None else names, rows.classes)
 
 
 def described(rows: Dataset, names: Sequence[str], *, counts: bool = True) -> str:

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from fedcal.classes import class_names
 from fedcal.clients.prepared import prepare
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
 from fedcal.errors import FedcalError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
-from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+from fedcal.experiments.deploy.rows import called, described, read_rows, shards_of
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.terminal import Stopped, console
 
@@ -70,13 +69,13 @@ def run_site(
     """
     own, context = public_key(key), trusted(root_certificates)
     rows = read_rows(data, names)
-    called = class_names(names, rows.classes)
+    known = called(rows, names)
     # what goes into a file or a container's log tells of no rows
-    console().print(described(rows, called, counts=sys.stdout.isatty()))
+    console().print(described(rows, known, counts=sys.stdout.isatty()))
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
         test = (rows.test_logits, rows.test_labels)
-    prepare(state, shards_of(rows), test=test, names=called)
+    prepare(state, shards_of(rows), test=test, names=known)
     del rows, test
     log_to(state / LOG)
     try:

@@ -8,24 +8,20 @@ one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import shutil
-import socket
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import fedcal
 from fedcal.clients import handover
 from fedcal.clients.prepared import alone
 from fedcal.clients.runtime import SITE, check_flower
-from fedcal.errors import FedcalError
 from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
 POLL_S = 0.2
@@ -35,7 +31,6 @@ _HOME = "flower-"
 _CONNECTED, _GAVE_UP = "SuperNode ID:", "SuperNode terminated gracefully"
 _EXIT = re.compile(r"Exit Code: (\d+)\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_ports: set[int] = set()  # those that this process has given out
 
 
 class Ended(NamedTuple):
@@ -134,18 +129,18 @@ def supernode(
     check_flower()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
-        scripts = _scripts()
-        commands = _write_commands(home / "bin", scripts)
+        found = scripts("a site", "supernode", "superexec")
+        commands = _write_commands(home / "bin", found)
         env = _environment(home, folder, commands)
         log = folder / FLOWER_LOG
         log.touch()
         start = log.stat().st_size
         worker = [sys.executable, "-P", "-m", "fedcal.clients.runtime", "--worker"]
         node: list[str | Path] = [
-            *(scripts / "flower-supernode", "--superlink", fleet),
+            *(found / "flower-supernode", "--superlink", fleet),
             *("--root-certificates", root_certificates.resolve()),
             *("--auth-supernode-private-key", key.resolve()),
-            *("--host", "127.0.0.1", "--port", str(_free_port())),
+            *("--host", "127.0.0.1", "--port", str(free_port())),
         ]
         with (
             ProcessTree(worker, folder=home, env=env, log=log),
@@ -164,25 +159,12 @@ def _fresh_home(folder: Path) -> Iterator[Path]:
         yield Path(home)
 
 
-def _scripts() -> Path:
-    """The folder of Flower's commands, those of this very interpreter."""
-    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
-        if all(
-            os.access(folder / f"flower-{name}", os.X_OK) for name in ("supernode", "superexec")
-        ):
-            return folder
-    raise FedcalError(
-        f"the commands flower-supernode and flower-superexec are not beside {sys.executable}: "
-        "install flwr into the same environment"
-    )
-
-
-def _write_commands(folder: Path, scripts: Path) -> Path:
+def _write_commands(folder: Path, found: Path) -> Path:
     """All that Flower finds by name: its own executor, and what answers a message."""
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
     folder.mkdir()
-    (folder / "flower-superexec").symlink_to(scripts / "flower-superexec")
+    (folder / "flower-superexec").symlink_to(found / "flower-superexec")
     ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve())])
     for name in TASK_TYPE_TO_COMMAND.values():
         runs = f'exec {ours} "$@"' if name == "flwr-clientapp" else "exit 1"
@@ -192,35 +174,11 @@ def _write_commands(folder: Path, scripts: Path) -> Path:
 
 
 def _environment(home: Path, folder: Path, commands: Path) -> dict[str, str]:
-    env = dict(os.environ)
-    search = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
-    own = str(Path(fedcal.__file__).resolve().parents[1])
-    if own not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        search.insert(0, own)  # a checkout: the running fedcal, not another that is installed
-    local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
     return {
-        **env,
+        **quiet_environment(home),
         SITE: str(folder),
         "PATH": str(commands),
-        "PYTHONPATH": os.pathsep.join(search),
-        "NO_PROXY": local,
-        "no_proxy": local,
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(POLL_S),
         # a process with threads cannot be forked safely, and one message needs no more than a core
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     }
-
-
-def _free_port() -> int:
-    """A free port of the loopback interface that nobody here has been given before."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in _ports:
-            _ports.add(port)
-            return port

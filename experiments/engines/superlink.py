@@ -51,6 +51,13 @@ for arguments in json.loads(sys.argv[1]):
 """Several commands of `flwr` in one process: each start of it takes seconds."""
 
 
+_NAMES = {
+    "flwr": "flwr",
+    **{name: f"flower-{name}" for name in ("superlink", "supernode", "superexec")},
+}
+_given_ports: set[int] = set()
+
+
 class Commands(NamedTuple):
     """Flower's commands, those of this very interpreter."""
 
@@ -62,13 +69,25 @@ def commands(engine: str) -> Commands:
     """Where they are; InputError if they are missing, or this is no system for them."""
     if os.name != "posix":
         raise InputError(f"engine '{engine}' needs Linux or macOS; use --engine inline")
+    folder = scripts(f"engine '{engine}'", *Commands._fields)
+    return Commands(folder / _NAMES["superlink"], folder / _NAMES["flwr"])
+
+
+def scripts(who: str, *names: str) -> Path:
+    """The folder with these of Flower's commands, that of this very interpreter.
+
+    Raises
+    ------
+    InputError
+        If they are not there: `who` needs them.
+    """
+    wanted = [_NAMES[name] for name in names]
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
-        found = Commands(folder / "flower-superlink", folder / "flwr")
-        if all(os.access(command, os.X_OK) for command in found):
-            return found
+        if all(os.access(folder / name, os.X_OK) for name in wanted):
+            return folder
     raise InputError(
-        f"engine '{engine}' needs the commands flower-superlink and flwr beside "
-        f"{sys.executable}: install flwr into the same environment"
+        f"{who} needs the commands {' and '.join(wanted)} beside {sys.executable}: install flwr "
+        "into the same environment"
     )
 
 
@@ -82,10 +101,14 @@ def run_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback interface that nobody uses, or has been given by this process."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in _given_ports:
+            _given_ports.add(port)
+            return port
 
 
 class FlowerRun:
@@ -257,7 +280,16 @@ def complaint(text: str) -> str:
 
 
 def environment(folder: Path, home: Path, found: Commands) -> dict[str, str]:
-    """This process's environment with what a quiet, private run on the loopback needs."""
+    """This process's environment with what a run in `folder` needs."""
+    return {
+        **quiet_environment(home),
+        MARK: str(folder),
+        "PATH": os.pathsep.join([str(found.flwr.parent), os.environ.get("PATH", os.defpath)]),
+    }
+
+
+def quiet_environment(home: Path) -> dict[str, str]:
+    """This process's environment for a Flower that keeps to `home` and to the loopback."""
     env = dict(os.environ)
     # Relative entries mean something else in another folder. The running fedcal comes first
     # where it is not installed, so that a foreign `clients` is never found instead.
@@ -268,8 +300,6 @@ def environment(folder: Path, home: Path, found: Commands) -> dict[str, str]:
     local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
     return {
         **env,
-        MARK: str(folder),
-        "PATH": os.pathsep.join([str(found.flwr.parent), env.get("PATH", os.defpath)]),
         "PYTHONPATH": os.pathsep.join(search),
         "NO_PROXY": local,
         "no_proxy": local,

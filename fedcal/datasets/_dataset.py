@@ -55,6 +55,8 @@ class Dataset:
         mean nothing but who is the same.
     test_client
         (m,) int64 in [0, K): the natural client of each test row, or None.
+    class_names
+        What the columns of the scores were said to be called, or None.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Dataset:
     test_labels: Integers | None = field(default=None, repr=False)
     subject: Integers | None = field(default=None, repr=False)
     test_client: Integers | None = field(default=None, repr=False)
+    class_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:
@@ -198,7 +201,8 @@ def from_arrays(
     rows = len(scores)
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
-    data = Dataset(name, kind, scores, checked, owner, owners, subject=about)
+    called = None if classes is None else tuple(map(str, classes))
+    data = Dataset(name, kind, scores, checked, owner, owners, subject=about, class_names=called)
 
     test = _declared("test_", test_logits, test_probs)
     if test is None and test_labels is None:

@@ -191,6 +191,28 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(
         assert ledger.entries() == ()
 
 
+def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path: Path) -> None:
+    job = job_of()
+    fields = fields_of(job, tmp_path / "out")
+    sites = Sites(tmp_path, fields, names={3: ("cat", "owl", "dog")})
+    everybody = sites.get_node_ids
+
+    def later() -> Iterable[int]:
+        done = read_progress(tmp_path / "out")
+        return list(everybody())[: CLIENTS if done else 3]
+
+    sites.get_node_ids = later  # type: ignore[method-assign]
+    server.serve(sites, fields)
+    assert Outcome.load(tmp_path / "out").records == inline(job, alive=range(3)).records
+    notices = read_notices(tmp_path / "out")
+    assert sum("came late is passed over: site 3 has other classes" in one for one in notices) == 1
+
+
+def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="would see each share of the noise"):
+        run(tmp_path, job_of(trust="distributed"), seeded=False)
+
+
 def test_the_result_is_delivered_to_each_site_that_is_there(tmp_path: Path) -> None:
     job = job_of()
     fields = fields_of(job, tmp_path / "out", deliver=True)
