@@ -428,3 +428,13 @@ def test_cards(made: Path) -> None:
 def test_a_result_shows_itself_in_a_notebook() -> None:
     result = simulate(arrays(), method="pooled-temperature", clients=20)
     assert "All rows were pooled in one place" in result._repr_html_()
+
+
+def test_a_run_of_real_sites_is_not_run_again_as_a_simulation(tmp_path: Path) -> None:
+    config = {"data": "", "method": "fedoneshot", "partition": "iid", "noise_source": "system"}
+    parts = command({**config, "control": "127.0.0.1:8000"}, tmp_path)
+    assert parts == [
+        "fedcal deploy run --out again",
+        "--method fedoneshot",
+        "--control 127.0.0.1:8000",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import subprocess
@@ -17,10 +18,12 @@ from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.fleet import (
     Address,
     check_fleet,
+    check_public_key,
     public_key,
     read_address,
     trusted,
 )
+from fedcal.experiments.engines.superlink import complaint
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,7 @@ def test_each_of_the_others_is_one_line(made: Path) -> None:
         assert "is no Fleet API, which speaks HTTP/2" in refusal(address, root)
     with listening(None) as address:
         assert refusal(address, root).startswith("what listens at FLEET does not speak TLS")
-    assert refusal(address, root) == "nobody listens at FLEET (Connection refused; waited 0 s)"
+    assert refusal(address, root) == "nobody listens at FLEET (Connection refused)"
 
 
 def test_a_superlink_that_is_not_up_yet_is_waited_for(
@@ -124,6 +127,19 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_the_public_key_is_that_of_the_file(made: Path) -> None:
     own = made / "ours/sites/a.key"
     assert own.with_suffix(".pub").read_text().startswith(public_key(own))
+
+
+def test_only_the_public_half_is_registered(made: Path) -> None:
+    own = made / "ours/sites/a.key"
+    check_public_key(own.with_suffix(".pub"))
+    with pytest.raises(InputError, match=r"register takes a site's \.pub file"):
+        check_public_key(own)
+
+
+def test_what_flower_says_of_an_error_is_found_in_its_json() -> None:
+    said = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
+    assert complaint(f"INFO : Starting\n{said}\n") == "[code: 18] It is over."
+    assert complaint("INFO : Starting\nERROR : no such run\n") == "no such run"
 
 
 def test_a_key_that_flower_refuses_is_refused_here(made: Path, tmp_path: Path) -> None:
