@@ -244,7 +244,7 @@ class Config(Options):
                 f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
                 "method (`fedcal plan --engine grpc` recommends one)"
             )
-        if self.dropout or self.partition != Config.partition:
+        if self.dropout or self.partition not in (Config.partition, "natural"):
             raise InputError(
                 "dropout and partition are of a simulation: real sites are as they are"
             )

@@ -17,6 +17,7 @@ from fedcal.experiments.runs import Row
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.job import Job
+from fedcal.units import Example
 
 DATA = "resnet110-cifar10"
 RUNS: tuple[dict[str, Any], ...] = (
@@ -38,7 +39,7 @@ def measured_row(method: str, clients: int, rounds: int | None = None, die: int 
     """A run with epsilon 1 for each row; the last `die` sites lose their power after round 1."""
     data = datasets.load(DATA).split(0)
     shards = deal(data, "iid", clients, 0)
-    federation = Federation(clients, shards.classes, rounds, epsilon=1.0, unit="example")
+    federation = Federation(clients, shards.classes, rounds, epsilon=1.0, unit=Example.name)
     job = Job(method, federation, timeout=TIMEOUT)
     nodes, ended = list[SuperNode](), list[float]()
 

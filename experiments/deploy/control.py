@@ -57,7 +57,8 @@ class Control:
         Returns
         -------
         list of (Path, str)
-            Each key with Flower's number of its node; "known already" where it was.
+            Each key with Flower's number of its node, or Flower's words where it was known
+            before: a key that was unregistered once cannot come back.
 
         Raises
         ------
@@ -77,7 +78,7 @@ class Control:
             answer = json_in(said)
             if not answer.get("success") and "already" not in said:
                 raise FedcalError(f"the SuperLink did not take {key}: {complaint(said)}")
-            nodes.append((key, str(answer.get("node-id", "known already"))))
+            nodes.append((key, str(answer["node-id"] if "node-id" in answer else complaint(said))))
         return nodes
 
     def nodes(self) -> list[Node]:

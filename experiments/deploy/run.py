@@ -153,6 +153,7 @@ def _as_it_is(config: Config, test: Any) -> Config:
     return replace(
         config,
         data=data,
+        partition="natural",
         root_certificates=str(Path(str(config.root_certificates)).resolve()),
         ledger=None if config.ledger is None else str(Path(config.ledger).resolve()),
         noise_source="system",
