@@ -99,7 +99,7 @@ class FlowerTransport(Strategy):
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
             )
         self._timeout = timeout
-        self._done = len(self.method.releases)
+        self._done = self.method.resumed
         try:
             return super().start(
                 grid,
@@ -119,10 +119,10 @@ class FlowerTransport(Strategy):
     ) -> Iterable[Message]:
         """One message with the query to each sampled client."""
         self._grid = grid
-        self._meet(grid)
         self._asked = asked = self.method.open_round(self._done + server_round)
         if asked is None:
             return []
+        self._meet(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields()),
             "context": ConfigRecord(asked.request.context_fields()),

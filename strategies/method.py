@@ -109,6 +109,8 @@ class Method(ABC):
     ----------
     releases
         what was released so far
+    resumed
+        how many of them by an earlier process
     bytes_up, bytes_down
         payload that one client is expected to send and get, so far. An
         expectation over the sampling: who was really asked stays secret
@@ -149,6 +151,7 @@ class Method(ABC):
         self.plan = plan
         self.secure_aggregation = secure_aggregation
         self.releases: list[Release] = []
+        self.resumed = 0
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
         self.unavailable: Callable[[int], Integers] | None = None
@@ -237,6 +240,7 @@ class Method(ABC):
                 raise InputError(f"round {release.round} of run {run} is not one of this method's")
             self._curator.replay(asked, release)
             self._released(release)
+        self.resumed = len(releases)
 
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.
