@@ -30,11 +30,8 @@ ABSENT = (
     ErrorCode.MESSAGE_UNAVAILABLE,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
     ErrorCode.NODE_UNAVAILABLE,
-    ErrorCode.CLIENT_APP_CRASHED,
 )
-"""Error replies of Flower itself: the node or its process is gone. Every other error is the
-client's own."""
-
+"""Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
 WHO_SECONDS = 60.0
 """A node that hangs is waited for so long, in each round, to say who it is."""
