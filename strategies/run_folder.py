@@ -91,7 +91,6 @@ def _told(out: Path) -> Iterator[None]:
     try:
         yield
     except FedcalError as e:
-        _log.error("fedcal: error: %s", e)
         with whole_file(out / _ERROR) as file:
             file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
         raise

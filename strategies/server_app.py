@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,7 @@ from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
 from fedcal.partition import DEALT, deal
 from fedcal.strategies.base import CalibrationStrategy
@@ -61,7 +61,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with nullcontext() if out is None else held(out, resume=resume):
+    with _logged(), nullcontext() if out is None else held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
@@ -90,6 +90,16 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         if read(fields, "deliver", bool):
             deliver(grid, job, outcome)
         return outcome
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Flower shows a failure by its traceback; an error of fedcal's own also as one line."""
+    try:
+        yield
+    except FedcalError as e:
+        log.error("fedcal: error: %s", e)
+        raise
 
 
 def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:

@@ -354,6 +354,15 @@ def test_bad_values_are_told_before_anybody_waits() -> None:
         server.serve(Nobody(site_app, [1]), {**by_itself(1.0), "method": "x"})
 
 
+def test_an_error_is_one_line_of_flower_s_log_also_without_a_folder(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR, "flwr"), pytest.raises(InputError):
+        server.serve(InProcessGrid(site_app, [1]), {**by_itself(1.0), "epsilon": -1.0})
+    (record,) = caplog.records
+    assert record.getMessage().startswith("fedcal: error: epsilon must be")
+
+
 def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path: Path) -> None:
     class Lost(Wire):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
