@@ -342,9 +342,16 @@ def parse_setting(text: str) -> tuple[str, Setting]:
 
 def federation_of(config: Config, shards: Shards) -> Federation:
     """The public facts and the budget of a run; InputError for values that are not allowed."""
-    federation = Federation(
-        clients=shards.clients,
-        classes=shards.logits.shape[1],
+    federation = public_facts(config, shards.clients, shards.logits.shape[1])
+    check_subjects(federation, shards)
+    return federation
+
+
+def public_facts(config: Config, clients: int, classes: int) -> Federation:
+    """The same before anybody has looked at a row."""
+    return Federation(
+        clients=clients,
+        classes=classes,
         rounds=config.rounds,
         sampling_rate=config.sampling_rate,
         epsilon=config.epsilon,
@@ -356,8 +363,6 @@ def federation_of(config: Config, shards: Shards) -> Federation:
         quorum=config.quorum,
         noise_source=config.noise_source,
     )
-    check_subjects(federation, shards)
-    return federation
 
 
 def job_of(config: Config, shards: Shards) -> Job:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
+from fedcal.artifact import Holdout
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 
@@ -32,3 +33,18 @@ def load_any(data: Any) -> Dataset:
             f"got {', '.join(map(str, data))}"
         )
     return datasets.from_arrays(**data)
+
+
+def name_of(data: Any, loaded: Dataset) -> str:
+    """What a config calls the data: a file by its whole path, to be found from elsewhere."""
+    if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
+        return str(Path(data).expanduser().resolve())
+    return loaded.name
+
+
+def test_part(rows: Dataset, seed: int) -> Holdout:
+    """The test rows of a data set that was split; InputError if it has none."""
+    logits, probs, labels = rows.test_logits, rows.test_probs, rows.test_labels
+    if logits is None or probs is None or labels is None:
+        raise InputError(f"{rows.name} has no test rows")
+    return Holdout(logits, probs, labels, seed)

@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedcal.artifact import Holdout
+from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
+from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import of_plan
 from fedcal.experiments.statement.sentences import with_real_sites
 from fedcal.strategies import STRATEGIES
@@ -64,3 +67,45 @@ def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
         up, down = (round(count / clients) for count in outcome.message_bytes)
         sent |= {"message_bytes_up_per_client": up, "message_bytes_down_per_client": down}
     return sent
+
+
+def result_of(
+    outcome: Outcome,
+    config: Config,
+    privacy: dict[str, Any],
+    clients: int,
+    *,
+    given: Config,
+    test: Holdout | None,
+    data: Dataset | None,
+) -> SimulationResult:
+    """The result of a run.
+
+    Parameters
+    ----------
+    outcome, config, privacy
+        what came of it, its resolved config, and its privacy record
+    clients
+        enrolled
+    given
+        what was asked for
+    test
+        rows that judge it here; None = nobody but real sites does
+    data
+        what the run was on; None with real sites
+    """
+    nothing = {"before": None, "after": None}
+    return SimulationResult(
+        artifact=outcome.artifact,
+        judged=nothing if test is None else outcome.artifact.judge(test),
+        privacy=privacy,
+        communication=communication_of(outcome, clients),
+        config=config,
+        given=given,
+        seconds=outcome.seconds,
+        versions=versions(),
+        rounds=outcome.records,
+        test=test,
+        data=data,
+        history=outcome.history,
+    )

@@ -15,17 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from fedcal import datasets
-from fedcal.artifact import Holdout
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
-from fedcal.experiments.load import load_any
-from fedcal.experiments.record import communication_of, recorded
-from fedcal.experiments.result import SimulationResult, versions
+from fedcal.experiments.load import load_any, name_of, test_part
+from fedcal.experiments.record import recorded, result_of
+from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.statement import HELD_OUT, about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
@@ -92,9 +90,7 @@ def simulate(
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
-    named, by_name = loaded.name, isinstance(data, (str, Path))
-    if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
-        named = str(Path(data).expanduser().resolve())
+    named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
     held_out = loaded.test_scores is None
     loaded = loaded.split(config.seed)
@@ -108,24 +104,14 @@ def simulate(
             f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "
             f"its rows out by {config.partition} instead (partition 'natural' uses them)."
         )
-    logits, before, labels = loaded.test_logits, loaded.test_probs, loaded.test_labels
-    if logits is None or before is None or labels is None:
-        raise InputError(f"{loaded.name} has no test rows")
-    outcome = fitted.outcome
-    test = Holdout(logits, before, labels, fitted.config.seed)
-    result = SimulationResult(
-        artifact=outcome.artifact,
-        judged=outcome.artifact.judge(test),
-        privacy=fitted.privacy,
-        communication=communication_of(outcome, shards.clients),
-        config=fitted.config,
+    result = result_of(
+        fitted.outcome,
+        fitted.config,
+        fitted.privacy,
+        shards.clients,
         given=given,
-        seconds=outcome.seconds,
-        versions=versions(),
-        rounds=outcome.records,
-        test=test,
+        test=test_part(loaded, fitted.config.seed),
         data=loaded,
-        history=outcome.history,
     )
     if out is not None:
         result.save(out)

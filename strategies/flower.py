@@ -64,7 +64,6 @@ class FlowerTransport(Strategy):
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
-        self._done = 0
 
     @property
     @abstractmethod
@@ -96,12 +95,11 @@ class FlowerTransport(Strategy):
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
             )
         self._timeout = timeout
-        self._done = self.method.resumed
         try:
             return super().start(
                 grid,
                 initial_arrays or ArrayRecord(),
-                planned - self._done,
+                planned - self.method.resumed,
                 timeout,
                 train_config,
                 evaluate_config,
@@ -116,7 +114,7 @@ class FlowerTransport(Strategy):
     ) -> Iterable[Message]:
         """One message with the query to each sampled client."""
         self._grid = grid
-        self._asked = asked = self.method.open_round(self._done + server_round)
+        self._asked = asked = self.method.open_round(self.method.resumed + server_round)
         if asked is None:
             return []
         self._meet(grid)

@@ -21,7 +21,7 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.commands.simulate import show
 from fedcal.experiments.config import SIMULATED, Config, load_config, merge, parse_setting
-from fedcal.experiments.deploy.control import control
+from fedcal.experiments.deploy.control import Control, control
 from fedcal.experiments.deploy.run import (
     asked_for,
     deployed,
@@ -109,7 +109,7 @@ def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | 
     return asked
 
 
-def _show_status(to: Console, superlink: Any, out: Path | None, json: bool) -> None:
+def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) -> None:
     """Which sites are there, and where the run stands; readiness is "online" of all sites."""
     nodes = superlink.nodes()
     found = None if out is None else standing(superlink, out)

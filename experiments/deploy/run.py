@@ -17,14 +17,12 @@ from typing import Any, NamedTuple
 
 from fedcal.artifact import Holdout
 from fedcal.atomic import whole_file
-from fedcal.datasets import is_shipped
 from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
-from fedcal.experiments.config import Config, load_config, waiting
+from fedcal.experiments.config import Config, load_config, public_facts, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
-from fedcal.experiments.load import load_any
-from fedcal.experiments.record import communication_of, recorded
-from fedcal.experiments.result import SimulationResult, versions
-from fedcal.privacy.federation import Federation
+from fedcal.experiments.load import load_any, name_of, test_part
+from fedcal.experiments.record import recorded, result_of
+from fedcal.experiments.result import SimulationResult
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
@@ -61,20 +59,8 @@ def job_for_sites(config: Config) -> Job:
     InputError
         If a value is not allowed, or is one that a simulation takes from its rows.
     """
-    federation = Federation(
-        clients=config.clients or 0,
-        classes=_CLASSES,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-        mechanism=config.mechanism,
-        quorum=config.quorum,
-        noise_source="system",
-    )
+    config = replace(config, noise_source="system")
+    federation = public_facts(config, config.clients or 0, _CLASSES)
     if lacks_rows(config.method, federation, config.set):
         raise InputError(
             f"{config.method} with privacy needs a public nominal number of rows of a client, "
@@ -130,8 +116,9 @@ def deployed(
     if out is None:
         raise InputError("a run with real sites needs a folder that the server reaches: give --out")
     out = Path(out).resolve()
-    held = _holdout(test, config)
-    config = _as_it_is(config, test)
+    rows = None if test is None else load_any(test).split(config.seed)
+    held = None if rows is None else test_part(rows, config.seed)
+    config = _as_it_is(config, "" if rows is None else name_of(test, rows))
     job = job_for_sites(config)
     work = out / SERVER
     _check_folder(out, work, resume)
@@ -145,11 +132,8 @@ def deployed(
     return _result(config, out, held)
 
 
-def _as_it_is(config: Config, test: Any) -> Config:
+def _as_it_is(config: Config, data: str) -> Config:
     """What is kept of the config: its files are found again from elsewhere."""
-    data = "" if test is None else load_any(test).name
-    if isinstance(test, (str, Path)) and not is_shipped(str(test)):
-        data = str(Path(test).expanduser().resolve())
     return replace(
         config,
         data=data,
@@ -260,34 +244,13 @@ def _failure(work: Path, status: str, out: Path) -> FedcalError:
     return RoundFailed(f"Flower ended the run as '{status}'{again}")
 
 
-def _holdout(test: Any, config: Config) -> Holdout | None:
-    if test is None:
-        return None
-    rows = load_any(test).split(config.seed)
-    if rows.test_logits is None or rows.test_probs is None or rows.test_labels is None:
-        raise InputError(f"{rows.name} has no test rows")
-    return Holdout(rows.test_logits, rows.test_probs, rows.test_labels, config.seed)
-
-
 def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult:
     work = out / SERVER
     outcome = Outcome.load(work)
     job = Job.from_fields(Checkpoint.load(work).job)
     known, privacy = recorded(config, job, outcome, tested=test is not None)
-    nothing = {"before": None, "after": None}
-    result = SimulationResult(
-        artifact=outcome.artifact,
-        judged=nothing if test is None else outcome.artifact.judge(test),
-        privacy=privacy,
-        communication=communication_of(outcome, job.plan.clients),
-        config=known,
-        given=config,
-        seconds=outcome.seconds,
-        versions=versions(),
-        rounds=outcome.records,
-        test=test,
-        data=None,
-        history=outcome.history,
+    result = result_of(
+        outcome, known, privacy, job.plan.clients, given=config, test=test, data=None
     )
     result.save(out)
     return result

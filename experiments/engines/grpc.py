@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedcal.clients.prepared import prepare
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import InputError
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
 from fedcal.experiments.engines.superlink import (
-    COMPLETED,
     CONNECTION,
     FlowerRun,
     commands,
@@ -28,7 +27,7 @@ from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
-from fedcal.strategies.run_folder import read_error, read_notices
+from fedcal.strategies.run_folder import read_notices
 from fedcal.strategies.server_app import FRESH
 
 MOST_CLIENTS = 64
@@ -117,14 +116,7 @@ def run_grpc(
         for line in read_notices(out):
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
-        if isinstance(error := read_error(out), RoundFailed):
-            raise RoundFailed(f"{error}; the run's log is {run.keep_log()}")
-        if error is not None:
-            raise error
-        if status != COMPLETED:
-            # With privacy a client's own words, which may tell of rows, stay in the log.
-            run.fail(f"Flower's run ended as '{status}'", tell=not job.plan.private)
-        return Outcome.load(out)
+        return run.outcome(out, status, "Flower's run", private=job.plan.private)
 
 
 def secured(keys: Path) -> list[str | Path]:

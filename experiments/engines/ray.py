@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcal.clients.site import write_dealt
-from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.engines.processes import usable_cores
-from fedcal.experiments.engines.superlink import COMPLETED, FlowerRun, commands, run_folder
+from fedcal.experiments.engines.superlink import FlowerRun, commands, run_folder
 from fedcal.partition import DEALT
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
-from fedcal.strategies.run_folder import read_error
 from fedcal.strategies.server_app import FRESH
 
 _CLUSTER_SECONDS = 4.0
@@ -100,14 +99,7 @@ def run_ray(
             federation += f" init-args-num-cpus={min(job.federation.clients, usable_cores())}"
         with run.superlink(lambda: ("--insecure", "--simulation")):
             status = run.run(federation, out, progress)
-        if isinstance(error := read_error(out), RoundFailed):
-            raise RoundFailed(f"{error}; the run's log is {run.keep_log()}")
-        if error is not None:
-            raise error
-        if status != COMPLETED:
-            # With privacy a client's own words, which may tell of rows, stay in the log.
-            run.fail(f"Flower's simulation ended as '{status}'", tell=not job.plan.private)
-        return Outcome.load(out)
+        return run.outcome(out, status, "Flower's simulation", private=job.plan.private)
 
 
 def check_cluster(address: str) -> None:

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple, NoReturn
 import tomli_w
 
 import fedcal
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.flower_app import FILE, app_toml
-from fedcal.strategies.outcome import Progress
-from fedcal.strategies.run_folder import read_progress
+from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.strategies.run_folder import read_error, read_progress
 
 MARK = "FEDCAL_RUN"
 """Environment variable that every process of a run carries: its folder."""
@@ -227,6 +227,33 @@ class FlowerRun:
         with contextlib.suppress(LookupError, TypeError):
             return str(listed["runs"][0]["status"])
         return "unknown"
+
+    def outcome(self, out: Path, status: str, what: str, *, private: bool) -> Outcome:
+        """What the server left in `out`; raises what stopped the run.
+
+        Parameters
+        ----------
+        out
+            the folder of the run
+        status
+            what Flower says of it
+        what
+            ended, in a message
+        private
+            a client's own words, which may tell of rows, stay in the log
+
+        Raises
+        ------
+        FedcalError
+            Of fedcal's own, as the server raised it; or if Flower failed.
+        """
+        if isinstance(error := read_error(out), RoundFailed):
+            raise RoundFailed(f"{error}; the run's log is {self.keep_log()}")
+        if error is not None:
+            raise error
+        if status != COMPLETED:
+            self.fail(f"{what} ended as '{status}'", tell=not private)
+        return Outcome.load(out)
 
     def keep_log(self) -> str:
         """Copy the log to where it stays, readable to this user only; that path."""

@@ -17,15 +17,10 @@ import tomli_w
 
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.engines.superlink import free_port as free_port  # also found here
 
 BIN = Path(sys.executable).parent
 CONNECTION = "test"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class SuperLink:
