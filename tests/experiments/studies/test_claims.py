@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from study_row import CELL
 
 from fedcal.experiments.studies import claims
 from fedcal.experiments.studies.cells import completed, printed_rows, spread
@@ -13,25 +14,6 @@ from fedcal.experiments.studies.claims import Verdict
 from fedcal.experiments.studies.maddock import CLAIMS, mean_ratio
 from fedcal.experiments.studies.registry import experiment
 from fedcal.experiments.studies.spec import Record, Rows
-
-CELL: Record = {
-    "network": "net",
-    "part": "paper",
-    "block": "b",
-    "row": "",
-    "title": "FedTemp",
-    "method": "fedtemp",
-    "baseline": False,
-    "epsilon": None,
-    "rounds": 12,
-    "sampling_rate": 0.1,
-    "clients": 100,
-    "partition": "dirichlet:0.1",
-    "classwise_ece": [0.01, 0.03],
-    "accuracy": [0.9, 0.9],
-    "accuracy_before": 0.9,
-    "failures": [],
-}
 
 
 def judge(key: str, scores: Rows, beside: Rows | None = None) -> Verdict:

@@ -7,29 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import study_row
 
 from fedcal.experiments.figures.drawing import draw
 from fedcal.experiments.studies.figures import save, sheet_of
 from fedcal.experiments.studies.spec import Experiment, Part, Plot, Record, Rows
 
-CELL: Record = {
-    "network": "net",
-    "part": "p",
-    "block": "",
-    "row": "",
-    "title": "FedTemp",
-    "method": "fedtemp",
-    "baseline": False,
-    "epsilon": None,
-    "rounds": 12,
-    "sampling_rate": 0.1,
-    "clients": 100,
-    "partition": "dirichlet:0.1",
-    "classwise_ece": [0.01, 0.03],
-    "accuracy": [0.9, 0.9],
-    "accuracy_before": 0.9,
-    "failures": [],
-}
+CELL: Record = {**study_row.CELL, "part": "p", "block": ""}
 
 
 def experiment(*plots: Plot) -> Experiment:
