@@ -170,14 +170,10 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
     if not sets_noise(plan):
         does, tells = "sets no noise here", "it tells"
     return (
-        f"rows_per_client = {rows_per_client:g} {does}.{_NOT_GIVEN} of the simulated data: then "
-        f"{tells} the exact number of fit rows, which no epsilon covers. A deployment must choose "
-        "it without looking."
+        f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
+        f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "
+        "covers. A deployment must choose it without looking."
     )
-
-
-_NOT_GIVEN = " Unless it is given, it is rows / clients"
-_ROWS_OF_DATA = "The number of fit rows of the simulated data"
 
 
 def _sampling(plan: Plan, masks: bool) -> str:
@@ -275,15 +271,6 @@ def with_real_sites(privacy: dict[str, Any]) -> None:
     )
     kept = [line for line in privacy["sees"] if line["who"] != SIMULATES]
     privacy["sees"] = [*kept, *_table(own, keeps)]
-    privacy["not_protected"] = [
-        line for line in privacy["not_protected"] if not line.startswith(_ROWS_OF_DATA)
-    ]
-    privacy["statement"] = [
-        line
-        if _NOT_GIVEN not in line
-        else line.partition(_NOT_GIVEN)[0] + " It was given, and is public."
-        for line in privacy["statement"]
-    ]
 
 
 SIMULATES = "who runs the simulation"
@@ -324,7 +311,10 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> li
         tell = "that tells"
         if sets_noise(plan):
             tell = "rows_per_client and the noise scales (noise_std) tell"
-        rows.append(f"{_ROWS_OF_DATA}, unless rows_per_client is given: {tell} it exactly.")
+        rows.append(
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            f"{tell} it exactly."
+        )
     more = " and more delta" if plan.delta else ""
     return [
         *of_tests(tested, _TESTS),
