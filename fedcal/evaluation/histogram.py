@@ -1,0 +1,101 @@
+"""Rows by score and outcome, as a release tells them: what every metric is read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.types import Floats
+
+NoiseLaw = Literal["normal", "laplace"]
+"""Of the independent variates that the noise of counts is made of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of rows in buckets of a score, by outcome; estimates where a release had noise.
+
+    Bucket b holds scores in [edges[b], edges[b + 1]), the last one both its edges. Counts may be
+    negative and fractional: they are unbiased as they stand, and cutting them at 0 is up to who
+    reads them.
+
+    Attributes
+    ----------
+    edges
+        (buckets + 1,) increasing from 0 to 1
+    counts
+        (2, buckets) rows of outcome 0 (negative, wrong), and of outcome 1 (positive, correct)
+    root
+        (buckets, variates): the noise of each of the two rows of counts is `root @ z`, with
+        independent z of mean 0 and variance 1, other ones for each row; no columns = exact counts
+    law
+        of z
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, edges do not increase, or a number is not finite.
+    """
+
+    edges: Floats
+    counts: Floats
+    root: Floats
+    law: NoiseLaw = "normal"
+
+    def __post_init__(self) -> None:
+        one_of("law", self.law, get_args(NoiseLaw))
+        edges, counts, root = (
+            np.array(x, np.float64) for x in (self.edges, self.counts, self.root)
+        )
+        buckets = len(edges) - 1
+        if edges.ndim != 1 or buckets < 1 or counts.shape != (2, buckets):
+            raise InputError(
+                f"a histogram needs (2, buckets) counts between buckets + 1 edges, got "
+                f"{counts.shape} and {edges.shape}"
+            )
+        if root.ndim != 2 or len(root) != buckets:
+            raise InputError(f"the noise of {buckets} buckets has shape {root.shape}")
+        if not all(np.isfinite(x).all() for x in (edges, counts, root)):
+            raise InputError("a histogram's numbers must be finite")
+        if edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
+            raise InputError("edges of buckets must increase from 0 to 1")
+        for name, value in (("edges", edges), ("counts", counts), ("root", root)):
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def exact(cls, edges: Floats, counts: Floats) -> Histogram:
+        """Counts without noise."""
+        return cls(edges, counts, np.zeros((len(edges) - 1, 0)))
+
+    @property
+    def buckets(self) -> int:
+        """Number of buckets."""
+        return len(self.edges) - 1
+
+    @property
+    def middles(self) -> Floats:
+        """Middle of each bucket, (buckets,)."""
+        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the counts hold noise."""
+        return bool(self.root.any())
+
+    def noise_std(self, weights: Floats) -> Floats:
+        """Std of the noise of `sum(weights * counts)`, (..., 2, buckets) -> (...)."""
+        return np.asarray(np.sqrt(np.square(weights @ self.root).sum(axis=(-1, -2))))
+
+    def draws(self, rng: np.random.Generator, number: int) -> Floats:
+        """Noise as that of the counts, drawn anew, (number, 2, buckets)."""
+        size = (number, 2, self.root.shape[1])
+        if self.law == "normal":
+            z = rng.standard_normal(size)
+        else:
+            z = rng.laplace(0.0, np.sqrt(0.5), size)
+        return np.asarray(z @ self.root.T)
