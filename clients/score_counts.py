@@ -11,9 +11,9 @@ from io import BytesIO
 import numpy as np
 
 from fedcal.bounding import SLACK, Bound
+from fedcal.buckets import Score, bucket_of, scored
 from fedcal.calibrators import Calibrator, load
 from fedcal.errors import InputError
-from fedcal.buckets import Score, bucket_of, scored
 from fedcal.queries import ScoreCounts
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
