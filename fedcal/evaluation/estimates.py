@@ -129,9 +129,16 @@ def evaluate(
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
     return {
-        name: estimate(span, metric.binning(h), metric.bounds, metric.scale, level)
+        name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
         for name, (metric, span) in spans(h, score, at, level, rows, spread or {}, seed).items()
     }
+
+
+def binning(metric: Metric | GapMetric, span: Span, *histograms: Histogram) -> float:
+    """What buckets leave open of a metric, summed over histograms; NaN where it has no value."""
+    if not math.isfinite(span.value):
+        return math.nan
+    return sum(metric.binning(h) for h in histograms)
 
 
 def spans(
