@@ -32,7 +32,7 @@ from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
 BINS = 15
-REPLICATES = 500
+REPLICATES = 400
 
 
 class GapMetric(ABC):
@@ -73,6 +73,10 @@ class GapMetric(ABC):
         if h.counts.sum() <= 0:
             return math.nan
         return self.joined(self.gaps(h) @ residuals(h))
+
+    def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Gaps of drawn residuals, (draws, buckets) -> (draws, gaps)."""
+        return np.asarray(drawn @ weights.T.astype(np.float32))
 
     def joined(self, gaps: Floats) -> float:
         """The error of gaps."""
@@ -170,9 +174,13 @@ class Ks(GapMetric):
         """Prefixes, over all rows."""
         return np.asarray(np.tri(h.buckets) / h.counts.sum())
 
+    def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Sums of prefixes, without a product with a triangle of ones."""
+        return np.asarray(np.cumsum(drawn, axis=1) * np.float32(weights[0, 0]))
+
     def binning(self, h: Histogram) -> float:
         """The middles', and the largest excursion within one bucket."""
-        n, p = np.maximum(h.counts, 0.0)
+        n, p = monotone_counts(h)
         inside = np.maximum(p * (1 - h.edges[:-1]), n * h.edges[1:]).max() / h.counts.sum()
         return super().binning(h) + float(inside)
 
@@ -217,14 +225,14 @@ class SmoothEce(GapMetric):
 
     def binning(self, h: Histogram) -> float:
         """The middles', and how far the kernel moves with a score, sqrt(2 / pi) / s of it."""
-        n, p = np.maximum(h.counts, 0.0)
+        n, p = monotone_counts(h)
         rows, half = n + p, np.diff(h.edges) / 2
         size = p * (1 - h.edges[:-1]) + n * h.edges[1:]
         moved = np.minimum(math.sqrt(2 / math.pi) * half / _bandwidth(h), 2.0) * size
         return float((rows * half + moved).sum() / h.counts.sum())
 
 
-_GRID = 120
+_GRID = 100
 _WAVES = 2 * _GRID
 
 
@@ -327,21 +335,24 @@ def gap_span(
     gap = weights @ residuals(h)
     tails = (0.5 - level / 2, 0.5 + level / 2)
     plug_in = metric.joined(gap)
-    narrow = weights.T.astype(np.float32)
-    by_noise = simulated.noise @ narrow
-    noise_only = _invert(metric, gap, by_noise, tails) if h.noisy else None
-    value = noise_only.corrected**metric.power if noise_only else plug_in
+    value, noise, noise_only = plug_in, 0.0, None
+    if h.noisy:
+        by_noise = metric.through(weights, simulated.noise)
+        noise_only = _invert(metric, gap, by_noise, tails)
+        value = noise_only.corrected**metric.power
+        noise = float(np.std(noise_only.replicates**metric.power))
     held = (value, plug_in) if metric.to_plug_in else (value,)
-    noise = float(np.std(noise_only.replicates**metric.power)) if noise_only else 0.0
     if rows == "these":
         if noise_only is None:
             return Span(value, value, value, 0.0, 0.0, firm)
         return _span(metric, noise_only, held, 0.0, noise, firm)
-    by_rows = simulated.sampling @ narrow
+    deviations = metric.through(weights, simulated.sampling)
     if spread is not None:
-        alone = _invert(metric, gap, by_rows, tails).replicates ** metric.power
-        by_rows *= np.float32(math.sqrt(spread) / max(float(np.std(alone)), 1e-12))
-    both = _invert(metric, gap, by_noise + by_rows, tails)
+        alone = _invert(metric, gap, deviations, tails).replicates ** metric.power
+        deviations *= np.float32(math.sqrt(spread) / max(float(np.std(alone)), 1e-12))
+    if h.noisy:
+        deviations += by_noise
+    both = _invert(metric, gap, deviations, tails)
     if metric.debiased:
         held = (both.corrected**metric.power,)
     sampling = math.sqrt(max(float(np.var(both.replicates**metric.power)) - noise**2, 0.0))
