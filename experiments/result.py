@@ -175,7 +175,7 @@ class SimulationResult:
     def _own_page(self) -> bool:
         return self.artifact.form in OWN_PAGES and self.test is not None
 
-    def page(self) -> list[pages.Table | pages.Curve]:
+    def page(self) -> list[pages.Part]:
         """The artifact's part of a report; of a calibrator without test rows what was learned."""
         shown = self.artifact.page()
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-from fedcal.pages import Curve, Table
+from fedcal.pages import Part
 from fedcal.scores import Kind
 from fedcal.types import Floats, Integers
 
@@ -152,7 +152,7 @@ class Artifact(ABC):
         """A few numbers on test rows: the key `test` of lines of `rounds.jsonl`; {} = none."""
         return {}
 
-    def page(self) -> list[Table | Curve]:
+    def page(self) -> list[Part]:
         """Its part of a report, from top to bottom."""
         return []
 

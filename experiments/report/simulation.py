@@ -20,9 +20,10 @@ from fedcal.experiments.figures.diagrams import (
     reliability_sheet,
 )
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
 from fedcal.experiments.report import words
-from fedcal.experiments.report.artifact import curve_sheet, numbers_of, sections
+from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.page import (
     figure,
     read_json,
@@ -33,7 +34,7 @@ from fedcal.experiments.report.page import (
 from fedcal.experiments.show.tables import TextTable
 from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
 from fedcal.metrics import Reliability
-from fedcal.pages import Curve, from_json
+from fedcal.pages import Table, from_json
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
@@ -125,10 +126,10 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
             parts = from_json(page.get("parts"))
         except InputError as e:
             raise InputError(f"{folder / PAGE}: {e}") from None
-    curves = [part for part in parts if isinstance(part, Curve)]
+    drawn = [part for part in parts if not isinstance(part, Table)]
     sheets = {
-        f"curve-{k}": curve_sheet(part, title_of(result, part.title))
-        for k, part in enumerate(curves, 1)
+        f"curve-{k}": part_sheet(part, title_of(result, part.title))
+        for k, part in enumerate(drawn, 1)
     }
     numbers = numbers_of(result)
     said = [" ".join(pair) for pair in numbers]
