@@ -18,7 +18,7 @@ from fedcal import pages
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import Config
 from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
@@ -73,6 +73,17 @@ class SimulationResult:
     test: Holdout | None = field(repr=False)
     data: Dataset | None = field(repr=False)
     history: list[Artifact] = field(repr=False)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics of the model from what was released; FedcalError if it was not evaluated.
+
+        Each is a mapping with `value` (None where noise drowns it), `low`, `high` and what the
+        width of the interval comes from.
+        """
+        if "metrics" not in self.judged:
+            raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+        return dict(self.judged["metrics"])
 
     # -- of a method that calibrates; FedcalError of another one ---------------------------
 

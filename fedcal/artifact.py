@@ -21,6 +21,7 @@ from fedcal.errors import InputError
 from fedcal.npz import read_npz
 from fedcal.pages import Part
 from fedcal.scores import Kind
+from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-artifact"
@@ -48,6 +49,10 @@ class Holdout:
         of what is drawn to judge (a bootstrap)
     kept
         what an artifact computed of these rows and needs again, by a key of its own
+    shards
+        the same rows, in the same order, by client; None = nobody says whose they are
+    names
+        of the clients; () = they have none
     """
 
     logits: Floats
@@ -55,6 +60,8 @@ class Holdout:
     labels: Integers
     seed: int = 0
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    shards: Shards | None = None
+    names: tuple[str, ...] = ()
 
 
 class Artifact(ABC):
@@ -140,8 +147,12 @@ class Artifact(ABC):
         """What a release's line of `rounds.jsonl` gains: plain values."""
         return {}
 
+    def results(self) -> dict[str, Any]:
+        """The keys that `result.json` gains, from what was released alone: plain finite values."""
+        return {}
+
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """The keys that `result.json` gains: plain finite values, told by no other key there."""
+        """Further such keys, which test rows tell of it, or in place of some of the others."""
         return {}
 
     def intervals(self, test: Holdout) -> dict[str, Any]:

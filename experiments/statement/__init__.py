@@ -15,6 +15,12 @@ HELD_OUT = (
     "figures."
 )
 
+EVALUATED = (
+    "What a simulation says of the evaluated rows themselves (exact and clients in result.json and "
+    "report.html) is exact, and no epsilon bounds it: it is for the researcher's eyes, and no run "
+    "over real sites has it."
+)
+
 
 def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
     """What a simulation does with subjects that nobody would do with people, in whole sentences.

@@ -179,6 +179,10 @@ class Calibrator(Artifact):
         """What `predict_proba` takes from now on."""
         self.input = input
 
+    def results(self) -> dict[str, Any]:
+        """Nothing: only test rows tell how good a calibrator is."""
+        return {"before": None, "after": None}
+
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions."""
         return {
