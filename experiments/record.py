@@ -94,7 +94,7 @@ def result_of(
     data
         what the run was on; None with real sites
     """
-    artifact = outcome.artifact
+    artifact = outcome.artifact.under(privacy["statement"])
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

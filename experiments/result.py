@@ -20,6 +20,7 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import Config
+from fedcal.experiments.exact import exact_parts
 from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.strategies.outcome import RELEASED
@@ -187,8 +188,8 @@ class SimulationResult:
         return self.artifact.form in OWN_PAGES and self.test is not None
 
     def page(self) -> list[pages.Part]:
-        """The artifact's part of a report; of a calibrator without test rows what was learned."""
-        shown = self.artifact.page()
+        """The artifact's part of a report, then exact numbers; of a calibrator without test rows what was learned."""
+        shown = [*self.artifact.page(), *exact_parts(self.judged)]
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self, TypeVar
@@ -142,6 +142,10 @@ class Artifact(ABC):
 
     def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
         """Hear what the clients' rows were: logits or probabilities."""
+
+    def under(self, statement: Sequence[str]) -> Artifact:
+        """The same with what was promised for it, in sentences, for who reads its file later."""
+        return self
 
     def record(self) -> dict[str, Any]:
         """What a release's line of `rounds.jsonl` gains: plain values."""

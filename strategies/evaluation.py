@@ -18,10 +18,11 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.calibrators import load
-from fedcal.checks import one_of, positive, whole
+from fedcal.checks import one_of, positive, unused, whole
 from fedcal.encodings import ENCODINGS, column_norm, prefix_std
 from fedcal.errors import InputError
-from fedcal.evaluation.histogram import NoiseLaw
+from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.evaluation.metrics import edge_index
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
 from fedcal.privacy.federation import AUTO
@@ -77,6 +78,8 @@ class FedEvaluate(CalibrationStrategy):
         JSON list of the names of groups that are counted apart
     confusion
         count predicted class by label, too
+    threshold
+        an edge: a row is predicted positive from this score on (score `positive`)
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
     """
@@ -101,6 +104,7 @@ class FedEvaluate(CalibrationStrategy):
         calibrator: str = "",
         groups: str = "",
         confusion: bool = False,
+        threshold: float = 0.5,
         rows_per_client: float | None = None,
         **base: Any,
     ) -> None:
@@ -129,6 +133,8 @@ class FedEvaluate(CalibrationStrategy):
             confusion=confusion,
             calibrator=_text_of(calibrator, federation.classes) if calibrator else "",
         )
+        _check_threshold(threshold, question, edges)
+        self._threshold = threshold
         law, self._last = _least_noise(federation, question, rounds, encoding, height)
         self._first = self._last
         if edges == "equi-depth":
@@ -177,11 +183,23 @@ class FedEvaluate(CalibrationStrategy):
         """What is known so far."""
         if self._read is None:
             return ScoreRelease(self._first, np.zeros(self._first.counts))
-        return self._read
+        return replace(self._read, threshold=self._threshold)
 
 
 REFERENCE, RESIDUAL = 0.6, 0.16
 """Clips of a user's counts and of their residual, in nominal rows at the norm of one row."""
+
+
+def _check_threshold(threshold: float, question: ScoreCounts, edges: str) -> None:
+    """Refuse, before anything is asked, one that metrics could not be read at."""
+    if question.score != "positive":
+        given = None if threshold == 0.5 else threshold
+        unused(f"the score '{question.score}' has no threshold", threshold=given)
+    elif edges == "equal-width":
+        nothing = np.zeros((2, question.buckets))
+        edge_index(Histogram.exact(question.bucket_edges, nothing), threshold)
+    elif threshold != 0.5:
+        raise InputError("of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5")
 
 
 def _text_of(calibrator: str, classes: int) -> str:

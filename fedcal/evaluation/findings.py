@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.compare import compare
-from fedcal.evaluation.estimates import evaluate, evaluate_classes
+from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.types import Floats
@@ -21,7 +20,7 @@ KEYS = {"model": "metrics", "calibrated": "metrics_after", "other": "metrics_oth
 """View -> key of its metrics in `result.json`."""
 
 Key = tuple[str, str, str]
-"""(view, group, part) of a histogram: see `fedcal.evaluation.release`."""
+"""(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
 
 Metrics = Mapping[str, Estimate]
 """By name."""
@@ -114,6 +113,8 @@ def findings(
     def read(view: str, group: str) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
+            from fedcal.evaluation.estimates import evaluate_classes
+
             return evaluate_classes(parts, **options)
         return evaluate(parts[0], score, threshold=threshold, **options)
 
@@ -126,6 +127,8 @@ def findings(
             groups[group] = {view: read(view, group) for view in views} if shown else {}
     difference: Metrics = {}
     if len(views) == 2 and score != "classes":
+        from fedcal.evaluation.estimates import compare
+
         one, other = (histograms[view, "", ""] for view in views)
         difference = compare(one, other, score, agreement, threshold=threshold, **options)
     return Findings(

