@@ -155,4 +155,5 @@ def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]
 def holdout(shards: Shards, names: tuple[str, ...], seed: int) -> Holdout:
     """The evaluated rows, for exact numbers that a researcher sees beside the release."""
     probs = np.asarray(softmax(shards.logits))
-    return Holdout(shards.logits, probs, shards.labels, seed, shards=shards, names=names)
+    rows = (shards.logits, probs, shards.labels)
+    return Holdout(*rows, seed, owner=shards.owner, names=names, shards=shards)

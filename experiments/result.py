@@ -188,7 +188,10 @@ class SimulationResult:
         return self.artifact.form in OWN_PAGES and self.test is not None
 
     def page(self) -> list[pages.Part]:
-        """The artifact's part of a report, then exact numbers; of a calibrator without test rows what was learned."""
+        """The artifact's part of a report, then exact numbers.
+
+        Of a calibrator without test rows it is what was learned.
+        """
         shown = [*self.artifact.page(), *exact_parts(self.judged)]
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown

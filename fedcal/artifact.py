@@ -47,21 +47,22 @@ class Holdout:
         (n,)
     seed
         of what is drawn to judge (a bootstrap)
+    owner, names
+        (n,) the client of each row by its place among the names; None = nobody says whose they are
+    shards
+        the same rows in the same order, where the run itself is about them
     kept
         what an artifact computed of these rows and needs again, by a key of its own
-    shards
-        the same rows, in the same order, by client; None = nobody says whose they are
-    names
-        of the clients; () = they have none
     """
 
     logits: Floats
     probs: Floats
     labels: Integers
     seed: int = 0
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
-    shards: Shards | None = None
+    owner: Integers | None = None
     names: tuple[str, ...] = ()
+    shards: Shards | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
 class Artifact(ABC):

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedcal.errors import InputError
 from fedcal.experiments.config import SIMULATED
+from fedcal.experiments.exact import client_parts
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
     FEWEST,
@@ -115,6 +116,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
+            "by_client": sections(client_parts(result.get("clients", {})), "client"),
         },
     )
 
@@ -131,7 +133,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         f"curve-{k}": part_sheet(part, title_of(result, part.title))
         for k, part in enumerate(drawn, 1)
     }
-    numbers = numbers_of(result)
+    numbers = words.metric_tiles(result) if "metrics" in result else numbers_of(result)
     said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",

@@ -10,7 +10,7 @@ from fedcal.units import UNITS
 
 HELD_OUT = (
     "The test rows were held out of the same clients' rows, and what tells how good the {} is, "
-    "is an exact function of them, which no epsilon bounds: before, after and intervals "
+    "is an exact function of them, which no epsilon bounds: before, after, intervals and clients "
     "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
     "figures."
 )

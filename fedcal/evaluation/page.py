@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.evaluation.findings import Findings, Key, Metrics
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
-from fedcal.pages import Intervals, Part, Table
+from fedcal.pages import Entry, Intervals, Part, Table
 from fedcal.types import Floats
 
 HEADINGS = {

@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact, Holdout
+from fedcal.buckets import scored
 from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
-from fedcal.evaluation.counting import counts_of
-from fedcal.evaluation.exact import by_client
+from fedcal.evaluation.counting import counts_of, view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.page import parts
+from fedcal.metrics.clients import by_client
 from fedcal.pages import Part
 from fedcal.queries import ScoreCounts
 from fedcal.scores import KINDS, Kind
+from fedcal.shards import Shards
 from fedcal.types import Floats
 
 _ALL = ""
@@ -143,8 +145,19 @@ class ScoreRelease(Artifact):
                 KEYS[view]: {name: e.to_json()["value"] for name, e in metrics.items()}
                 for view, metrics in exact.metrics.items()
             },
-            "clients": by_client(test.shards, test.names, asked, self.threshold),
+            "clients": by_client(rows.owner, test.names, self._rights(rows)),
         }
+
+    def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
+        """View's key -> whether each row is predicted right, and its score less its outcome."""
+        asked = self.question
+        score: Any = "positive" if asked.score == "positive" else "confidence"
+        found = {}
+        for view in asked.view_names:
+            value, outcome = scored(view_logits(rows, view, asked), rows.labels, score)
+            right = outcome if score == "confidence" else (value >= self.threshold) == outcome
+            found[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
+        return found
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
