@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.calibrators import load
 from fedcal.checks import one_of, positive, unused, whole
-from fedcal.encodings import ENCODINGS, column_norm, prefix_std
+from fedcal.encodings import ENCODINGS, Tree, column_norm, prefix_std
 from fedcal.errors import InputError
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.metrics import edge_index
@@ -113,8 +113,6 @@ class FedEvaluate(CalibrationStrategy):
         user = federation.private and UNITS[federation.unit].whole_client
         if other and calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
-        if federation.sampling_rate < 1 and federation.private:
-            raise InputError("evaluate asks everybody: sampling_rate must be 1")
         self._twice = user or edges == "equi-depth"
         rounds = 1 + self._twice
         if federation.rounds not in (None, rounds):
@@ -164,7 +162,7 @@ class FedEvaluate(CalibrationStrategy):
         if asked.reference is not None and self._read is not None:
             counts += max(_rows_in(self._read), 0.0) * asked.reference
         std = float(release.std.max(initial=0.0)) / asked.gain
-        law: NoiseLaw = "laplace" if self.plan.tailed else "normal"
+        law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
         self._read = ScoreRelease(asked, counts, std, law)
         if release.round < self.plan.rounds:
             self._last = self._second(self._read)
@@ -217,8 +215,9 @@ def _least_noise(
 ) -> tuple[type[Mechanism], ScoreCounts]:
     """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
     one_of("encoding", encoding, (AUTO, *ENCODINGS))
-    if encoding != "tree" and height:
-        raise InputError(f"height = {height} is of encoding 'tree': give encoding = tree")
+    if height and encoding not in (AUTO, Tree.name):
+        raise InputError(f"height = {height} is of encoding 'tree', not of '{encoding}'")
+    names = (Tree.name,) if height else tuple(ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         for name, value, unset in (("encoding", encoding, AUTO), ("height", height, 0)):
             if value != unset:
@@ -231,8 +230,8 @@ def _least_noise(
         if order not in (None, law.order) or not (law.pure or federation.delta > 0):
             continue
         made = law.calibrate(target)
-        for name in ENCODINGS if encoding == AUTO else (encoding,):
-            for levels in ((height,) if height else _HEIGHTS) if name == "tree" else (1,):
+        for name in names:
+            for levels in ((height,) if height else _HEIGHTS) if name == Tree.name else (1,):
                 asked = replace(question, encoding=name, height=levels)
                 one = column_norm(name, asked.buckets, levels, law.order)
                 bound = Bound((1,), (asked.row_norm(law.order) / one,), order=law.order)

@@ -244,7 +244,8 @@ class ScoreCounts(Query):
         """All numbers together: of a client to its clip, of a row to what a row adds."""
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
+        norm = self.row_norm(order)
         if self.reference is not None:
-            raise InputError(f"a residual of {self.kind!r} is of clients: a {part} has none")
-        norm = self.row_norm(order) * self.gain
+            norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
+        norm *= self.gain
         return Bound(self.lengths(), (norm * _ROOM / (1.0 - SLACK),), order=order)
