@@ -12,6 +12,7 @@ import numpy as np
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.evaluation import metrics, ranking, recalibration
+from fedcal.evaluation.calibration import GAPS, gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,
@@ -134,6 +135,11 @@ def evaluate(
         metric = METRICS[name](at)
         span = smooth_span(metric, h, z, rows, (spread or {}).get(name))
         found[name] = estimate(span, metric.binning(h), metric.bounds, metric.scale, z)
+    simulated = simulate(h, seed)
+    for name, kind in GAPS.items():
+        error = kind()
+        span = gap_span(error, h, simulated, level, rows, (spread or {}).get(name))
+        found[name] = estimate(span, error.binning(h), error.bounds, error.scale, z)
     return found
 
 
@@ -157,7 +163,8 @@ def smooth_span(
             smooth_span(part(metric.threshold), h, z, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
-        return mover(parts[0], parts[1], value, (0.5, 0.5))
+        both = mover(parts[0], parts[1], value, (0.5, 0.5))
+        return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
     weights = metric.denominators(h)
     sums = (weights * h.counts).sum(axis=(1, 2))
     firm = bool((sums > FIRM * h.noise_std(weights)).all())
@@ -169,7 +176,7 @@ def smooth_span(
     if rows == "new":
         variance = float((monotone_counts(h) * gradient**2).sum())
         sampling = math.sqrt(variance if spread is None else spread)
-    half = z * math.hypot(sampling, noise)
+    half = z * math.hypot(sampling, noise) if firm else math.inf
     return Span(value, value - half, value + half, sampling, noise, firm)
 
 
@@ -179,12 +186,12 @@ def _ratio_span(
     top, bottom, *gradients = metric.ratio(h)
     value = top / bottom
     through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
-    noise = _coefficients(through @ through.T)
+    noise = _coefficients(through @ through.T) - metric.excess(h)
     sampling = np.zeros(3)
     if rows == "new" and spread is not None:
         sampling[0] = spread * bottom**2
-    elif rows == "new" and metric.share:  # bottom * t (1 - t)
-        sampling[1:] = -bottom / 2, -bottom
+    elif rows == "new" and (trials := metric.trials(h)) is not None:
+        sampling[1:] = -trials / 2, -trials
     elif rows == "new":
         flat = np.stack(gradients).reshape(2, -1)
         sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
