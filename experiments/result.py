@@ -20,8 +20,8 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import Config
-from fedcal.experiments.exact import exact_parts
 from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
+from fedcal.experiments.per_client import client_parts
 from fedcal.metrics import Reliability
 from fedcal.strategies.outcome import RELEASED
 from fedcal.types import Floats
@@ -188,11 +188,11 @@ class SimulationResult:
         return self.artifact.form in OWN_PAGES and self.test is not None
 
     def page(self) -> list[pages.Part]:
-        """The artifact's part of a report, then exact numbers.
+        """The artifact's part of a report, then exact numbers of clients.
 
         Of a calibrator without test rows it is what was learned.
         """
-        shown = [*self.artifact.page(), *exact_parts(self.judged)]
+        shown = [*self.artifact.page(), *client_parts(self.judged.get("clients", {}))]
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

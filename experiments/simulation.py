@@ -18,14 +18,14 @@ import numpy as np
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments import evaluation
+from fedcal.experiments import evaluated
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
-from fedcal.experiments.statement import EVALUATED, HELD_OUT, about_subjects, without_privacy
+from fedcal.experiments.statement import CLIENTS, HELD_OUT, about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
@@ -93,7 +93,7 @@ def simulate(
     loaded = load_any(data)
     named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
-    evaluates = evaluation.evaluates(config.method)
+    evaluates = evaluated.evaluates(config.method)
     held_out = loaded.test_scores is None and not evaluates
     loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
@@ -101,9 +101,9 @@ def simulate(
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
     if evaluates:
-        names = evaluation.client_names(loaded, config.partition, shards.clients)
-        config, shards = evaluation.resolved(config, shards, names)
-        test = evaluation.holdout(shards, names, config.seed)
+        names = evaluated.client_names(loaded, config.partition, shards.clients)
+        config, shards = evaluated.resolved(config, shards, names)
+        test = evaluated.holdout(shards, names, config.seed)
     else:
         test = test_part(loaded, config.seed)
     fitted = fit(
@@ -114,8 +114,8 @@ def simulate(
         by_name=by_name and not evaluates,  # sites by themselves would find the fit rows
         progress=progress,
     )
-    if evaluates:
-        fitted.privacy["statement"].append(EVALUATED)
+    if test.owner is not None and not evaluates:
+        fitted.privacy["statement"].append(CLIENTS)
     if loaded.client_names is not None and config.partition != "natural":
         fitted.privacy["statement"].append(
             f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "

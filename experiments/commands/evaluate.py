@@ -17,7 +17,7 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.commands.simulate import run_and_show
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.evaluation import METHOD, evaluates, settings
+from fedcal.experiments.evaluated import METHOD, evaluates, settings
 
 EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
-from fedcal.experiments.config import SIMULATED
-from fedcal.experiments.exact import client_parts
+from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
     FEWEST,
@@ -23,6 +22,7 @@ from fedcal.experiments.figures.diagrams import (
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.per_client import client_parts
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.page import (
@@ -269,7 +269,7 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
             continue
         if key == "set":
             for name, setting in value.items():
-                text = setting if isinstance(setting, str) else json.dumps(setting)
+                text = setting if _reads_back(name, setting) else json.dumps(setting)
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         elif value != "":  # real sites, and no data here
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -277,3 +277,11 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts
+
+
+def _reads_back(name: str, setting: Any) -> bool:
+    """Whether `--set` takes a text as it is; others, such as lists in text, need quotes."""
+    try:
+        return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
+    except InputError:
+        return False

@@ -10,15 +10,14 @@ from fedcal.units import UNITS
 
 HELD_OUT = (
     "The test rows were held out of the same clients' rows, and what tells how good the {} is, "
-    "is an exact function of them, which no epsilon bounds: before, after, intervals and clients "
+    "is an exact function of them, which no epsilon bounds: before, after and intervals "
     "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
     "figures."
 )
 
-EVALUATED = (
-    "What a simulation says of the evaluated rows themselves (exact and clients in result.json and "
-    "report.html) is exact, and no epsilon bounds it: it is for the researcher's eyes, and no run "
-    "over real sites has it."
+CLIENTS = (
+    "Metrics of each client's test rows (clients in result.json, and report.html) are exact: a "
+    "simulation shows them, and no run over real sites has them."
 )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
+from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
+from fedcal.evaluation.paired import compare
 from fedcal.types import Floats
 
 FEWEST = 20
@@ -44,6 +47,8 @@ class Findings:
         metrics of the second view less those of the first, paired; {} with one view
     groups
         group -> view -> metrics; {} for a group of too few rows (by its noisy count)
+    tests
+        view -> name of a test -> whether the view is calibrated; {} of the score `classes`
     """
 
     score: str
@@ -53,6 +58,7 @@ class Findings:
     metrics: Mapping[str, Metrics]
     difference: Metrics
     groups: Mapping[str, Mapping[str, Metrics]]
+    tests: Mapping[str, Mapping[str, CalibrationTest]]
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
@@ -63,6 +69,11 @@ class Findings:
             "rows": {"value": self.rows[0], "noise": self.rows[1]},
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
+        if self.tests:
+            found["tests"] = {
+                KEYS[view]: {name: asdict(test) for name, test in tests.items()}
+                for view, tests in self.tests.items()
+            }
         if self.difference:
             found["metrics_difference"] = _plain(self.difference)
         if self.groups:
@@ -83,6 +94,8 @@ def findings(
     score: str,
     *,
     agreement: Floats | None = None,
+    confusion: Mapping[str, Floats] | None = None,
+    cell_std: float = 0.0,
     threshold: float = 0.5,
     level: float = 0.95,
     rows: str = "new",
@@ -98,6 +111,10 @@ def findings(
         what was binned: `positive`, `confidence` or `classes`
     agreement
         (4,) rows that both views, only the first, only the second, and none predicts right
+    confusion
+        view -> rows by predicted class and label, (c, c)
+    cell_std
+        std of the noise of each number of the latter two
     threshold
         of predictions, for the score `positive`
     level, rows, seed
@@ -113,10 +130,15 @@ def findings(
     def read(view: str, group: str) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
-            from fedcal.evaluation.estimates import evaluate_classes
-
             return evaluate_classes(parts, **options)
         return evaluate(parts[0], score, threshold=threshold, **options)
+
+    def of_all(view: str) -> Metrics:
+        found = read(view, "")
+        if not confusion or view not in confusion:
+            return found
+        cells = confusion[view].T
+        return {**evaluate_confusion(cells, cell_std, level=level, rows=rows), **found}
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -126,19 +148,25 @@ def findings(
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group) for view in views} if shown else {}
     difference: Metrics = {}
-    if len(views) == 2 and score != "classes":
-        from fedcal.evaluation.estimates import compare
-
-        one, other = (histograms[view, "", ""] for view in views)
-        difference = compare(one, other, score, agreement, threshold=threshold, **options)
+    tests = {}
+    if score != "classes":
+        whole = {view: histograms[view, "", ""] for view in views}
+        kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
+        tests = {v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()}
+        if len(views) == 2:
+            at_half = agreement is not None and (threshold == 0.5 or score != "positive")
+            pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
+            paired = {"agreement": pairs, "agreement_noise": cell_std, "threshold": threshold}
+            difference = compare(*whole.values(), score, **paired, **options)
     return Findings(
         score,
         threshold,
         level,
         counted(histograms, views[0], ""),
-        {view: read(view, "") for view in views},
+        {view: of_all(view) for view in views},
         difference,
         groups,
+        tests,
     )
 
 

@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.evaluation.figures import NAMES, curve_parts
 from fedcal.evaluation.findings import Findings, Key, Metrics
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
@@ -29,8 +30,18 @@ HEADINGS = {
     "confidence": "mean confidence, %",
     "gap": "mean score less outcome, %",
     "ece": "ECE, %",
+    "ece_debiased": "ECE, debiased, %",
+    "ece_equal_mass": "ECE, bins of equal mass, %",
+    "smooth_ece": "smooth ECE, %",
+    "classwise_ece": "classwise ECE, %",
     "ks": "KS calibration error, %",
     "mce": "MCE, %",
+    "macro_precision": "precision, macro, %",
+    "macro_f1": "F1, macro",
+    "macro_roc_auc": "ROC AUC, macro",
+    "weighted_roc_auc": "ROC AUC, weighted",
+    "macro_average_precision": "average precision, macro",
+    "weighted_average_precision": "average precision, weighted",
     "brier": "Brier score",
     "log_loss": "log loss",
     "calibration_slope": "calibration slope",
@@ -40,9 +51,6 @@ HEADINGS = {
 
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
-
-_NAMES = {"model": "model", "calibrated": "calibrated", "other": "other model"}
-"""View -> series of a figure."""
 
 
 def heading(metric: str) -> str:
@@ -79,7 +87,9 @@ def parts(
     if len(views) == 2:
         shown_parts.append(_both(found, views))
     shown_parts += [_summary(found, view, len(views) > 1) for view in views]
-    shown_parts += _curves(found, histograms, views)
+    if found.tests:
+        shown_parts.append(_tests(found, views))
+    shown_parts += curve_parts(found, histograms)
     if found.groups:
         shown_parts += _groups(found, views)
     for view, cells in (confusion or {}).items():
@@ -88,7 +98,7 @@ def parts(
 
 
 def _of(view: str, several: bool) -> str:
-    return f", {_NAMES[view]}" if several else ""
+    return f", {NAMES[view]}" if several else ""
 
 
 def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
@@ -142,18 +152,31 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
         says = "" if change.low <= 0 <= change.high else "beyond chance"
         rows.append((heading(metric), *values, _whole(metric, change, True), says))
     return Table(
-        f"{_NAMES[views[0]]} and {_NAMES[views[1]]}".capitalize(),
-        ("metric", *(_NAMES[view] for view in views), "difference", ""),
+        f"{NAMES[views[0]]} and {NAMES[views[1]]}".capitalize(),
+        ("metric", *(NAMES[view] for view in views), "difference", ""),
         tuple(rows),
         f"With {100 * found.level:g} % intervals. The same rows have both scores, so the interval "
         "of the difference is its own, and not made from the other two.",
     )
 
 
-def _curves(
-    found: Findings, histograms: Mapping[Key, Histogram], views: Sequence[str]
-) -> list[Part]:
-    return []
+def _tests(found: Findings, views: Sequence[str]) -> Table:
+    """Whether scores could be calibrated."""
+    rows = [
+        (_TESTS[name] + _of(view, len(views) > 1), test.statistic, test.p_value)
+        for view in views
+        for name, test in found.tests[view].items()
+    ]
+    return Table(
+        "Tests of calibration",
+        ("test", "statistic", "p-value"),
+        tuple(rows),
+        "A p-value says how often calibrated scores would look as bad by the choice of rows and by "
+        "the noise of the release together; below 0.05 is a sign that they are not calibrated.",
+    )
+
+
+_TESTS = {"hosmer_lemeshow": "Hosmer-Lemeshow", "ks": "Kolmogorov-Smirnov"}
 
 
 def _groups(found: Findings, views: Sequence[str]) -> list[Part]:
@@ -198,7 +221,7 @@ def _forest(
         middle = (e.low + e.high) / 2 if e.drowned else e.value
         return group, scale * middle, scale * e.low, scale * e.high
 
-    series = {_NAMES[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
+    series = {NAMES[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
     overall = found.metrics[first][metric]
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":

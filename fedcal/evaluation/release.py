@@ -17,7 +17,7 @@ from fedcal.buckets import scored
 from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
-from fedcal.evaluation.counting import counts_of, view_logits
+from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.page import parts
@@ -116,6 +116,8 @@ class ScoreRelease(Artifact):
             self.histograms,
             self.question.score,
             agreement=self.agreement,
+            confusion=self.confusion,
+            cell_std=self.cell_std,
             threshold=self.threshold if threshold is None else threshold,
         )
 
@@ -129,24 +131,13 @@ class ScoreRelease(Artifact):
         return self.found.to_json()
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Exact metrics of the rows that were counted (`exact`), and of each client's (`clients`).
+        """Metrics of each client's rows, `clients`, where the release is exact itself.
 
-        From exact counts in the same buckets: what differs from the release is noise alone.
+        With privacy nothing exact is told of rows that were evaluated.
         """
-        if test.shards is None:
+        if test.shards is None or self.std:
             return {}
-        asked = replace(self.question, reference=None, gain=1.0)
-        rows = test.shards
-        everybody = replace(rows, offsets=np.array([0, len(rows.labels)]))
-        counts = counts_of(everybody, asked)[0].astype(np.float64)
-        exact = replace(self, question=asked, counts=counts, std=0.0).findings()
-        return {
-            "exact": {
-                KEYS[view]: {name: e.to_json()["value"] for name, e in metrics.items()}
-                for view, metrics in exact.metrics.items()
-            },
-            "clients": by_client(rows.owner, test.names, self._rights(rows)),
-        }
+        return {"clients": by_client(test.shards.owner, test.names, self._rights(test.shards))}
 
     def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
         """View's key -> whether each row is predicted right, and its score less its outcome."""

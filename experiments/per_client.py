@@ -1,12 +1,12 @@
-"""Exact numbers of a simulation: for the researcher, beside what was released."""
+"""Exact numbers of each client, which a simulation shows to the researcher."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.evaluation.page import MOST_GROUPS, heading, shown
-from fedcal.pages import Intervals, Part, Table
+from fedcal.evaluation.page import MOST_GROUPS, heading
+from fedcal.pages import Intervals, Part
 
 NO_RELEASE = "Exact numbers of a simulation, for the researcher's eyes: no private release."
 
@@ -15,27 +15,6 @@ _CHARTS = {
     "accuracy": ("Accuracy of each client, exact", {}),
     "gap": ("Mean score less outcome of each client, exact", {"perfect": 0.0}),
 }
-
-
-def exact_parts(judged: Mapping[str, Any]) -> list[Part]:
-    """Tables and figures of the keys `exact` and `clients` of a result; [] where it has none."""
-    return [*_tables(judged), *client_parts(judged.get("clients", {}))]
-
-
-def _tables(judged: Mapping[str, Any]) -> list[Part]:
-    found: list[Part] = []
-    for key, values in judged.get("exact", {}).items():
-        rows = []
-        for name, value in values.items():
-            told = (judged[key][name]["value"], value)
-            rows.append((heading(name), *(_text(name, v) for v in told)))
-        columns = ("metric", "released", "exact")
-        found.append(Table(f"Exact values, {_SERIES[key]}", columns, tuple(rows), NO_RELEASE))
-    return found
-
-
-def _text(metric: str, value: float | None) -> str:
-    return "none" if value is None else shown(metric, value)
 
 
 def client_parts(clients: Mapping[str, Any]) -> list[Part]:
