@@ -274,18 +274,21 @@ GAPS: dict[str, type[GapMetric]] = registry(
 class Simulated:
     """Deviations of residuals from the truth, (replicates, buckets) each."""
 
-    noise: Floats
-    sampling: Floats
+    noise: NDArray[np.float32]
+    sampling: NDArray[np.float32]
 
 
 def simulate(h: Histogram, seed: int, what: str = "") -> Simulated:
     """Draws of what noise and the choice of rows add to residuals."""
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
-    negative, positive = h.draws(rng, REPLICATES).transpose(1, 0, 2)
-    noise = positive * (1 - h.middles) - negative * h.middles
+    size = (REPLICATES, h.buckets)
+    noise = np.zeros(size, np.float32)
+    if h.noisy:
+        negative, positive = h.draws(rng, REPLICATES).transpose(1, 0, 2)
+        noise = (positive * (1 - h.middles) - negative * h.middles).astype(np.float32)
     n, p = monotone_counts(h)
-    std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2)
-    return Simulated(noise, std * rng.standard_normal((REPLICATES, h.buckets)))
+    std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2).astype(np.float32)
+    return Simulated(noise, std * rng.standard_normal(size, np.float32))
 
 
 def gap_span(
@@ -319,10 +322,13 @@ def gap_span(
         return Span(math.nan, *metric.bounds, math.nan, math.nan, False)
     firm = bool(total > FIRM * h.noise_std(np.ones_like(h.counts)))
     weights = metric.gaps(h)
+    if not weights.any():
+        return Span(math.nan, *metric.bounds, math.nan, math.nan, False)
     gap = weights @ residuals(h)
     tails = (0.5 - level / 2, 0.5 + level / 2)
     plug_in = metric.joined(gap)
-    by_noise = (simulated.noise @ weights.T).astype(np.float32)
+    narrow = weights.T.astype(np.float32)
+    by_noise = simulated.noise @ narrow
     noise_only = _invert(metric, gap, by_noise, tails) if h.noisy else None
     value = noise_only.corrected**metric.power if noise_only else plug_in
     held = (value, plug_in) if metric.to_plug_in else (value,)
@@ -331,7 +337,7 @@ def gap_span(
         if noise_only is None:
             return Span(value, value, value, 0.0, 0.0, firm)
         return _span(metric, noise_only, held, 0.0, noise, firm)
-    by_rows = (simulated.sampling @ weights.T).astype(np.float32)
+    by_rows = simulated.sampling @ narrow
     if spread is not None:
         alone = _invert(metric, gap, by_rows, tails).replicates ** metric.power
         by_rows *= np.float32(math.sqrt(spread) / max(float(np.std(alone)), 1e-12))
@@ -358,5 +364,5 @@ def _span(
     firm: bool,
 ) -> Span:
     """The interval, extended to what it must hold; the first of that is the value."""
-    low, high = found.low**metric.power, found.high**metric.power
+    low, high = found.low**metric.power, found.limit**metric.power
     return Span(held[0], min(low, *held), max(high, *held), sampling, noise, firm)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, get_args
 
 import numpy as np
 
 from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.evaluation import metrics, ranking, recalibration
-from fedcal.evaluation.calibration import GAPS, gap_span, simulate
+from fedcal.evaluation import decomposition, metrics, ranking, recalibration
+from fedcal.evaluation.calibration import GAPS, GapMetric, gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,
     Estimate,
     Span,
+    check_rows,
     estimate,
     fieller,
     mover,
@@ -28,10 +27,6 @@ from fedcal.evaluation.metrics import Metric, RatioMetric
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.registry import registry
 from fedcal.types import Floats
-
-Score = Literal["positive", "confidence"]
-Rows = Literal["new", "these"]
-"""What an interval is for: new rows like these, or only the rows that were counted."""
 
 METRICS: dict[str, type[Metric]] = registry(
     metrics.Accuracy,
@@ -47,6 +42,7 @@ METRICS: dict[str, type[Metric]] = registry(
     ranking.ConfidenceAuc,
     ranking.AveragePrecision,
     metrics.Brier,
+    decomposition.BrierResolution,
     metrics.BrierUncertainty,
     metrics.LogLoss,
     metrics.Confidence,
@@ -59,6 +55,7 @@ METRICS: dict[str, type[Metric]] = registry(
 _PROBABILITIES = (
     "gap",
     "brier",
+    "brier_resolution",
     "brier_uncertainty",
     "log_loss",
     "calibration_slope",
@@ -127,40 +124,48 @@ def evaluate(
         If the score is unknown, the threshold is no edge, or the level is not in (0, 1).
     """
     one_of("score", score, SCORES)
-    z = _check(level, rows)
+    normal_quantile(level)
+    check_rows(rows)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
-    found = {}
+    return {
+        name: estimate(span, metric.binning(h), metric.bounds, metric.scale, level)
+        for name, (metric, span) in spans(h, score, at, level, rows, spread or {}, seed).items()
+    }
+
+
+def spans(
+    h: Histogram,
+    score: str,
+    threshold: float,
+    level: float,
+    rows: str,
+    spread: Mapping[str, float],
+    seed: int,
+) -> dict[str, tuple[Metric | GapMetric, Span]]:
+    """The metrics of `evaluate`, and their intervals without binning."""
+    found: dict[str, tuple[Metric | GapMetric, Span]] = {}
     for name in SCORES[score]:
-        metric = METRICS[name](at)
-        span = smooth_span(metric, h, z, rows, (spread or {}).get(name))
-        found[name] = estimate(span, metric.binning(h), metric.bounds, metric.scale, z)
+        metric = METRICS[name](threshold)
+        found[name] = metric, smooth_span(metric, h, level, rows, spread.get(name))
     simulated = simulate(h, seed)
     for name, kind in GAPS.items():
         error = kind()
-        span = gap_span(error, h, simulated, level, rows, (spread or {}).get(name))
-        found[name] = estimate(span, error.binning(h), error.bounds, error.scale, z)
+        found[name] = error, gap_span(error, h, simulated, level, rows, spread.get(name))
     return found
 
 
-def _check(level: float, rows: str) -> float:
-    """The level's quantile."""
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
-    one_of("rows", rows, get_args(Rows))
-    return normal_quantile(level)
-
-
 def smooth_span(
-    metric: Metric, h: Histogram, z: float, rows: str, spread: float | None = None
+    metric: Metric, h: Histogram, level: float, rows: str, spread: float | None = None
 ) -> Span:
     """Interval of a smooth metric from sampling and noise."""
+    z = normal_quantile(level)
     value = metric.value(h)
     if not math.isfinite(value):
         return Span(value, *metric.bounds, math.nan, math.nan, False)
     if isinstance(metric, metrics.BalancedAccuracy) and spread is None:
         parts = [
-            smooth_span(part(metric.threshold), h, z, rows)
+            smooth_span(part(metric.threshold), h, level, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
         both = mover(parts[0], parts[1], value, (0.5, 0.5))
@@ -198,7 +203,7 @@ def _ratio_span(
     low, high = fieller(top, bottom, noise + sampling, z, metric.bounds)
     inside = float(np.clip(value, *metric.bounds))
     by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
-    return Span(value, low, high, by_rows, by_noise)
+    return Span(value, float(low), float(high), by_rows, by_noise)
 
 
 def _coefficients(covariance: Floats) -> Floats:

@@ -45,6 +45,9 @@ class Inverted:
     ----------
     low, high
         where the observed error is at the upper and at the lower end of what could be observed
+    limit
+        the high end had the observed error been at least the median of a calibrated truth's: an
+        error that is small by luck then gives no interval of [0, 0]
     corrected
         where it is the median: a median-unbiased estimate, always in [low, high]
     noise
@@ -55,6 +58,7 @@ class Inverted:
 
     low: float
     high: float
+    limit: float
     corrected: float
     noise: float
     replicates: Floats
@@ -91,7 +95,7 @@ def invert(
         in units of the error
     """
     if not len(gap):  # every row right with probability 1: no gap, and no noise
-        return Inverted(0.0, 0.0, 0.0, 0.0, np.zeros(replicates))
+        return Inverted(0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(replicates))
     together, merge = JOINS[join]
     step = max(1, _BLOCK // replicates)
     columns = [slice(i, i + step) for i in range(0, len(gap), step)]
@@ -109,12 +113,12 @@ def invert(
     direction = np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error)
     observed, unit = (float(together(np.abs(x), axis=0)) for x in (gap, direction))
     values = np.sort(spread(_FACTORS, direction), axis=1)
-    low, middle, high = (
-        _crossing(np.quantile(values, q, axis=1), observed) for q in (tails[1], 0.5, tails[0])
-    )
+    ends = [np.quantile(values, q, axis=1) for q in (tails[1], 0.5, tails[0])]
+    low, middle, high = (_crossing(end, observed) for end in ends)
     return Inverted(
         low=low * unit,
         high=high * unit,
+        limit=_crossing(ends[2], max(observed, float(ends[1][0]))) * unit,
         corrected=middle * unit,
         noise=float(np.median(values[0])),
         replicates=spread(np.array([middle]), direction)[0],
