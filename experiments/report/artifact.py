@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.figures.inline import Palette, variable
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.report.page import figure
@@ -16,17 +17,33 @@ COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "
 
 
 def sections(
-    parts: Sequence[Part], name: str = "p", palette: Palette = variable
+    parts: Sequence[Part],
+    name: str = "p",
+    palette: Palette = variable,
+    sheets: Iterable[Sheet] | None = None,
 ) -> list[dict[str, Any]]:
-    """Each part for the template: {title, note, table} or {title, note, figure}."""
-    found = []
+    """Each part for the template: {title, note, table} or {title, note, figure}.
+
+    Parameters
+    ----------
+    parts
+        from top to bottom
+    name
+        prefix of ids, unique on the page
+    palette
+        where colours come from
+    sheets
+        the figures of those that are no tables, where they are drawn already
+    """
+    found, drawn = [], None if sheets is None else iter(sheets)
     for k, part in enumerate(parts):
         section: dict[str, Any] = {"title": part.title, "note": part.note}
         if isinstance(part, Table):
             section["table"] = of_part(part)
         else:
+            sheet = part_sheet(part, part.title) if drawn is None else next(drawn)
             section["forest"] = isinstance(part, Intervals)
-            section["figure"] = figure(part_sheet(part, part.title), f"{name}{k}", palette)
+            section["figure"] = figure(sheet, f"{name}{k}", palette)
         found.append(section)
     return found
 

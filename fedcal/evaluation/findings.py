@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,12 @@ from fedcal.types import Floats
 
 FEWEST = 20
 """Rows of a group below which nothing is said of it."""
+
+IN_GROUPS = (
+    *("accuracy", "precision", "recall", "prevalence"),
+    *("roc_auc", "confidence_auc", "gap", "brier"),
+)
+"""Metrics of each group, of those that the score has."""
 
 KEYS = {"model": "metrics", "calibrated": "metrics_after", "other": "metrics_other"}
 """View -> key of its metrics in `result.json`."""
@@ -127,11 +133,11 @@ def findings(
     """
     options: dict[str, Any] = {"level": level, "rows": rows, "seed": seed}
 
-    def read(view: str, group: str) -> Metrics:
+    def read(view: str, group: str, only: Collection[str] = ()) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
             return evaluate_classes(parts, **options)
-        return evaluate(parts[0], score, threshold=threshold, **options)
+        return evaluate(parts[0], score, threshold=threshold, only=only, **options)
 
     def of_all(view: str) -> Metrics:
         found = read(view, "")
@@ -146,7 +152,7 @@ def findings(
         if group and group not in groups:
             some = counted(histograms, views[0], group)
             shown = some[0] >= max(FEWEST, FIRM * some[1])
-            groups[group] = {view: read(view, group) for view in views} if shown else {}
+            groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     difference: Metrics = {}
     tests = {}
     if score != "classes":
@@ -156,8 +162,16 @@ def findings(
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
-            paired = {"agreement": pairs, "agreement_noise": cell_std, "threshold": threshold}
-            difference = compare(*whole.values(), score, **paired, **options)
+            one, other = whole.values()
+            difference = compare(
+                one,
+                other,
+                score,
+                agreement=pairs,
+                agreement_noise=cell_std,
+                threshold=threshold,
+                **options,
+            )
     return Findings(
         score,
         threshold,

@@ -179,10 +179,14 @@ def _tests(found: Findings, views: Sequence[str]) -> Table:
 _TESTS = {"hosmer_lemeshow": "Hosmer-Lemeshow", "ks": "Kolmogorov-Smirnov"}
 
 
+_OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
+"""Columns of the table of groups."""
+
+
 def _groups(found: Findings, views: Sequence[str]) -> list[Part]:
     """Accuracy and calibration in the large of every group, and a table of both."""
-    named = [m for m in ("accuracy", "gap", "roc_auc", "ece") if m in found.metrics[views[0]]]
     told = {group: metrics for group, metrics in found.groups.items() if metrics}
+    named = [m for m in _OF_GROUPS if all(m in own[views[0]] for own in told.values())]
     missing = [group for group in found.groups if group not in told]
     note = ""
     if missing:

@@ -1,4 +1,4 @@
-"""`fedcal evaluate` and `fedcal.evaluate`: what is evaluated, what a result holds, what is refused."""
+"""`fedcal evaluate` and `fedcal.evaluate`: what is read, what a result holds, what is refused."""
 
 from __future__ import annotations
 
