@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from fedcal.evaluation.histogram import Histogram
 from fedcal.types import Floats
 
 
+@lru_cache(maxsize=8)
 def monotone_counts(h: Histogram) -> Floats:
     """Counts whose prefix sums are the isotonic regression of the released ones, (2, buckets).
 

@@ -43,6 +43,14 @@ class RocAuc(RatioMetric):
         bottom = n.sum() * p.sum()
         return float(max(p @ n, 0.0) / (2 * bottom)) if bottom > 0 else math.nan
 
+    def excess(self, h: Histogram) -> Floats:
+        """For p^T M n and the covariance S of either's noise, trace(M S M^T S)."""
+        through = h.root.T @ (np.cumsum(h.root, axis=0) - h.root / 2)
+        total = h.root.sum(axis=0)
+        return np.array(
+            [np.square(through).sum(), total @ through @ total, np.square(total @ total)]
+        )
+
     def denominators(self, h: Histogram) -> Floats:
         """Rows of each outcome."""
         return outcomes(h)
