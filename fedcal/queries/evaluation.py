@@ -75,7 +75,8 @@ class ScoreCounts(Query):
     views
         one of `VIEWS`
     groups
-        JSON list of the names of groups that are counted apart, by the rows' column; "" = no such
+        JSON list of the names of groups that are counted apart, by the rows' column, and all other
+        rows after them; "" = no such
     confusion
         count cells of predicted class and label
     calibrator
@@ -186,7 +187,8 @@ class ScoreCounts(Query):
         """Of all histograms: views, groups, parts, 2, buckets."""
         score: Score = self.score  # type: ignore[assignment]
         parts = parts_of(score, self.classes)
-        return len(self.view_names), len(self.group_names), parts, 2, self.buckets
+        groups = len(self.group_names) + bool(self.groups)  # the others
+        return len(self.view_names), groups, parts, 2, self.buckets
 
     @property
     def cells(self) -> int:
