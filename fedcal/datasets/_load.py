@@ -43,7 +43,8 @@ def load(
           wrote (needs pyarrow), with columns as in `.parquet`; others are passed over there.
 
         A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may tell the test
-        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`).
+        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`). Test
+        rows keep their clients if all of these own rows of the fit part.
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes
