@@ -88,7 +88,7 @@ class Tree(Encoding):
         Each level has the same number of children, as few as reach all buckets.
         """
         fan = branching(buckets, height)
-        rows = []
+        rows: list[Floats] = []
         for level in range(height - 1, -1, -1):
             width = fan**level
             nodes = np.arange(buckets) // width

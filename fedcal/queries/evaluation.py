@@ -1,4 +1,4 @@
-"""The question behind an evaluation: rows by score and outcome, of all rows or of groups of them."""
+"""The question behind an evaluation: rows by score and outcome, of all or of groups of them."""
 
 from __future__ import annotations
 
