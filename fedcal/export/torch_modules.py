@@ -264,17 +264,23 @@ class TopLabel(CalibrationModule):
         index = (confidence.masked_fill(lost, 0.0) * bins).long().clamp_max(bins - 1)
         v = torch.take(self.values, index).double().clamp_min(least_value(self.classes))
         v = torch.where(lost, confidence, v)
-        classes = torch.arange(self.classes, device=index.device)
-        predicted = classes == logits.argmax(dim=-1, keepdim=True)
-        others = torch.where(predicted, 0.0, probs)
-        rest = others.sum(dim=-1, keepdim=True)
-        some, even = rest > 0, 1.0 / (self.classes - 1)
-        share = torch.where(some, others / torch.where(some, rest, 1.0), even)
-        largest = torch.where(predicted, 0.0, share).amax(dim=-1, keepdim=True)
-        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
-        weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
-        mixed = (1.0 - v) * (share + weight * (even - share))
-        return torch.where(predicted, v, mixed)
+        return with_confidence(logits, probs, v)
+
+
+def with_confidence(logits: Tensor, probs: Tensor, v: Tensor) -> Tensor:
+    """The predicted class gets v, (..., 1), the others share the rest."""
+    count = logits.shape[-1]
+    classes = torch.arange(count, device=logits.device)
+    predicted = classes == logits.argmax(dim=-1, keepdim=True)
+    others = torch.where(predicted, 0.0, probs)
+    rest = others.sum(dim=-1, keepdim=True)
+    some, even = rest > 0, 1.0 / (count - 1)
+    share = torch.where(some, others / torch.where(some, rest, 1.0), even)
+    largest = torch.where(predicted, 0.0, share).amax(dim=-1, keepdim=True)
+    excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+    weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
+    mixed = (1.0 - v) * (share + weight * (even - share))
+    return torch.where(predicted, v, mixed)
 
 
 def normalised(g: Tensor, probs: Tensor) -> Tensor:
