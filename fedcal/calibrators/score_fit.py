@@ -57,18 +57,20 @@ def binned(h: Histogram) -> Floats:
 
 
 def bbq(h: Histogram) -> Floats:
-    """Bayesian binning into 2, 4, 8, ... and all buckets, (buckets,); see `BBQ`.
+    """Bayesian binning into 2, 4, 8, ... and all groups of buckets, (buckets,); see `BBQ`.
 
-    Negative counts are cut at 0 before buckets are merged.
+    The finest groups are those of `isotonic`, and negative counts are cut at 0 after merging:
+    cut in each bucket, noise adds rows of the rarer outcome.
     """
-    counts, scores, means = np.maximum(h.counts, 0.0), [], []
-    sizes = [2**e for e in range(1, h.buckets.bit_length()) if 2**e < h.buckets]
-    for size in [*sizes, h.buckets]:
-        starts = _even(h.buckets, size)
-        wrong, right = _sums(counts, starts)[:, None]
-        score, mean = binning_model(right, wrong, _middles(h, starts))
+    finest = _solid(h)
+    counts, scores, means = _sums(h.counts, finest), [], []
+    sizes = [2**e for e in range(1, len(finest).bit_length()) if 2**e < len(finest)]
+    for size in [*sizes, len(finest)]:
+        groups = _even(len(finest), size)
+        wrong, right = np.maximum(_sums(counts, groups), 0.0)[:, None]
+        score, mean = binning_model(right, wrong, _middles(h, finest[groups]))
         scores.append(score)
-        means.append(_spread(mean[0], starts, h.buckets)[None])
+        means.append(_spread(mean[0], finest[groups], h.buckets)[None])
     return np.asarray(by_evidence(np.stack(scores), np.stack(means))[0])
 
 
