@@ -15,9 +15,10 @@ from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
+from fedcal.clients.score_counts import row_words, score_counts
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES
+from fedcal.queries import QUERIES, ScoreCounts
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums
 from fedcal.shards import Shards
@@ -42,6 +43,7 @@ STATISTICS: dict[str, Statistic] = {
     "pooled_histograms": pooled_histograms,
     "mlp_update": mlp_update,
     "outcome_cell": outcome_cell,
+    "score_counts": score_counts,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
@@ -75,6 +77,10 @@ def answer(shards: Shards, request: Request) -> Words:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if bound.per == "client":
             return encode_bounded(statistic(shards, query), bound, ring)
+        if bound.per == "row" and isinstance(query, ScoreCounts):
+            quick = row_words(shards, query, bound, ring)
+            if quick is not None:
+                return quick
         sums = ClientSums(shards.clients, bound.length, ring)
         parts, owner = _parts(shards, bound.per)
         step = max(1, ROW_NUMBERS // bound.length)

@@ -28,8 +28,9 @@ from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 SITE, LOCK = "site.json", "lock"
-_VERSION = 1
-_ARRAYS = ("logits", "labels", "subjects", "test_logits", "test_labels")
+_VERSION = 2
+_OPTIONAL = ("subjects", "groups", "other")
+_ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels")
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,16 @@ def prepare(
     if shards.clients != 1:
         raise InputError(f"a site is one client; these rows belong to {shards.clients}")
     arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
-    if shards.subjects is not None:
-        arrays["subjects"] = shards.subjects
+    for name in _OPTIONAL:
+        if (column := getattr(shards, name)) is not None:
+            arrays[name] = column
     if test is not None:
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
     site = {
         "version": _VERSION,
         "names": class_names(names, shards.classes),
         "input": shards.input,
+        "group_names": shards.group_names,
         "number": number,
         "simulated": simulated,
         "arrays": list(arrays),
@@ -156,10 +159,13 @@ def prepared(folder: Path) -> Prepared:
         found = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
         offsets = np.array([0, len(found["labels"])])
         kind = one_of("input", site["input"], KINDS)
-        subjects = found.get("subjects")
+        columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
+        groups = tuple(site["group_names"])
         return Prepared(
             folder=folder,
-            shards=Shards(found["logits"], found["labels"], offsets, kind, subjects),
+            shards=Shards(
+                found["logits"], found["labels"], offsets, kind, group_names=groups, **columns
+            ),
             test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
             names=tuple(site["names"]),
             number=site["number"],

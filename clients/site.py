@@ -18,7 +18,8 @@ from fedcal.scores import KINDS
 from fedcal.shards import Shards
 
 _DEALT = ("logits", "labels", "offsets", "input")
-_SUBJECTS = "subjects"  # where it is known
+_OPTIONAL = ("subjects", "groups", "other")  # where they are known
+_NAMES = "group_names"
 
 
 def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
@@ -68,8 +69,9 @@ def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
 
 def write_dealt(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
-    names = _DEALT if shards.subjects is None else (*_DEALT, _SUBJECTS)
-    arrays = {name: np.asarray(getattr(shards, name)) for name in names}
+    given = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
+    arrays = {name: np.asarray(array) for name, array in given.items() if array is not None}
+    arrays[_NAMES] = np.array(shards.group_names, np.str_)
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
@@ -81,7 +83,9 @@ def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
         said = one_of("input", str(kind), KINDS)
-        shards = Shards(logits, labels, offsets, said, arrays.get(_SUBJECTS))
+        known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
+        groups = tuple(arrays[_NAMES].tolist())
+        shards = Shards(logits, labels, offsets, said, group_names=groups, **known)
     except KeyError as missing:
         raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
     if shards.clients != clients:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +169,11 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDA
 
 
 def read_arrays(
-    path: Path, format: str, fields: tuple[str, ...], make: Callable[[Header, Arrays], T], noun: str
+    path: Path | IO[bytes],
+    format: str,
+    fields: tuple[str, ...],
+    make: Callable[[Header, Arrays], T],
+    noun: str,
 ) -> T:
     """What `make` makes of the header and the arrays of a file that `write_arrays` wrote.
 
@@ -208,4 +212,5 @@ def read_arrays(
         except (TypeError, ValueError) as e:
             raise InputError(" ".join(str(e).split())) from None
     except InputError as e:
-        raise InputError(f"{noun} {str(path)!r}: {e}") from None
+        where = f" {str(path)!r}" if isinstance(path, Path) else ""
+        raise InputError(f"{noun}{where}: {e}") from None

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
         raise InputError(problem) from None
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path | IO[bytes]) -> dict[str, NDArray[Any]]:
     """All arrays of an `.npz` file, numbers and strings only.
 
     Raises

@@ -36,6 +36,12 @@ class Shards:
     subjects
         (n,) whom each row is about, or None. Rows of one client with one number are of one
         subject; the same number at another client is another subject
+    groups
+        (n,) int64, the group of each row as its place in `group_names`, or None
+    group_names
+        of all groups, the same at all clients of one `Shards`
+    other
+        (n, c) float64, logits of a second model of the same rows, or None
     """
 
     logits: Floats
@@ -43,6 +49,9 @@ class Shards:
     offsets: Integers
     input: Kind = "logits"
     subjects: Integers | None = None
+    groups: Integers | None = None
+    group_names: tuple[str, ...] = ()
+    other: Floats | None = None
     _derived: dict[Any, NDArray[Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
@@ -56,13 +65,18 @@ class Shards:
         clients: int,
         input: Kind = "logits",
         subjects: Integers | None = None,
+        *,
+        groups: Integers | None = None,
+        group_names: tuple[str, ...] = (),
+        other: Floats | None = None,
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
         Raises
         ------
         InputError
-            If lengths differ, an owner is out of range, or the "logits" are probabilities.
+            If lengths differ, an owner or a group is out of range, or the "logits" of either
+            model are probabilities.
         """
         if not len(logits) == len(labels) == len(owner):
             raise InputError(
@@ -71,10 +85,17 @@ class Shards:
             )
         if subjects is not None and len(subjects) != len(owner):
             raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
+        if groups is not None:
+            _check_groups(groups, len(owner), len(group_names))
+        if other is not None and other.shape != logits.shape:
+            raise InputError(f"logits of shape {logits.shape}, of the other model {other.shape}")
         if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
             raise InputError(f"owner must lie in [0, {clients}), got {owner.min()}..{owner.max()}")
         order = np.argsort(owner, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
+        if other is not None:
+            other = np.ascontiguousarray(other[order], np.float64)
+            refuse_probs("other_logits", other)
         rows = np.ascontiguousarray(logits[order], np.float64)
         refuse_probs("logits", rows)
         return cls(
@@ -83,6 +104,9 @@ class Shards:
             offsets.astype(np.int64),
             input,
             None if subjects is None else subjects[order].astype(np.int64),
+            None if groups is None else groups[order].astype(np.int64),
+            group_names,
+            other,
         )
 
     @property
@@ -122,8 +146,16 @@ class Shards:
 
     def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
         """These rows with all that belongs to them, dealt anew."""
-        subjects = None if self.subjects is None else self.subjects[rows]
-        part = Shards(self.logits[rows], self.labels[rows], offsets, self.input, subjects)
+        part = Shards(
+            self.logits[rows],
+            self.labels[rows],
+            offsets,
+            self.input,
+            None if self.subjects is None else self.subjects[rows],
+            None if self.groups is None else self.groups[rows],
+            self.group_names,
+            None if self.other is None else self.other[rows],
+        )
         part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
         return part
 
@@ -182,3 +214,13 @@ class Shards:
         adds in an order that depends on the block.
         """
         return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)
+
+
+def _check_groups(groups: Integers, rows: int, names: int) -> None:
+    if len(groups) != rows:
+        raise InputError(f"{len(groups)} groups for {rows} rows")
+    if rows and not (groups.min() >= 0 and groups.max() < names):
+        raise InputError(
+            f"groups must lie in [0, {names}), the number of group names, got "
+            f"{groups.min()}..{groups.max()}"
+        )

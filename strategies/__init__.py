@@ -8,6 +8,7 @@ if __name__ != "fedcal.strategies":  # a second copy of every class and registry
 from fedcal.registry import registry
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
+from fedcal.strategies.evaluation import FedEvaluate
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
 from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
@@ -29,6 +30,7 @@ __all__ = [
     "FedBBQ",
     "FedBin",
     "FedCal",
+    "FedEvaluate",
     "FedMatrix",
     "FedNewton",
     "FedNewtonEntropy",
@@ -46,5 +48,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
+    FedEvaluate,
 )
 """Method name on the command line -> strategy."""

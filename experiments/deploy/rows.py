@@ -76,8 +76,7 @@ def _called(data: str, names: Sequence[str] | None) -> Dataset:
 
 def shards_of(rows: Dataset) -> Shards:
     """All rows of the site as those of one client."""
-    owner = np.zeros(len(rows.labels), np.int64)
-    return Shards.from_owner(rows.logits, rows.labels, owner, 1, rows.input, rows.subject)
+    return rows.shards(np.zeros(len(rows.labels), np.int64), 1)
 
 
 def called(rows: Dataset, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -92,7 +91,9 @@ def described(rows: Dataset, names: Sequence[str], *, counts: bool = True) -> st
         return f"{rows.name}: {rows.classes} classes ({shown}), {rows.input}"
     test = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
     subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
+    groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
+    other = "" if rows.other_scores is None else ", scores of a second model"
     return (
         f"{rows.name}: {len(rows.labels)} rows{subjects}, {rows.classes} classes ({shown}), "
-        f"{rows.input}{test}"
+        f"{rows.input}{groups}{other}{test}"
     )

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
-from fedcal.datasets import IDS
 from fedcal.errors import InputError
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.types import Floats, Integers
@@ -131,9 +130,7 @@ class CalibratedModel(Classifier):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self.estimator_, scores = self._trained(X, y)
-        self.calibrator_ = self._calibrated(
-            scores, y, dict(zip(IDS, (client, subject), strict=True))
-        )
+        self.calibrator_ = self._calibrated(scores, y, {"client": client, "subject": subject})
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))

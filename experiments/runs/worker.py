@@ -20,7 +20,11 @@ import numpy as np
 
 from fedcal.datasets import IDS, Dataset
 
-_ARRAYS = ("scores", "labels", *IDS, "test_scores", "test_labels")
+_ARRAYS = (
+    *("scores", "labels", *IDS, "other_scores"),
+    *("test_scores", "test_labels", "test_client", "test_group"),
+)
+_FACTS = ("name", "input", "client_names", "group_names", "other_input")
 
 
 def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -35,6 +39,8 @@ def digest_of(data: Dataset) -> str:
     """
     digest = hashlib.sha256()
     digest.update(repr((data.input, data.client_names)).encode())
+    if data.group_names is not None or data.other_input is not None:
+        digest.update(repr((data.group_names, data.other_input)).encode())
     for name, array in arrays_of(data).items():
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
@@ -46,15 +52,16 @@ def write_data(folder: Path, data: Dataset) -> None:
     folder.mkdir()
     for name, array in arrays_of(data).items():
         np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-    facts = {k: getattr(data, k) for k in ("name", "input", "client_names")}
+    facts = {k: getattr(data, k) for k in _FACTS}
     (folder / "facts.json").write_text(json.dumps(facts), "utf-8")
 
 
 def read_data(folder: Path) -> Dataset:
     """What `write_data` wrote. Its arrays are read-only."""
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
-    if facts["client_names"] is not None:
-        facts["client_names"] = tuple(facts["client_names"])
+    for key in ("client_names", "group_names"):
+        if facts[key] is not None:
+            facts[key] = tuple(facts[key])
     arrays: dict[str, Any] = {
         path.stem: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         for path in folder.glob("*.npy")

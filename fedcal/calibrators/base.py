@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -228,8 +228,8 @@ def calibrator_of(artifact: Artifact) -> Calibrator:
     return artifact
 
 
-def load(path: str | Path) -> Calibrator:
-    """The calibrator that `save` wrote.
+def load(path: str | Path | IO[bytes]) -> Calibrator:
+    """The calibrator that `save` wrote, from its file or what was read of it.
 
     Raises
     ------
@@ -244,7 +244,8 @@ def load(path: str | Path) -> Calibrator:
         calibrator.input = one_of("input", header["input"], KINDS)
         return calibrator
 
-    return read_arrays(Path(path), FORMAT, ("kind", "input"), made, "calibrator")
+    file = Path(path) if isinstance(path, str) else path
+    return read_arrays(file, FORMAT, ("kind", "input"), made, "calibrator")
 
 
 def kinds() -> dict[str, type[Calibrator]]:

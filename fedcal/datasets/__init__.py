@@ -9,7 +9,8 @@ the values.
 
 from __future__ import annotations
 
-from fedcal.datasets._dataset import IDS, KEYS, Dataset, from_arrays
+from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._frame import from_frame
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load

@@ -74,17 +74,20 @@ class _Reader:
     def __init__(self, pa: Any, columns: Columns) -> None:
         self.pa, self.columns = pa, columns
         self.rows = self.bytes = 0
-        self.width: int | None = None  # of lists
+        self.widths: dict[str, int] = {}  # of columns of lists
         self.parts: dict[str, list[NDArray[Any]]] = {}
 
     def read(self, batch: Any) -> None:
         """Add the rows of one batch."""
-        scores = self.columns.scores
-        if self.columns.listed:
-            x = self._lists(scores[0], batch.column(scores[0]))
-        else:
-            x = np.stack([self._values(name, batch.column(name)) for name in scores], axis=1)
-        found = {"scores": x.astype(np.float64, copy=False)}
+        found = {}
+        for model, scores in self.columns.models.items():
+            if scores.listed:
+                (name,) = scores.names
+                x = self._lists(name, batch.column(name))
+            else:
+                columns = [self._values(name, batch.column(name)) for name in scores.names]
+                x = np.stack(columns, axis=1)
+            found[model] = x.astype(np.float64, copy=False)
         for name in self.columns.single:
             found[name] = self._values(name, batch.column(name), *_HOLDS[name])
         for name, array in found.items():
@@ -138,7 +141,7 @@ class _Reader:
         """(m, c) from a column of lists of c numbers each."""
         array = self._checked(name, array, "lists of numbers", _LISTS)
         lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
-        width = self.width = int(lengths[0]) if self.width is None else self.width
+        width = self.widths.setdefault(name, int(lengths[0]))
         wrong = lengths != width
         if wrong.any():
             row = int(np.argmax(wrong))

@@ -21,12 +21,36 @@ FIT = ("train", "fit", "calibration", "validation")
 TEST = "test"
 PARTS = (TEST, *FIT)
 
+_KINDS = ("logit", "prob", "score", "logits", "probs")
 _SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
 _NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # by the class instead of its number
-_ALLOWED = "label, client, subject, split, logit_0.. or prob_0.. (two classes: score)"
-_ALLOWED_LISTS = f"{_ALLOWED}, or a list in logits or probs"
+_OTHER = "other_"  # before the names of a second model's scores
+_ALLOWED = (
+    "label, client, subject, group, split, logit_0.. or prob_0.. (two classes: score), "
+    "of a second model other_logit_0.., other_prob_0.. or other_score"
+)
+_ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
 _SINGLE = ("label", *IDS, "split")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index in a file
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The columns of one model's scores.
+
+    Attributes
+    ----------
+    kind
+        "logits", "probs", or "score", the probability of class 1 of two
+    names
+        of the columns, class 0 first
+    listed
+        whether there is one column, with a list in each cell
+    """
+
+    kind: str
+    names: list[str]
+    listed: bool
 
 
 @dataclass(frozen=True)
@@ -35,28 +59,23 @@ class Columns:
 
     Attributes
     ----------
-    kind
-        "logits", "probs", or "score", the probability of class 1 of two
-    scores
-        names of the score columns, class 0 first
-    listed
-        whether there is one score column, with a list in each cell
+    models
+        "scores" and, if there is a second model, "other" -> their columns
     single
-        those of `label`, `client`, `subject` and `split` that are there
+        those of `label`, `client`, `subject`, `group` and `split` that are there
     classes
         names of the classes (of `prob_cat`, `prob_dog`), or None where they have numbers
     """
 
-    kind: str
-    scores: list[str]
-    listed: bool
+    models: dict[str, Scores]
     single: list[str]
     classes: tuple[str, ...] | None = None
 
     @property
     def used(self) -> list[str]:
         """Names of all columns that are read."""
-        return [*self.scores, *self.single]
+        scores = [name for model in self.models.values() for name in model.names]
+        return [*scores, *self.single]
 
 
 def find_columns(
@@ -83,35 +102,54 @@ def find_columns(
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
     whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = {} if others else _numbers_of_classes(names)
-    found: dict[str, dict[int, str]] = {}  # kind -> number of the class, or 0 -> name
+    classes = [name.partition("_")[2] for name in numbers]
+    for kind in ("logit", "prob"):  # the second model's need not be of the first one's kind
+        numbers |= {f"{_OTHER}{kind}_{k}": f"{_OTHER}{kind}_{j}" for j, k in enumerate(classes)}
+    found: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
+    single = []
     for name in names:
-        match = _SCORE.fullmatch(numbers.get(name, name))
-        if match is None and name not in (*_SINGLE, *whole):
+        if name in single:
+            raise InputError(f"column {name!r} is there twice")
+        if name in _SINGLE:
+            single.append(name)
+            continue
+        model = _OTHER if name.startswith(_OTHER) else ""
+        plain = numbers.get(name, name).removeprefix(model)
+        match = _SCORE.fullmatch(plain)
+        if match is None and plain not in whole:
             if others:
                 continue
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
-        kind, number = (name, 0) if match is None else (match[1], int(match[2]))
-        if number in found.setdefault(kind, {}):
+        kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
+        if number in found[model].setdefault(kind, {}):
             raise InputError(f"column {name!r} is there twice")
-        found[kind][number] = name
-    kinds = [kind for kind in ("logit", "prob", *whole) if kind in found]
-    if len(kinds) != 1:
-        together = f"{' and '.join(kinds)} columns together"
-        problem = together if kinds else f"no score columns among {_listed(names)}"
-        raise InputError(f"{problem}; allowed: {allowed}")
-    if labels_required and "label" not in found:
+        found[model][kind][number] = name
+    if not found[""]:
+        raise InputError(f"no score columns among {_listed(names)}; allowed: {allowed}")
+    if labels_required and "label" not in single:
         raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
-    scores = found[kinds[0]]
-    missing = next((j for j in range(len(scores)) if j not in scores), None)
+    models = {"scores": _scores("", found[""], allowed)}
+    if found[_OTHER]:
+        models["other"] = _scores(_OTHER, found[_OTHER], allowed)
+    ordered = [name for name in _SINGLE if name in single]
+    return Columns(models, ordered, tuple(classes) or None)
+
+
+def _scores(model: str, found: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
+    """The columns of one model, whose names begin with `model`, from kind -> class -> name."""
+    kind, *more = [f"{model}{kind}" for kind in _KINDS if kind in found]
+    if more:
+        raise InputError(f"{kind} and {' and '.join(more)} columns together; allowed: {allowed}")
+    kind = kind.removeprefix(model)
+    names = found[kind]
+    missing = next((j for j in range(len(names)) if j not in names), None)
     if missing is not None:
-        raise InputError(f"column '{kinds[0]}_{missing}' is missing")
-    return Columns(
-        kind={"logit": "logits", "prob": "probs"}.get(kinds[0], kinds[0]),
-        scores=[scores[j] for j in range(len(scores))],
-        listed=kinds[0] in ("logits", "probs"),
-        single=[name for name in _SINGLE if name in found],
-        classes=tuple(name.partition("_")[2] for name in numbers) or None,
+        raise InputError(f"column '{model}{kind}_{missing}' is missing")
+    return Scores(
+        kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
+        names=[names[j] for j in range(len(names))],
+        listed=kind in ("logits", "probs"),
     )
 
 
@@ -152,22 +190,16 @@ def arguments(
     columns
         what they are
     values
-        "scores", (n, c) or (n, 1) of the kind "score", and all of `columns.single`, (n,)
+        all of `columns.models`, (n, c) or (n, 1) of the kind "score", and all of
+        `columns.single`, (n,)
     labels_required
         False where rows are to be calibrated: without labels `split` is then
         passed over, and with labels the test part must come last, so that rows keep their order
     row_name
         what a row, from 0, is called in messages
     """
-    scores, labels, split = values["scores"], values.get("label"), values.get("split")
-    kind = "logits" if columns.kind == "logits" else "probs"
-    if columns.kind == "score":
-        bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
-        if bad.any():
-            row = int(np.argmax(bad))
-            problem = f"score must lie in [0, 1], got {scores[row, 0]:g}"
-            raise InputError(f"{row_name(row)}: {problem}")
-        scores = np.concatenate([1 - scores, scores], axis=1)
+    labels, split = values.get("label"), values.get("split")
+    kind, scores = _declared(columns, values, "scores", row_name)
     test = np.zeros(len(scores), np.bool_)
     if split is not None:
         unknown = np.flatnonzero(~np.isin(split, PARTS))
@@ -180,6 +212,9 @@ def arguments(
             fit_name(np.unique(split).tolist())
             test = split == TEST
     whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
+    if "other" in columns.models:
+        other, found = _declared(columns, values, "other", row_name)
+        whole[f"{_OTHER}{other}"] = found
     if labels is None or not test.any():
         return whole | {"classes": columns.classes}
     if not labels_required and test[:-1][~test[1:]].any():
@@ -191,5 +226,24 @@ def arguments(
         **{name: None if part is None else part[~test] for name, part in whole.items()},
         f"test_{kind}": scores[test],
         "test_labels": labels[test],
+        "test_group": None if whole["group"] is None else whole["group"][test],
         "classes": columns.classes,
     }
+
+
+def _declared(
+    columns: Columns,
+    values: Mapping[str, NDArray[Any]],
+    model: str,
+    row_name: Callable[[int], str],
+) -> tuple[str, NDArray[Any]]:
+    """What one model's scores are, "logits" or "probs", and the scores, (n, c)."""
+    found, scores = columns.models[model], values[model]
+    if found.kind != "score":
+        return found.kind, scores
+    bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}"
+        raise InputError(f"{row_name(row)}: {problem}")
+    return "probs", np.concatenate([1 - scores, scores], axis=1)

@@ -31,11 +31,12 @@ _TEXT_BYTES = 64  # about what one short string takes
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
-    Columns, in any order: `label`; optional `client`, `subject` and `split`; and
+    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
     `logit_0 .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of
-    class 1. Labels may be names, see `from_arrays`, and the scores' columns have those names:
-    `prob_cat`, `prob_dog`. Blank lines are skipped. `client` and `subject` are numeric if all cells
-    of the column are whole numbers.
+    class 1; of a second model the same names after `other_`. Labels may be names, see
+    `from_arrays`, and the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines
+    are skipped. `client`, `subject` and `group` are numeric if all cells of the column are whole
+    numbers.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
-    scores, lines = array("d"), array("q")
+    numbers, lines = array("d"), array("q")
     try:
         header = next((row for row in reader if row), None)
         if header is None:
@@ -60,7 +61,8 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
             columns = find_columns(names, labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None
-        places = {name: names.index(name) for name in columns.scores}
+        models = columns.models
+        places = {name: names.index(name) for scores in models.values() for name in scores.names}
         texts = [(names.index(name), list[str]()) for name in columns.single]
         for row in reader:
             if not row:
@@ -71,19 +73,23 @@ def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
                 raise InputError(f"line {reader.line_num}: {found}")
             lines.append(reader.line_num)
             try:
-                scores.extend([float(row[place]) for place in places.values()])
+                numbers.extend([float(row[place]) for place in places.values()])
             except ValueError:  # now find out which
                 for name, place in places.items():
                     _number(row[place], name, lines[-1])
             for place, cells in texts:
                 cells.append(row[place].strip())
-            if 8 * len(scores) + _TEXT_BYTES * len(lines) * len(texts) > MAX_BYTES:
+            if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > MAX_BYTES:
                 raise InputError(f"line {lines[-1]}: more than {MAX_BYTES >> 30} GiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
-    if not scores:
+    if not numbers:
         raise InputError("has no rows below the column names")
-    values = {"scores": np.frombuffer(scores, np.float64).reshape(len(lines), -1)}
+    table = np.frombuffer(numbers, np.float64).reshape(len(lines), -1)
+    first = len(models["scores"].names)
+    values = {"scores": table[:, :first]}
+    if "other" in models:
+        values["other"] = table[:, first:]
     for name, (_, cells) in zip(columns.single, texts, strict=True):
         values[name] = _column(name, cells, lines)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._columns import arguments, find_columns
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._dataset import Dataset
 from fedcal.scores import numbers
 
 
@@ -19,7 +20,8 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
     frame : DataFrame
         Of pandas or Polars (whatever has `columns`, and `to_numpy` of each), with the columns that
         a file of `load` has: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
-        of `logits` or `probs`; optional `client`, `subject`, `split`.
+        of `logits` or `probs`; optional `client`, `subject`, `group`, `split`, and a second
+        model's scores under the same names after `other_`.
     name : str
         What the set is called in reports.
     labels_required : bool
@@ -34,10 +36,12 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
     found = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
     arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
     values = {name: arrays[name] for name in found.single}
-    if found.listed:
-        values["scores"] = numbers(found.kind, list(arrays[found.kind]))
-    else:
-        values["scores"] = np.column_stack([numbers(name, arrays[name]) for name in found.scores])
+    for model, scores in found.models.items():
+        if scores.listed:
+            (column,) = scores.names
+            values[model] = numbers(column, list(arrays[column]))
+        else:
+            values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
     given = arguments(found, values, labels_required)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.checks import one_of
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
-from fedcal.datasets._dataset import IDS, Dataset, from_arrays
+from fedcal.datasets._dataset import IDS, Dataset
 from fedcal.errors import InputError
 from fedcal.npz import intact
 from fedcal.optional import need
@@ -38,6 +39,9 @@ def from_huggingface(
     labels: str = "label",
     client: str | None = "client",
     subject: str | None = "subject",
+    group: str | None = "group",
+    other_logits: str | None = None,
+    other_probs: str | None = None,
     name: str = "huggingface",
     labels_required: bool = True,
 ) -> Dataset:
@@ -54,9 +58,12 @@ def from_huggingface(
         The column of scores, a list of c numbers in each row; at most one of the two. Without
         either the columns are found as in a file: `logits`, `probs`, `logit_0 ..`, `prob_0 ..`
         or `score`. All other columns are passed over, and not decoded.
-    labels, client, subject
-        The columns of labels and, where there are such, of natural clients and of whom a row is
-        about; None = none.
+    labels, client, subject, group
+        The columns of labels and, where there are such, of natural clients, of whom a row is
+        about and of groups; None = none.
+    other_logits, other_probs
+        The column of a second model's scores, like `logits` and `probs`; without either they are
+        found as in a file unless `logits` or `probs` is given.
     name
         What the set is called in reports.
     labels_required
@@ -73,14 +80,20 @@ def from_huggingface(
         One line: no such object, columns that are missing or do not go together, or what
         `from_arrays` refuses.
     """
-    if logits is not None and probs is not None:
-        raise InputError(f"{name}: both logits and probs are given; give one of them")
-    ids = zip((client, subject), IDS, strict=True)
-    pairs = ((labels, "label"), *ids, (logits, "logits"), (probs, "probs"))
+    for prefix, pair in (("", (logits, probs)), ("other_", (other_logits, other_probs))):
+        if None not in pair:
+            raise InputError(
+                f"{name}: both {prefix}logits and {prefix}probs are given; give one of them"
+            )
+    ids = zip((client, subject, group), IDS, strict=True)
+    scores = ((logits, "logits"), (probs, "probs"))
+    others = ((other_logits, "other_logits"), (other_probs, "other_probs"))
+    pairs = ((labels, "label"), *ids, *scores, *others)
     given = [(column, meant) for column, meant in pairs if column is not None]
     called = dict(given)
     if len(called) < len(given):
-        raise InputError(f"{name}: one column cannot be two of scores, labels, client, subject")
+        roles = ", ".join(("scores", "labels", *IDS))
+        raise InputError(f"{name}: one column cannot be two of {roles}")
     pa = need("pyarrow", "datasets", "reading Hugging Face data")
 
     try:
@@ -130,7 +143,7 @@ def _joined(splits: list[str], read: Callable[[str], dict[str, Any]]) -> dict[st
     given = read(fit_name(splits))
     if TEST in splits:
         for key, value in read(TEST).items():
-            if key in ("logits", "probs", "labels"):
+            if key in ("logits", "probs", "labels", "group"):
                 given[f"test_{key}"] = value
     return given
 

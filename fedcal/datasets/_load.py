@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.checks import one_of
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
-from fedcal.datasets._dataset import KEYS, Dataset, from_arrays
+from fedcal.datasets._dataset import KEYS, Dataset
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names

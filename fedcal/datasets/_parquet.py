@@ -15,9 +15,9 @@ from fedcal.optional import need
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.parquet` file.
 
-    Columns, in any order: `label`; optional `client`, `subject` and `split`; and `logits` or
-    `probs` with a list of c numbers in each row, or as in a `.csv`: `logit_0 ..`, `prob_0 ..`, or
-    `score`.
+    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
+    `logits` or `probs` with a list of c numbers in each row, or as in a `.csv`: `logit_0 ..`,
+    `prob_0 ..`, or `score`; of a second model the same names after `other_`.
     Rows are decoded piece by piece; dictionaries and decimals are read as what they stand for.
 
     Raises
@@ -34,7 +34,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     ):
         columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
         # not metadata.row_group(k).column(j): where that is damaged, pyarrow ends the process
-        if file.metadata.num_rows * len(columns.scores) * 8 > MAX_BYTES:
+        if file.metadata.num_rows * len(columns.used) * 8 > MAX_BYTES:
             raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers")
         batches = file.iter_batches(batch_size=BATCH, columns=columns.used)
         return read_batches(pa, batches, columns, labels_required)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
-from fedcal.datasets._dataset import Dataset, from_arrays
+from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._dataset import Dataset
 from fedcal.datasets._shifted import Variant, key_of, parse, unpacked
 from fedcal.npz import read_npz
 from fedcal.scores import Kind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Estimate
 
-__all__ = ["Histogram"]
+__all__ = ["METRICS", "Estimate", "Histogram", "evaluate"]

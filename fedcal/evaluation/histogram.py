@@ -11,7 +11,7 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
 
-NoiseLaw = Literal["normal", "laplace"]
+NoiseLaw = Literal["normal", "double-exponential"]
 """Of the independent variates that the noise of counts is made of."""
 
 

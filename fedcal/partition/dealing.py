@@ -146,5 +146,4 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     else:
         there = clients or CLIENTS
         owner = partition.draw(data.labels, there, stream(seed, Purpose.PARTITION))
-    rows = (data.logits, data.labels)
-    return Shards.from_owner(*rows, owner, there, data.input, data.subject)
+    return data.shards(owner, there)

@@ -7,6 +7,7 @@ what it is asked for (`Context`).
 from __future__ import annotations
 
 from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.evaluation import ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
@@ -26,6 +27,7 @@ QUERIES: dict[str, type[Query]] = registry(
     PooledHistograms,
     ScalingNewton,
     ScalingUpdate,
+    ScoreCounts,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -49,6 +51,7 @@ __all__ = [
     "Query",
     "ScalingNewton",
     "ScalingUpdate",
+    "ScoreCounts",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

@@ -49,6 +49,11 @@ class ClientSums:
         self._high[owner[firsts]] += np.add.reduceat(high, firsts, axis=0)
         self._low[owner[firsts]] += np.add.reduceat(low, firsts, axis=0)
 
+    def add_halves(self, high: Integers, low: Integers) -> None:
+        """Add sums of the upper and of the lower 32 bits of words, (clients, length) each."""
+        self._high += high
+        self._low += low
+
     def saturated(self) -> Words:
         """The clamped sums, shape (clients, length) uint64."""
         high = self._high + (self._low >> 32)

@@ -20,6 +20,9 @@ ROWS = Shards.from_owner(
     1,
     "probs",
     np.array([0, 0, 1, 1, 2, 2]),
+    groups=np.array([0, 1, 1, 0, 0, 1]),
+    group_names=("ward 1", "ward 2"),
+    other=np.linspace(1, -1, 12).reshape(6, 2),
 )
 
 
@@ -27,7 +30,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     test = (np.ones((2, 2)), np.array([0, 1]))
     prepare(tmp_path / "a", ROWS, test=test, names=["x", "y"], number=3, simulated=True)
     site = prepared(tmp_path / "a")
-    for name in ("logits", "labels", "offsets", "subjects"):
+    for name in ("logits", "labels", "offsets", "subjects", "groups", "group_names", "other"):
         assert np.array_equal(getattr(site.shards, name), getattr(ROWS, name))
     assert site.test is not None
     assert np.array_equal(site.test[0], test[0])
@@ -37,6 +40,10 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     prepare(tmp_path / "b", ROWS)
     real = prepared(tmp_path / "b")
     assert (real.names, real.number, real.simulated, real.test) == (("0", "1"), None, False, None)
+    prepare(tmp_path / "c", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
+    plain = prepared(tmp_path / "c").shards
+    assert plain.subjects is plain.groups is plain.other is None
+    assert plain.group_names == ()
 
 
 def test_nobody_else_can_enter_the_folder(tmp_path: Path) -> None:

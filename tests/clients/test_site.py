@@ -85,12 +85,14 @@ def test_dealt_rows_travel_in_a_file_with_those_who_have_none(tmp_path: Path) ->
         assert same(site_rows(run, {"partition-id": site}), shards.block(site, site + 1))
 
 
-def test_subjects_travel_with_their_rows(tmp_path: Path) -> None:
+def test_columns_travel_with_their_rows(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    lines = [f"{k % 2},c{k % 3},p{k % 8},{(k * 7 % 10) / 10}" for k in range(40)]
-    file.write_text("\n".join(["label,client,subject,score", *lines]))
+    scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]
+    lines = [f"{k % 2},c{k % 3},p{k % 8},w{k % 5},{a},{b}" for k, (a, b) in enumerate(scores)]
+    file.write_text("\n".join(["label,client,subject,group,score,other_score", *lines]))
     want = deal(datasets.load(file).split(0), "natural", 3, 0)
-    assert want.subjects is not None
+    for column in (want.subjects, want.groups, want.other):
+        assert column is not None
     write_dealt(tmp_path / "rows.npz", want)
     for run in (
         run_config(file, "natural", 3),
@@ -98,9 +100,12 @@ def test_subjects_travel_with_their_rows(tmp_path: Path) -> None:
     ):
         for site in range(3):
             here = site_rows(run, {"partition-id": site})
-            assert here.subjects is not None
-            assert same(here, want.block(site, site + 1))
-            np.testing.assert_array_equal(here.subjects, want.block(site, site + 1).subjects)
+            there = want.block(site, site + 1)
+            assert same(here, there)
+            np.testing.assert_array_equal(here.subjects, there.subjects)
+            np.testing.assert_array_equal(here.groups, there.groups)
+            np.testing.assert_array_equal(here.other, there.other)
+            assert here.group_names == there.group_names == ("w0", "w1", "w2", "w3", "w4")
 
 
 @pytest.mark.parametrize("site", [-1, 7, 10**6])

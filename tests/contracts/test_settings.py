@@ -34,9 +34,15 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "clip_negative": (1.0, 3.0),
     "clip_positive": (1.0, 3.0),
     "clipping": ("per_class", "joint"),
+    "calibrator": ("", "missing.npz"),
+    "confusion": (False, True),
     "counts": ("correct_wrong", "correct_total"),
+    "edges": ("equal-width", "equi-depth"),
+    "encoding": ("flat", "tree"),
     "epochs": (1, 2),
     "estimate": ("posterior", "share"),
+    "groups": ('["a"]', '["a", "b"]'),
+    "height": (1, 2),
     "high": (1.5, 3.0),
     "iterations": (2, 3),
     "limit": (1.01, 1.1),
@@ -44,8 +50,10 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "lr": (0.01, 0.1),
     "negatives": ("cut", "norm-sub"),
     "nll_clip": (1.0, 10.0),
+    "other": (False, True),
     "points": (11, 33),
     "proximal": (1.0, 10.0),
+    "score": ("confidence", "classes"),
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
     "steps": (2, 6),
@@ -87,7 +95,12 @@ def shards(classes: int) -> Shards:
     rng = np.random.default_rng(classes)
     labels, owner = rng.integers(0, classes, 240), rng.integers(0, CLIENTS, 240)
     logits = 2 * (rng.normal(size=(240, classes)) + np.eye(classes)[labels])
-    return Shards.from_owner(logits, labels, owner, CLIENTS)
+    return Shards.from_owner(
+        *(logits, labels, owner, CLIENTS),
+        groups=labels % 2,
+        group_names=("a", "b"),
+        other=logits[:, ::-1],
+    )
 
 
 @cache

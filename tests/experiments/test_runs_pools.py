@@ -46,15 +46,18 @@ def bare(rows: Any) -> dict[str, dict[str, Any]]:
 
 def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
     names = np.array(list("zyx") * 40)
-    whole = small(client=names, subject=np.arange(120) // 2, name="näme")
+    whole = small(
+        client=names,
+        subject=np.arange(120) // 2,
+        group=names[::-1],
+        other_probs=np.full((120, 3), 1 / 3),
+        name="näme",
+    )
     for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
         write_data(tmp_path / str(number), data)
         read = read_data(tmp_path / str(number))
-        assert (read.name, read.input, read.client_names) == (
-            data.name,
-            data.input,
-            data.client_names,
-        )
+        for fact in ("name", "input", "client_names", "group_names", "other_input"):
+            assert getattr(read, fact) == getattr(data, fact)
         assert digest_of(read) == digest_of(data)
         for name, array in arrays_of(data).items():
             assert np.array_equal(array, getattr(read, name))
@@ -69,10 +72,13 @@ def test_the_digest_sees_everything() -> None:
         small(client=np.arange(120) % 4),
         small(subject=np.arange(120) % 4),
         small(client=np.array(list("abc") * 40)),
+        small(group=np.arange(120) % 3),
+        small(group=np.array(list("abc") * 40)),
+        small(other_logits=base.logits),
         datasets.from_arrays(logits=base.logits, labels=base.labels),
         datasets.from_arrays(probs=base.probs, labels=base.labels),
     ]
-    assert len({digest_of(data) for data in (base, *others)}) == 8
+    assert len({digest_of(data) for data in (base, *others)}) == 11
     assert digest_of(base) == digest_of(small())
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,7 +182,17 @@ def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]
     about = np.random.default_rng(7).integers(0, 4, len(owner))
     logits = np.stack([np.arange(len(owner)), -np.arange(len(owner))], axis=1).astype(float)
     labels = np.arange(len(owner)) % 2
-    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about), owner, about
+    shards = Shards.from_owner(
+        logits,
+        labels,
+        owner,
+        CLIENTS,
+        subjects=about,
+        groups=3 - about,
+        group_names=("a", "b", "c", "d"),
+        other=-logits,
+    )
+    return shards, owner, about
 
 
 @some_empty
@@ -202,6 +213,8 @@ def test_each_subject_of_each_client_is_a_client_of_its_own(empty: tuple[int, ..
     assert found == [rows for _, rows in want]
     assert client.tolist() == [k for k, _ in want]
     assert parts.labels.tolist() == [i % 2 for _, rows in want for i in rows]
+    np.testing.assert_array_equal(parts.groups, 3 - parts.subjects)  # type: ignore[operator]
+    np.testing.assert_array_equal(parts.other, -parts.logits)
     carried = parts.derived("twice", lambda s: np.zeros(0))
     np.testing.assert_array_equal(carried, 2 * parts.logits[:, 0])
 
@@ -215,13 +228,16 @@ def test_one_number_at_clients_in_a_row_is_a_subject_of_each() -> None:
 
 
 @block_sizes
-def test_subjects_are_carried_by_blocks_and_choices(size: int) -> None:
+def test_columns_are_carried_by_blocks_and_choices(size: int) -> None:
     shards, owner, about = of_subjects((4,))
     assert shards.subjects is not None
     for ids in (np.arange(CLIENTS), np.array([7, 0, 4, 3])):
         for piece, part in shards.blocks(ids, size):
             rows = part.logits[:, 0].astype(int)
             np.testing.assert_array_equal(part.subjects, about[rows])
+            np.testing.assert_array_equal(part.groups, 3 - about[rows])
+            np.testing.assert_array_equal(part.other, -part.logits)
+            assert part.group_names == ("a", "b", "c", "d")
             np.testing.assert_array_equal(piece[part.owner], owner[rows])
     np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
 
@@ -247,6 +263,24 @@ def test_rows_without_subjects_have_none_to_tell_apart() -> None:
         Shards.from_owner(
             np.zeros((3, 2)), np.zeros(3, int), np.zeros(3, int), 1, subjects=np.zeros(2, int)
         )
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"groups": [0, 1], "group_names": ("a", "b")}, "2 groups for 5 rows"),
+        ({"groups": [0, 1, 2, 0, 0], "group_names": ("a", "b")}, r"groups must lie in \[0, 2\)"),
+        ({"groups": [0, -1, 0, 0, 0], "group_names": ("a", "b")}, r"groups must .* got -1\.\.0"),
+        ({"other": np.zeros((5, 3))}, r"shape \(5, 2\), of the other model \(5, 3\)"),
+        ({"other": np.full((5, 2), 0.5)}, "other_logits: rows lie in"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns: dict[str, Any], words: str) -> None:
+    none = np.zeros(5, np.int64)
+    if "groups" in columns:
+        columns = columns | {"groups": np.array(columns["groups"])}
+    with pytest.raises(InputError, match=words):
+        Shards.from_owner(np.zeros((5, 2)) - 1, none, none, 1, **columns)
 
 
 def test_replaced_labels_do_not_meet_what_was_derived_of_the_old_ones() -> None:

@@ -1,0 +1,87 @@
+"""Which number of a row is its score, and what counts as its outcome.
+
+==============  ===============================  =======================  ========
+name            score                            outcome                  parts
+==============  ===============================  =======================  ========
+``positive``    p_1 (two classes)                whether the label is 1   1
+``confidence``  the largest probability          whether that class is    1
+                                                 the label
+``classes``     p_j, of every class j            whether the label is j   c
+==============  ===============================  =======================  ========
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.metrics.binning import bin_index
+from fedcal.numerics import softmax
+from fedcal.types import Floats, Integers
+
+Score = Literal["positive", "confidence", "classes"]
+
+_DIGITS = 12
+"""Decimals of a probability that are looked at: those of a file come back from their logarithms
+as they were, and fall on the same side of an edge."""
+
+
+def check_score(score: str, classes: int) -> Score:
+    """A score that a model with so many classes has; "" = its default."""
+    if score == "":
+        return "positive" if classes == 2 else "confidence"
+    one_of("score", score, get_args(Score))
+    if score == "positive" and classes != 2:
+        raise InputError(
+            f"score 'positive' is for models of two classes, this one has {classes}; allowed: "
+            "confidence, classes"
+        )
+    return score  # type: ignore[return-value]
+
+
+def parts_of(score: Score, classes: int) -> int:
+    """Histograms of a score."""
+    return classes if score == "classes" else 1
+
+
+def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
+    """Scores and outcomes of rows.
+
+    Parameters
+    ----------
+    logits
+        (n, c); log(max(p, 1e-12)) of probabilities
+    labels
+        (n,)
+
+    Returns
+    -------
+    tuple[Floats, Integers]
+        (n, parts) in [0, 1], (n, parts) 0 or 1
+    """
+    probs = np.round(softmax(logits), _DIGITS)
+    if score == "positive":
+        return probs[:, 1:], labels[:, None]
+    if score == "classes":
+        return probs, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
+    hit = logits.argmax(axis=1) == labels
+    return probs.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
+
+
+def bucket_of(scores: Floats, edges: Floats) -> Integers:
+    """Bucket of each score; on an edge it is in the bucket above, the last bucket has both.
+
+    Edges k / B are those of `fedcal.metrics.binning`, to the last bit.
+    """
+    buckets = len(edges) - 1
+    if np.array_equal(edges, equal_width(buckets)):
+        return bin_index(scores, buckets)
+    return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, buckets - 1)
+
+
+def equal_width(buckets: int) -> Floats:
+    """Edges of buckets of equal width, (buckets + 1,)."""
+    return np.arange(buckets + 1) / buckets

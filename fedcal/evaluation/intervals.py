@@ -1,0 +1,177 @@
+"""Intervals of metrics read from noisy counts: sampling, noise of the release, and buckets.
+
+Two sources are random and enter as variances: which rows there are (sampling), and the noise that
+privacy added. The third, that a bucket does not tell where in it a score lies, is no accident but
+a bound, and is added to both ends.
+
+A ratio top / bottom of estimates is not covered by its delta method when the bottom is uncertain.
+Its interval inverts a test instead (Fieller 1954): all t for which top - t * bottom, which has
+mean 0 if t is the truth, lies within z of its standard deviations. For a share of rows the
+sampling variance is taken at t too, bottom * t (1 - t), which without noise is Wilson's interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedcal.types import Floats
+
+FIRM = 3.0
+"""Noise standard deviations that a denominator must lie above 0."""
+
+DROWNED = 0.25
+"""A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One metric of a release, and how sure it is.
+
+    Attributes
+    ----------
+    value
+        what the pooled rows show, as far as the noise lets it be seen; NaN where it has no value
+    low, high
+        interval of the estimand, binning included; it holds the value
+    sampling, noise
+        standard deviations that the choice of rows and the release's noise give the value
+    binning
+        how far the value of the rows themselves, in finer buckets, may lie from this one
+    drowned
+        the noise leaves nearly nothing to be said: the value is not for print
+    """
+
+    value: float
+    low: float
+    high: float
+    sampling: float
+    noise: float
+    binning: float
+    drowned: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
+        found: dict[str, Any] = {
+            name: number if math.isfinite(number) else None
+            for name, number in vars(self).items()
+            if name != "drowned"
+        }
+        if self.drowned:
+            found["value"] = None
+        return {**found, "drowned": self.drowned}
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval without binning, and its parts; `firm` = no denominator may be 0."""
+
+    value: float
+    low: float
+    high: float
+    sampling: float
+    noise: float
+    firm: bool = True
+
+
+def estimate(
+    span: Span, binning: float, bounds: tuple[float, float], scale: float, z: float
+) -> Estimate:
+    """The span with its binning added, cut to the metric's range.
+
+    Parameters
+    ----------
+    span
+        interval from sampling and noise
+    binning
+        bound on what finer buckets could change
+    bounds
+        smallest and largest value of the metric; infinite where it has none
+    scale
+        difference of two values of the metric that is large
+    z
+        standard normal quantile of the level
+    """
+    if not math.isfinite(span.value):
+        return Estimate(math.nan, *bounds, math.nan, math.nan, math.nan, True)
+    low, high = (float(np.clip(end, *bounds)) for end in (span.low - binning, span.high + binning))
+    value = float(np.clip(span.value, *bounds))
+    drowned = not span.firm or z * span.noise > DROWNED * scale
+    return Estimate(
+        value,
+        min(low, value),
+        max(high, value),
+        span.sampling,
+        span.noise,
+        binning,
+        bool(drowned),
+    )
+
+
+def fieller(
+    top: float, bottom: float, variance: Floats, z: float, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """All t in the bounds with (top - t bottom)**2 <= z**2 Var(top - t bottom); their hull.
+
+    Parameters
+    ----------
+    top, bottom
+        estimates whose ratio is wanted
+    variance
+        (3,): v0, v1, v2 of Var(top - t bottom) = v0 - 2 t v1 + t**2 v2
+    z
+        standard normal quantile
+    bounds
+        the result where the bottom may be 0
+    """
+    a = bottom**2 - z**2 * variance[2]
+    b = top * bottom - z**2 * variance[1]
+    c = top**2 - z**2 * variance[0]
+    if a <= 0:
+        return bounds
+    half = math.sqrt(max(b * b - a * c, 0.0))
+    return (b - half) / a, (b + half) / a
+
+
+def quadratic(variance: Floats, t: float) -> float:
+    """Var(top - t bottom) from its three coefficients, not below 0."""
+    return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
+
+
+def normal_quantile(level: float) -> float:
+    """Z of a two-sided interval: 1.96 for a level of .95."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def mover(one: Span, other: Span, value: float, weights: tuple[float, float]) -> Span:
+    """Weighted sum of two independent metrics from the intervals of both.
+
+    Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
+
+    Parameters
+    ----------
+    one, other
+        the two metrics
+    value
+        of the sum
+    weights
+        of both; -1 and 1 give the difference of the other from the one
+    """
+    ends = [
+        sorted((w * (s.low - s.value), w * (s.high - s.value)))
+        for s, w in zip((one, other), weights, strict=True)
+    ]
+    (low, high), (other_low, other_high) = ends
+    return Span(
+        value,
+        value - math.hypot(low, other_low),
+        value + math.hypot(high, other_high),
+        math.hypot(weights[0] * one.sampling, weights[1] * other.sampling),
+        math.hypot(weights[0] * one.noise, weights[1] * other.noise),
+        one.firm and other.firm,
+    )

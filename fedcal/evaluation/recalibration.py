@@ -1,0 +1,122 @@
+"""Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
+
+1 and 0 are perfect; a slope below 1 says that scores are too extreme (Cox 1958; Steyerberg 2009).
+Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.metrics import LEAST, Metric
+from fedcal.evaluation.ranking import outcomes
+from fedcal.types import Floats
+
+_STEPS = 50
+_STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
+
+
+class _Recalibration(Metric):
+    """One coefficient of the regression, of `intercept + slope * logit(score)`."""
+
+    bounds = (-math.inf, math.inf)
+    which: ClassVar[int]
+
+    def value(self, h: Histogram) -> float:
+        """The coefficient; NaN where there is no finite maximum."""
+        fit = regression(h)
+        return math.nan if fit is None else float(fit[self.which])
+
+    def gradient(self, h: Histogram) -> Floats:
+        """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
+        fit = regression(h)
+        if fit is None:
+            return np.full(h.counts.shape, math.nan)
+        x = _logit(h.middles)
+        p = expit(fit[0] + fit[1] * x)
+        row = np.linalg.inv(_information(h, x, p))[self.which]
+        lever = row[0] + row[1] * x
+        return np.stack([-p * lever, (1 - p) * lever])
+
+    def binning(self, h: Histogram) -> float:
+        """To first order: each row's logit moved to the end of its bucket that moves it most."""
+        fit = regression(h)
+        if fit is None:
+            return math.nan
+        x = _logit(h.middles)
+        p = expit(fit[0] + fit[1] * x)
+        row = np.linalg.inv(_information(h, x, p))[self.which]
+        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
+        reach = np.maximum(_logit(h.edges[1:]) - x, x - _logit(h.edges[:-1]))
+        return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+
+    def denominators(self, h: Histogram) -> Floats:
+        """Rows of each outcome."""
+        return outcomes(h)
+
+
+class CalibrationSlope(_Recalibration):
+    """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
+
+    name = "calibration_slope"
+    scale = 2.0
+    which = 1
+
+
+class CalibrationIntercept(_Recalibration):
+    """Intercept beside the slope; 0 if calibrated."""
+
+    name = "calibration_intercept"
+    scale = 4.0
+    which = 0
+
+
+def _logit(scores: Floats) -> Floats:
+    cut = np.clip(scores, LEAST, 1 - LEAST)
+    return np.asarray(np.log(cut / (1 - cut)))
+
+
+def _information(h: Histogram, x: Floats, p: Floats) -> Floats:
+    weight = h.counts.sum(axis=0) * p * (1 - p)
+    cross = weight @ x
+    return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
+
+
+def regression(h: Histogram) -> Floats | None:
+    """Intercept and slope, by Newton's method on the counts as they are, (2,); None = no maximum.
+
+    Noisy counts may make the likelihood lose its maximum: who asks is then told so.
+    """
+    x, rows = _logit(h.middles), h.counts.sum(axis=0)
+    scale = float(rows.sum())
+    if scale <= 0:
+        return None
+    at = np.array([0.0, 1.0])
+
+    def loss(at: Floats) -> float:
+        z = at[0] + at[1] * x
+        return float(rows @ np.logaddexp(0.0, z) - h.counts[1] @ z) / scale
+
+    here = loss(at)
+    for _ in range(_STEPS):
+        p = expit(at[0] + at[1] * x)
+        slack = h.counts[1] - rows * p
+        score = np.array([slack.sum(), slack @ x])
+        information = _information(h, x, p)
+        if not (information[0, 0] > 0 and np.linalg.det(information) > 0):
+            return None
+        step = np.linalg.solve(information, score)
+        if np.abs(step).max() < 1e-10:
+            return at
+        share = 1.0
+        while not (there := loss(at + share * step)) <= here and share > 1e-6:
+            share /= 2
+        at, here = at + share * step, there
+        if np.abs(at).max() > _STEEPEST:
+            return None
+    return at if np.abs(step).max() < 1e-6 else None

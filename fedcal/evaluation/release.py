@@ -1,0 +1,141 @@
+"""A release of counts by score and outcome: what it takes to be read again, at no further cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.artifact import Artifact
+from fedcal.encodings import decoder_of
+from fedcal.errors import InputError
+from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.queries import ScoreCounts
+from fedcal.types import Floats
+
+Key = tuple[str, str, str]
+"""(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
+
+_ALL = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRelease(Artifact):
+    """Counts of rows by score and outcome, as a question asked for them and noise left them.
+
+    Everything that is read from it (metrics, curves, calibrators, thresholds) is post-processing
+    of a release that was charged when it was made, and costs nothing more.
+
+    Attributes
+    ----------
+    question
+        what was asked; its `reference` and `gain` are of no use any more
+    counts
+        (question.counts,) unbiased estimates
+    std
+        of the noise of each number of an answer; 0 = none
+    law
+        of that noise
+    privacy
+        what was promised for it, in sentences; those who read the file later need it
+    """
+
+    form = "release"
+    noun = "release"
+
+    question: ScoreCounts
+    counts: Floats
+    std: float = 0.0
+    law: NoiseLaw = "normal"
+    privacy: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.counts.shape != (self.question.counts,):
+            raise InputError(f"{self.counts.shape} counts do not fit the question")
+        if not np.isfinite(self.counts).all() or not 0 <= self.std < math.inf:
+            raise InputError("counts and their noise must be finite")
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Edges, counts, and the rest as text."""
+        asked = {k: v for k, v in self.question.params().items() if k not in _NOT_KEPT}
+        plain = {**asked, "classes": self.question.classes}
+        return {
+            "question": np.array(json.dumps(plain)),
+            "edges": self.question.edges,
+            "counts": self.counts,
+            "std": np.array(self.std),
+            "law": np.array(self.law),
+            "privacy": np.array(json.dumps(self.privacy)),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """What `arrays` gave."""
+        plain = json.loads(str(arrays["question"]))
+        classes = plain.pop("classes")
+        question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
+        counts = np.array(arrays["counts"], np.float64)
+        law: Any = str(arrays["law"])
+        privacy = tuple(map(str, json.loads(str(arrays["privacy"]))))
+        return cls(question, counts, float(arrays["std"]), law, privacy)
+
+    # -- what is read from it -------------------------------------------------------------
+
+    @property
+    def histograms(self) -> dict[Key, Histogram]:
+        """Every histogram; where groups were counted apart, also their sum, under group ""."""
+        asked = self.question
+        size = math.prod(asked.shape)
+        counts = self.counts[:size].reshape(asked.shape)
+        root = self._root
+        found: dict[Key, Histogram] = {}
+        groups = asked.group_names
+        for v, view in enumerate(asked.view_names):
+            for k in range(counts.shape[2]):
+                part = str(k) if counts.shape[2] > 1 else ""
+                each = counts[v, :, k]
+                if groups != (_ALL,):
+                    law: NoiseLaw = "normal" if len(groups) > 1 else self.law
+                    widened = root * math.sqrt(len(groups))
+                    whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
+                    found[view, _ALL, part] = whole
+                for g, group in enumerate(groups):
+                    found[view, group, part] = Histogram(
+                        asked.bucket_edges, each[g], root, self.law
+                    )
+        return found
+
+    @property
+    def confusion(self) -> dict[str, Floats]:
+        """View -> rows by predicted class and label, (c, c); empty if nobody asked."""
+        asked = self.question
+        if not asked.confusion:
+            return {}
+        start, views, c = math.prod(asked.shape), asked.view_names, asked.classes
+        cells = self.counts[start : start + len(views) * c * c].reshape(len(views), c, c)
+        return dict(zip(views, cells, strict=True))
+
+    @property
+    def agreement(self) -> Floats | None:
+        """Rows that both views, only the first, only the second, and none predicts right, (4,)."""
+        return self.counts[-4:] if len(self.question.view_names) == 2 else None
+
+    @property
+    def cell_std(self) -> float:
+        """Of the noise of each number of `confusion` and `agreement`."""
+        return self.std / self.question.weight
+
+    @property
+    def _root(self) -> Floats:
+        asked = self.question
+        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
+        return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
+
+
+_NOT_KEPT = ("edges", "reference", "gain")
+"""Parameters of a question that are kept apart, or that its counts are read without."""

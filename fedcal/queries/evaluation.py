@@ -1,0 +1,251 @@
+"""The question behind an evaluation: rows by score and outcome, of all or of groups of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedcal.bounding import SLACK, Bound
+from fedcal.buckets import Score, check_score, equal_width, parts_of
+from fedcal.checks import one_of, positive
+from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.errors import InputError
+from fedcal.queries.base import (
+    Order,
+    Param,
+    Part,
+    Query,
+    finite,
+    flag,
+    not_too_long,
+    number_of_classes,
+    vector,
+)
+from fedcal.types import Floats
+
+VIEWS = ("model", "model,other", "model,calibrated")
+"""Whose scores are counted: the model's, beside them another model's, or the model's after a
+calibrator."""
+
+MOST_GROUPS = 1000
+_ROOM = 1.0 + 2.0**-20
+"""A norm above what a row adds, so that the clip's slack cuts nothing off."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts(Query):
+    """How many rows of each outcome have their score in which bucket?
+
+    A client counts, a row in one bucket of each of its histograms (`views` times the parts of the
+    score), and with `confusion` in one cell (predicted class, label) of each view; with two views
+    also in one of four cells (both right, only the first, only the second, neither). These counts,
+    as `decode` gives them, are `counts` numbers: histograms as (views, groups, parts, 2, buckets),
+    then the cells of confusion (views, c, c), then the four.
+
+    What is sent is the product of each histogram's two halves and the matrix of the encoding
+    (`fedcal.encodings`); other cells are multiplied by the largest norm of its columns, so that
+    each 1 of a row weighs the same. `bound` takes a client's clip of all that, in answers.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    edges
+        (buckets + 1,) of the buckets, from 0 to 1; one number = so many buckets of equal width
+    score
+        see `fedcal.buckets`
+    encoding, height
+        of each half of a histogram
+    views
+        one of `VIEWS`
+    groups
+        JSON list of the names of groups that are counted apart, by the rows' column; "" = no such
+    confusion
+        count cells of predicted class and label
+    calibrator
+        of the view "calibrated": the file of a calibrator in base64 text
+    reference
+        (counts,) expected counts of one row; a client with m rows sends what differs from m times
+        that (a residual query). None = counts as they are
+    gain
+        what answers are multiplied by before they are clipped
+    """
+
+    kind = "score_counts"
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "edges": np.array([4.0])},
+        {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
+        {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
+        {"classes": 3, "edges": np.array([3.0]), "score": "classes", "confusion": True},
+        {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
+    )
+
+    classes: int
+    edges: Any
+    score: str = ""
+    encoding: str = "flat"
+    height: int = 1
+    views: str = "model"
+    groups: str = ""
+    confusion: bool = False
+    calibrator: str = ""
+    reference: Any = None
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        edges = vector("edges", self.edges)
+        if len(edges) == 1:
+            buckets = finite("edges", edges[0])
+            if buckets != int(buckets) or buckets < 1:
+                raise InputError(f"the number of buckets must be whole and >= 1, got {buckets:g}")
+        elif edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
+            raise InputError("edges of buckets must increase from 0 to 1")
+        one_of("views", self.views, VIEWS)
+        classes = number_of_classes(self.classes)
+        self._set(
+            classes=classes,
+            edges=edges,
+            score=check_score(self.score, classes),
+            confusion=flag("confusion", self.confusion),
+            gain=positive("gain", self.gain),
+        )
+        check_encoding(self.encoding, self.buckets, self.height)
+        if not isinstance(self.calibrator, str) or bool(self.calibrator) != (
+            self.views == "model,calibrated"
+        ):
+            raise InputError("a calibrator goes with the view 'calibrated', and only with it")
+        _ = self.group_names  # refuses what are none
+        not_too_long(self)
+        if self.reference is not None:
+            reference = vector("reference", self.reference)
+            if len(reference) != self.counts:
+                raise InputError(f"{len(reference)} numbers of reference for {self.counts} counts")
+            self._set(reference=reference)
+
+    # -- what is counted ------------------------------------------------------------------
+
+    @property
+    def buckets(self) -> int:
+        """Buckets of a histogram."""
+        return int(self.edges[0]) if len(self.edges) == 1 else len(self.edges) - 1
+
+    @cached_property
+    def bucket_edges(self) -> Floats:
+        """(buckets + 1,)."""
+        return equal_width(self.buckets) if len(self.edges) == 1 else np.asarray(self.edges)
+
+    @cached_property
+    def group_names(self) -> tuple[str, ...]:
+        """Groups that are counted apart; ("",) = all rows together."""
+        if self.groups == "":
+            return ("",)
+        try:
+            names = json.loads(self.groups)
+        except (TypeError, ValueError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
+            raise InputError("groups must be a JSON list of names")
+        if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
+            raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
+        return tuple(names)
+
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        """Whose scores."""
+        return tuple(self.views.split(","))
+
+    @property
+    def counted(self) -> tuple[Any, ...]:
+        """What tells its counts from those of other questions."""
+        what = (self.score, self.views, self.groups, self.confusion, self.calibrator)
+        return (self.edges.tobytes(), *what)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        """Of all histograms: views, groups, parts, 2, buckets."""
+        score: Score = self.score  # type: ignore[assignment]
+        parts = parts_of(score, self.classes)
+        return len(self.view_names), len(self.group_names), parts, 2, self.buckets
+
+    @property
+    def cells(self) -> int:
+        """Counts that are no part of a histogram."""
+        views = len(self.view_names)
+        return self.confusion * views * self.classes**2 + 4 * (views == 2)
+
+    @property
+    def counts(self) -> int:
+        """All that are read from an answer."""
+        return math.prod(self.shape) + self.cells
+
+    @property
+    def ones(self) -> int:
+        """Counts that a row is in."""
+        views, _, parts, _, _ = self.shape
+        return views * parts + self.confusion * views + (views == 2)
+
+    # -- as numbers of an answer ----------------------------------------------------------
+
+    @property
+    def matrix(self) -> Floats:
+        """Of the encoding of half a histogram, (answers, buckets)."""
+        return matrix_of(self.encoding, self.buckets, self.height)
+
+    @property
+    def weight(self) -> float:
+        """What cells are multiplied by."""
+        return column_norm(self.encoding, self.buckets, self.height, 2)
+
+    def encode(self, counts: Floats) -> Floats:
+        """Answers from counts, (clients, counts) -> (clients, numbers), without gain."""
+        size = math.prod(self.shape)
+        halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
+        coded = halves if self.encoding == "flat" else halves @ self.matrix.T
+        rest = counts[:, size:] * self.weight
+        return np.concatenate([coded.reshape(len(counts), -1), rest], axis=1)
+
+    def decode(self, answers: Floats) -> Floats:
+        """Counts from a sum of answers, (numbers,) -> (counts,), without gain; least squares."""
+        size = math.prod(self.shape[:-1]) * len(self.matrix)
+        halves = answers[:size].reshape(-1, len(self.matrix))
+        decoder = decoder_of(self.encoding, self.buckets, self.height)
+        return np.concatenate([(halves @ decoder.T).ravel(), answers[size:] / self.weight])
+
+    def lengths(self) -> tuple[int, ...]:
+        """All in one block."""
+        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells,)
+
+    def params(self) -> Mapping[str, Param]:
+        """All that is not the default."""
+        params: dict[str, Param] = {"edges": self.edges, "score": self.score}
+        for name in ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain"):
+            if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
+                params[name] = value
+        if self.reference is not None:
+            params["reference"] = self.reference
+        return params
+
+    def row_norm(self, order: Literal[1, 2]) -> float:
+        """Norm of what one row adds, without a reference and before any gain: the most there is."""
+        norm = column_norm(self.encoding, self.buckets, self.height, order)
+        other = self.ones - self.shape[0] * self.shape[2]
+        if order == 1:
+            return norm * (self.ones - other) + other * self.weight
+        return math.sqrt(norm**2 * (self.ones - other) + other * self.weight**2)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """All numbers together: of a client to its clip, of a row to what a row adds."""
+        if self.takes(part, clips, 1):
+            return Bound(self.lengths(), (clips[0],), order=order)
+        norm = self.row_norm(order)
+        if self.reference is not None:
+            norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
+        norm *= self.gain
+        return Bound(self.lengths(), (norm * _ROOM / (1.0 - SLACK),), order=order)

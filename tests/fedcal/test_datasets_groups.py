@@ -1,0 +1,172 @@
+"""Groups of rows, and a second model's scores of them: read from everything that holds rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.datasets import Dataset, from_arrays, from_frame, from_huggingface, load
+from fedcal.errors import InputError
+from fedcal.partition import deal
+from fedcal.scores import logits_of
+
+Z = np.array([[3.0, 0, 1], [0, 2.0, -1], [1, 0, 4.0], [-1, 0, 2.0]])
+Y = np.array([0, 1, 2, 0])
+P = np.array([[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [0.25, 0, 0.75], [0, 0, 1]])
+GROUP = ["ward 2", "ward 1", "ward 2", "ward 3"]
+CODES = [1, 0, 1, 2]
+NAMES = ("ward 1", "ward 2", "ward 3")
+
+
+def check(data: Dataset) -> None:
+    assert data.group is not None
+    assert data.group.dtype == np.int64
+    assert (data.group.tolist(), data.group_names) == (CODES, NAMES)
+    assert data.other_input == "probs"
+    np.testing.assert_array_equal(data.other_scores, P)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.other_logits, logits_of("probs", P))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.scores, Z)
+
+
+def table() -> dict[str, list[Any]]:
+    """The rows as columns."""
+    logits = {f"logit_{j}": Z[:, j].tolist() for j in range(3)}
+    other = {f"other_prob_{j}": P[:, j].tolist() for j in range(3)}
+    return {"group": GROUP, **other, "label": Y.tolist(), **logits}
+
+
+def write_csv(path: Path, columns: dict[str, list[Any]]) -> Path:
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+def test_arrays_and_npz(tmp_path: Path) -> None:
+    check(from_arrays(logits=Z, labels=Y, group=GROUP, other_probs=P))
+    np.savez(tmp_path / "x.npz", logits=Z, labels=Y, group=np.array(GROUP), other_probs=P)
+    check(load(tmp_path / "x.npz"))
+
+
+def test_csv(tmp_path: Path) -> None:
+    check(load(write_csv(tmp_path / "x.csv", table())))
+    named = {"prob_cat": P[:, 0], "prob_dog": 1 - P[:, 0]}
+    own = {"other_logit_dog": Z[:, 1], "other_logit_cat": Z[:, 0], "label": list("cddc")}
+    own["label"] = ["cat", "dog", "dog", "cat"]
+    data = load(write_csv(tmp_path / "y.csv", named | own))
+    np.testing.assert_array_equal(data.other_scores, Z[:, :2])  # type: ignore[arg-type]
+    two = {"other_score": [0.25, 0.5, 0, 1], "label": [0, 1, 1, 0], "score": [0.5, 0.75, 1, 0]}
+    data = load(write_csv(tmp_path / "z.csv", two))
+    np.testing.assert_array_equal(data.other_scores, [[0.75, 0.25], [0.5, 0.5], [1, 0], [0, 1]])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.scores[:, 1], [0.5, 0.75, 1, 0])
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
+    for columns in (table(), lists):
+        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+        check(load(tmp_path / "x.parquet"))
+
+
+def test_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    check(from_frame(pandas.DataFrame(table())))
+    lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
+    check(from_frame(pandas.DataFrame(lists)))
+
+
+def test_hugging_face(tmp_path: Path) -> None:
+    hf = pytest.importorskip("datasets")
+    columns = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
+    data = hf.Dataset.from_dict(columns)
+    check(from_huggingface(data))
+    data.save_to_disk(tmp_path / "x")
+    check(load(tmp_path / "x"))
+    own = {"z": Z.tolist(), "q": P.tolist(), "label": Y, "ward": GROUP, "group": [[1]] * 4}
+    check(from_huggingface(hf.Dataset.from_dict(own), logits="z", other_probs="q", group="ward"))
+    both = hf.DatasetDict({"train": data, "test": data.select([3, 0])})
+    assert from_huggingface(both).test_group.tolist() == [2, 1]  # type: ignore[union-attr]
+
+
+def test_test_rows_have_groups_of_their_own() -> None:
+    test = {"test_logits": Z[:2], "test_labels": Y[:2]}
+    data = from_arrays(logits=Z, labels=Y, group=GROUP, **test, test_group=["ward 0", "ward 2"])
+    assert data.group_names == (*NAMES, "ward 0")
+    assert (data.group.tolist(), data.test_group.tolist()) == (CODES, [3, 1])  # type: ignore[union-attr]
+
+
+def test_a_column_split_parts_them(tmp_path: Path) -> None:
+    columns = table() | {"split": ["train", "test", "train", "test"]}
+    data = load(write_csv(tmp_path / "x.csv", columns))
+    assert data.group_names == ("ward 2", "ward 1", "ward 3")
+    assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])  # type: ignore[union-attr]
+    np.testing.assert_array_equal(data.other_scores, P[::2])  # type: ignore[arg-type]
+
+
+def test_they_stay_with_their_rows() -> None:
+    n = np.arange(101)
+    z = np.stack([n, -n], axis=1).astype(float)
+    data = from_arrays(logits=z, labels=n % 2, client=n % 5, group=n % 7, other_logits=-z)
+    parts = data.split(3)
+    np.testing.assert_array_equal(parts.group, parts.scores[:, 0] % 7)
+    np.testing.assert_array_equal(parts.test_group, parts.test_scores[:, 0] % 7)  # type: ignore[index]
+    np.testing.assert_array_equal(parts.other_scores, -parts.scores)
+    assert parts.group_names == tuple("0123456")
+    for partition, clients in (("natural", None), ("dirichlet:0.5", 9)):
+        shards = deal(parts, partition, clients, 0)
+        np.testing.assert_array_equal(shards.groups, shards.logits[:, 0] % 7)
+        np.testing.assert_array_equal(shards.other, -shards.logits)
+        assert shards.group_names == data.group_names
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "length": ({"group": ["a"]}, "group: 1 entries for 4 rows of logits"),
+    "fraction": ({"group": [0, 0.5, 1, 1]}, "group: 0.5 at row 1; must be whole numbers"),
+    "missing": ({"group": ["a", None, "b", "b"]}, "group: a missing value at row 1"),
+    "no test part": ({"group": GROUP, "test_group": GROUP}, "test_group without a test part"),
+    "no group": (
+        {"test_group": GROUP, "test_logits": Z, "test_labels": Y},
+        "test_group without group: the fit part needs both",
+    ),
+    "two": ({"other_probs": P, "other_logits": Z}, "both other_logits and other_probs are given"),
+    "rows": ({"other_probs": P[:3]}, "other_probs: has shape (3, 3), logits has (4, 3)"),
+    "classes": ({"other_logits": Z[:, :2]}, "other_logits: has shape (4, 2), logits has (4, 3)"),
+    "sums": ({"other_probs": 2 * P}, "other_probs: 1.5 at row 2, column 2; probabilities must lie"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arrays_are_refused_in_one_line(case: str) -> None:
+    given, words = BAD[case]
+    with pytest.raises(InputError) as caught:
+        from_arrays(logits=Z, labels=Y, **given)
+    assert words in str(caught.value)
+
+
+BAD_COLUMNS: dict[str, tuple[dict[str, list[Any]], str]] = {
+    "kinds": ({"other_score": [0, 0, 0, 0]}, "other_prob and other_score columns together"),
+    "gap": ({"other_prob_4": [0, 0, 0, 0]}, "column 'other_prob_3' is missing"),
+    "unknown": ({"other_prop_0": [0, 0, 0, 0]}, "unknown column 'other_prop_0'"),
+    "empty": ({"group": ["a", "", "b", "c"]}, "line 3: the group is empty"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_COLUMNS)
+def test_bad_columns_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    columns, words = BAD_COLUMNS[case]
+    with pytest.raises(InputError) as caught:
+        load(write_csv(tmp_path / "x.csv", table() | columns))
+    assert words in str(caught.value)
+
+
+def test_a_second_model_alone_is_none(tmp_path: Path) -> None:
+    only = {"label": [0, 1], "other_score": [0.5, 0.25]}
+    with pytest.raises(InputError, match="no score columns among 'label', 'other_score'"):
+        load(write_csv(tmp_path / "x.csv", only))
+    wide = {"label": [0, 1], "score": [0.5, 0.25], "other_score": [0.5, 2]}
+    with pytest.raises(InputError, match=r"line 3: other_score must lie in \[0, 1\], got 2"):
+        load(write_csv(tmp_path / "x.csv", wide))
