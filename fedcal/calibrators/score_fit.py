@@ -3,14 +3,24 @@
 Counts come as a release tells them: noisy, possibly negative, with the covariance of their noise.
 All of it is post-processing of the release, so nothing here costs any privacy.
 
-Measured on halves of IMDB and the game forecasts and on ResNet-110, 240 buckets, noise of std 3.7
-and 10 in each count or of prefix sums, 12 draws (log loss on the other half):
+Measured: log loss on held-out rows after 240 buckets of equal width, noise of std 3.7 (10) in each
+count, mean of 20 draws:
 
-* the logistic curves lose least to noise: ResNet-110 .176 to .180 where .173 is without noise,
-  isotonic regression .172 to .222 where .166 is, histogram binning .31 to .59 where .197 is;
-* weights of isotonic regression are noisy totals: 1 / variance, with the variance from the same
-  noisy totals, prefers totals that noise of outcome 0 made larger, and so lower shares (ECE .050
-  against .008, ResNet-110, equi-depth buckets, prefix sums).
+==============  =========  ==============  ==============  ==============  ==============
+..              before     binning         isotonic        platt           beta
+==============  =========  ==============  ==============  ==============  ==============
+IMDB            .303       .279 (.437)     .265 (.271)     .264 (.265)     .264 (.265)
+forecasts       .647       .673 (.727)     .646 (.648)     .646 (.646)     .646 (.646)
+ResNet-110      .358       .375 (.489)     .251 (.291)     .254 (.256)     .250 (.254)
+==============  =========  ==============  ==============  ==============  ==============
+
+Without noise isotonic regression is as good as the curves or better; under noise they lose least.
+Nine tenths of the ResNet's rows lie in the last bucket: equi-depth buckets give .232 and .226
+there, at std 3.7.
+
+Weights of isotonic regression are noisy totals. One over the variance, with the variance from the
+same noisy totals, was tried: it prefers totals that noise of outcome 0 made larger, and so lower
+shares (ECE .050 against .008 on ResNet-110, equi-depth buckets, noise of prefix sums).
 """
 
 from __future__ import annotations
@@ -179,7 +189,7 @@ def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
 
 def _even(buckets: int, groups: int) -> Integers:
     """First buckets of about equally many buckets in each group, (at most groups,)."""
-    return np.unique(np.round(np.arange(groups) * (buckets / groups)).astype(np.int64))
+    return np.unique(np.arange(groups) * buckets // groups)
 
 
 def _solid(h: Histogram) -> Integers:

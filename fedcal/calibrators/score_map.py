@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedcal.buckets import DIGITS, bucket_of, check_score, equal_width, scored
 from fedcal.calibrators import score_fit
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.score_fit import Curve
 from fedcal.calibrators.top_label import least_value, with_confidence
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
-from fedcal.metrics.binning import bin_index
 from fedcal.numerics import row_max, softmax
 from fedcal.types import Floats, Integers
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
 
-Score = Literal["positive", "confidence"]
 Table = Literal["binning", "isotonic", "bbq"]
+
+SCORES = ("positive", "confidence")
+"""Of `fedcal.buckets`; those whose histogram is one."""
 
 BUCKETS = 240
 """Of the histogram that pooled rows are counted in."""
@@ -51,15 +53,11 @@ class _OfScore(Calibrator):
     """
 
     how: str
-    score: Score = "positive"
+    score: str = "positive"
 
     def _set_score(self, score: str, classes: int) -> None:
         self.classes = whole("classes", classes, 2)
-        self.score = one_of("score", score, get_args(Score))
-        if self.score == "positive" and classes != 2:
-            raise InputError(
-                f"the score positive is of models with 2 classes, this one has {classes}"
-            )
+        self.score = check_score(one_of("score", score, SCORES), classes)
 
     @abstractmethod
     def value(self, scores: Floats) -> Floats:
@@ -71,17 +69,14 @@ class _OfScore(Calibrator):
         """Fitted to the counts of a release; that costs no further privacy."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Count the pooled rows in 240 buckets of equal width; the score is `score_of(c)`."""
-        from fedcal.evaluation.histogram import Histogram  # it may import calibrators
+        """Count the pooled rows in 240 buckets of equal width, by their default score."""
+        from fedcal.evaluation.histogram import Histogram  # the room may import calibrators
 
-        probs, score = softmax(z), score_of(z.shape[1])
-        if score == "positive":
-            scores, right = probs[:, 1], y == 1
-        else:
-            scores, right = row_max(probs), z.argmax(axis=1) == y
-        cells = bin_index(scores, BUCKETS) + BUCKETS * right
+        score, edges = check_score("", z.shape[1]), equal_width(BUCKETS)
+        scores, outcomes = scored(z, y, score)
+        cells = (bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
         counts = np.bincount(cells, minlength=2 * BUCKETS).reshape(2, BUCKETS)
-        h = Histogram.exact(np.arange(BUCKETS + 1) / BUCKETS, counts.astype(np.float64))
+        h = Histogram.exact(edges, counts.astype(np.float64))
         made = self.from_histogram(h, self.how, score, z.shape[1])
         for name in self.parameters:
             setattr(self, name, getattr(made, name))
@@ -147,7 +142,7 @@ class ScoreMap(_OfScore):
 
     def value(self, scores: Floats) -> Floats:
         """The value of each score's bucket, (n,) -> (n,)."""
-        return np.asarray(self.values[np.searchsorted(self.edges[1:-1], scores, side="right")])
+        return np.asarray(self.values[bucket_of(np.round(scores, DIGITS), self.edges)])
 
 
 class ScoreLogistic(_OfScore):
@@ -202,8 +197,3 @@ class ScoreLogistic(_OfScore):
     def value(self, scores: Floats) -> Floats:
         """The curve at each score, cut to the limits, (n,) -> (n,)."""
         return score_fit.probability(self.w, np.clip(scores, *self.limits))
-
-
-def score_of(classes: int) -> Score:
-    """The score that is calibrated if nothing else is said."""
-    return "positive" if classes == 2 else "confidence"

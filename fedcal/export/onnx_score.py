@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedcal.buckets import DIGITS
 from fedcal.calibrators import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import least_value
 from fedcal.export.onnx_graph import Graph
@@ -32,6 +33,8 @@ def of_score(g: Graph, z: str, calibrator: ScoreMap | ScoreLogistic) -> str:
 
 def _bucket(g: Graph, s: str, calibrator: ScoreMap) -> str:
     """The value of the bucket: how many edges are not above the score says which."""
+    scale = g.number(10.0**DIGITS)
+    s = g.op("Div", g.op("Round", g.op("Mul", s, scale)), scale)
     edges = np.append(calibrator.edges[1:-1], 2.0)  # never none
     passed = g.cast(g.op("GreaterOrEqual", s, g.constant(edges, np.float64)), np.float64)
     ones = g.constant(np.ones((len(edges), 1)), np.float64)

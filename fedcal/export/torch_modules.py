@@ -15,6 +15,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from fedcal.buckets import DIGITS
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
@@ -303,7 +304,8 @@ class BucketOfScore(OfScore):
 
     def value(self, s: Tensor) -> Tensor:
         """The bucket's value."""
-        index = torch.bucketize(s.contiguous(), self.edges.double(), right=True)
+        s = torch.round(s, decimals=DIGITS).contiguous()
+        index = torch.bucketize(s, self.edges.double(), right=True)
         return torch.take(self.values, index.clamp_max(len(self.values) - 1)).double()
 
 
