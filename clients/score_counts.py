@@ -7,8 +7,10 @@ import math
 import numpy as np
 
 from fedcal.bounding import SLACK, Bound
-from fedcal.evaluation.counting import counts_of
-from fedcal.queries import ScoreCounts
+from fedcal.clients.outcomes import one_of_each
+from fedcal.encodings import node_of
+from fedcal.evaluation.counting import cells_of, counts_of
+from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
@@ -30,6 +32,22 @@ def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
         expected = query.encode(query.reference[None])[0]
         answers = answers - shards.rows[:, None] * expected
     return answers if query.gain == 1 else answers * query.gain
+
+
+def score_cell(shards: Shards, query: ScoreCell) -> Floats:
+    """The node that one row of each client is under, drawn as in `outcomes.outcome_cell`.
+
+    Returns
+    -------
+    Floats
+        (clients, numbers): a single 1; zeros if the client has no rows
+    """
+    asked = query.as_counts
+    outcome, bucket = np.divmod(cells_of(shards, asked)[:, 0], asked.buckets)
+    nodes = query.nodes.start + node_of(asked.buckets, asked.height, query.level)
+    return one_of_each(
+        shards, outcome * sum(asked.levels) + nodes[bucket], query.lengths()[0], query.seed
+    )
 
 
 def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> Words | None:
