@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +90,7 @@ def evaluate(
     rows: str = "new",
     spread: Mapping[str, float] | None = None,
     seed: int = 0,
+    only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Every metric of a histogram, with intervals.
 
@@ -112,6 +113,8 @@ def evaluate(
         intervals are then for new clients like these
     seed
         of simulated noise; the same seed gives the same bits
+    only
+        the metrics that are wanted, of those that the score has; none = all
 
     Returns
     -------
@@ -128,9 +131,10 @@ def evaluate(
     check_rows(rows)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
+    found = spans(h, score, at, level, rows, spread or {}, seed, only)
     return {
         name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
-        for name, (metric, span) in spans(h, score, at, level, rows, spread or {}, seed).items()
+        for name, (metric, span) in found.items()
     }
 
 
@@ -149,14 +153,20 @@ def spans(
     rows: str,
     spread: Mapping[str, float],
     seed: int,
+    only: Collection[str] = (),
 ) -> dict[str, tuple[Metric | GapMetric, Span]]:
     """The metrics of `evaluate`, and their intervals without binning."""
     found: dict[str, tuple[Metric | GapMetric, Span]] = {}
     for name in SCORES[score]:
+        if only and name not in only:
+            continue
         metric = METRICS[name](threshold)
         found[name] = metric, smooth_span(metric, h, level, rows, spread.get(name))
+    wanted = {name: kind for name, kind in GAPS.items() if not only or name in only}
+    if not wanted:
+        return found
     simulated = simulate(h, seed)
-    for name, kind in GAPS.items():
+    for name, kind in wanted.items():
         error = kind()
         found[name] = error, gap_span(error, h, simulated, level, rows, spread.get(name))
     return found
