@@ -10,7 +10,8 @@ import numpy as np
 
 from fedcal.checks import one_of
 from fedcal.evaluation import decomposition, metrics, ranking, recalibration
-from fedcal.evaluation.calibration import GAPS, GapMetric, gap_span, simulate
+from fedcal.evaluation.calibration import GAPS, GapMetric
+from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,
