@@ -15,7 +15,7 @@ from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
-from fedcal.clients.score_counts import row_words, score_counts
+from fedcal.clients.score_counts import row_words, score_cell, score_counts
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
 from fedcal.queries import QUERIES, ScoreCounts
@@ -43,6 +43,7 @@ STATISTICS: dict[str, Statistic] = {
     "pooled_histograms": pooled_histograms,
     "mlp_update": mlp_update,
     "outcome_cell": outcome_cell,
+    "score_cell": score_cell,
     "score_counts": score_counts,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,

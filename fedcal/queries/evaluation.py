@@ -13,10 +13,17 @@ import numpy as np
 
 from fedcal.bounding import SLACK, Bound
 from fedcal.buckets import Score, check_score, equal_width, parts_of
-from fedcal.checks import one_of, positive
-from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.checks import one_of, positive, whole
+from fedcal.encodings import (
+    check_encoding,
+    column_norm,
+    decoder_of,
+    matrix_of,
+    tree_levels,
+)
 from fedcal.errors import InputError
 from fedcal.queries.base import (
+    MOST_NUMBERS,
     Order,
     Param,
     Part,
@@ -27,11 +34,14 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
+from fedcal.streams import check_seed
 from fedcal.types import Floats
 
 VIEWS = ("model", "model,other", "model,calibrated")
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
 calibrator."""
+
+_OPTIONAL = ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad")
 
 MOST_GROUPS = 1000
 _ROOM = 1.0 + 2.0**-20
@@ -65,7 +75,8 @@ class ScoreCounts(Query):
     views
         one of `VIEWS`
     groups
-        JSON list of the names of groups that are counted apart, by the rows' column; "" = no such
+        JSON list of the names of groups that are counted apart, by the rows' column, and all other
+        rows after them; "" = no such
     confusion
         count cells of predicted class and label
     calibrator
@@ -75,6 +86,8 @@ class ScoreCounts(Query):
         that (a residual query). None = counts as they are
     gain
         what answers are multiplied by before they are clipped
+    pad
+        zeros at the end of an answer, so that all questions of a run have one length
     """
 
     kind = "score_counts"
@@ -98,6 +111,7 @@ class ScoreCounts(Query):
     calibrator: str = ""
     reference: Any = None
     gain: float = 1.0
+    pad: int = 0
 
     def __post_init__(self) -> None:
         edges = vector("edges", self.edges)
@@ -115,6 +129,7 @@ class ScoreCounts(Query):
             score=check_score(self.score, classes),
             confusion=flag("confusion", self.confusion),
             gain=positive("gain", self.gain),
+            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
         )
         check_encoding(self.encoding, self.buckets, self.height)
         if not isinstance(self.calibrator, str) or bool(self.calibrator) != (
@@ -172,7 +187,8 @@ class ScoreCounts(Query):
         """Of all histograms: views, groups, parts, 2, buckets."""
         score: Score = self.score  # type: ignore[assignment]
         parts = parts_of(score, self.classes)
-        return len(self.view_names), len(self.group_names), parts, 2, self.buckets
+        groups = len(self.group_names) + bool(self.groups)  # the others
+        return len(self.view_names), groups, parts, 2, self.buckets
 
     @property
     def cells(self) -> int:
@@ -194,6 +210,11 @@ class ScoreCounts(Query):
     # -- as numbers of an answer ----------------------------------------------------------
 
     @property
+    def levels(self) -> tuple[int, ...]:
+        """Nodes of each level of a tree, the widest ones first."""
+        return tree_levels(self.buckets, self.height)
+
+    @property
     def matrix(self) -> Floats:
         """Of the encoding of half a histogram, (answers, buckets)."""
         return matrix_of(self.encoding, self.buckets, self.height)
@@ -209,23 +230,34 @@ class ScoreCounts(Query):
         halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
         coded = halves if self.encoding == "flat" else halves @ self.matrix.T
         rest = counts[:, size:] * self.weight
-        return np.concatenate([coded.reshape(len(counts), -1), rest], axis=1)
+        zeros = np.zeros((len(counts), self.pad))
+        return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
 
     def decode(self, answers: Floats) -> Floats:
         """Counts from a sum of answers, (numbers,) -> (counts,), without gain; least squares."""
         size = math.prod(self.shape[:-1]) * len(self.matrix)
         halves = answers[:size].reshape(-1, len(self.matrix))
         decoder = decoder_of(self.encoding, self.buckets, self.height)
-        return np.concatenate([(halves @ decoder.T).ravel(), answers[size:] / self.weight])
+        cells = answers[size : size + self.cells] / self.weight
+        return np.concatenate([(halves @ decoder.T).ravel(), cells])
 
     def lengths(self) -> tuple[int, ...]:
         """All in one block."""
-        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells,)
+        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
 
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"edges": self.edges, "score": self.score}
-        for name in ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain"):
+        for name in (
+            "encoding",
+            "height",
+            "views",
+            "groups",
+            "confusion",
+            "calibrator",
+            "gain",
+            "pad",
+        ):
             if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
                 params[name] = value
         if self.reference is not None:
@@ -249,3 +281,86 @@ class ScoreCounts(Query):
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         norm *= self.gain
         return Bound(self.lengths(), (norm * _ROOM / (1.0 - SLACK),), order=order)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCell(Query):
+    """One row of each client as a node of one level of a tree of buckets, for unary encoding.
+
+    The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
+    `fedcal.encodings.Tree`; the answer is a single 1 among the nodes of `level`. `bound` leaves it
+    as it is. It is no sum over rows: one row may move the 1.
+
+    Each client is asked once, about one level: halves of the clients that are asked about two
+    levels each know more than all of them about both, with half of the budget each.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    edges
+        (buckets + 1,) of the buckets, from 0 to 1; one number = so many buckets of equal width
+    height
+        levels of the tree
+    level
+        that is asked about, from 0: the widest nodes
+    score
+        see `fedcal.buckets`; not "classes"
+    seed
+        of the draw of the row
+    """
+
+    kind = "score_cell"
+    row_sums = False
+    signed = False
+    asked_once = True
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
+    )
+
+    classes: int
+    edges: Any
+    height: int
+    level: int
+    seed: int
+    score: str = ""
+
+    def __post_init__(self) -> None:
+        whole("height", self.height, 1, 12)
+        counts = ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+        if counts.ones > 1:
+            raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
+        self._set(
+            edges=counts.edges,
+            score=counts.score,
+            level=whole("level", self.level, 0, len(counts.levels) - 1),
+            seed=check_seed(self.seed),
+        )
+
+    @cached_property
+    def as_counts(self) -> ScoreCounts:
+        """The question for the counts of all levels."""
+        return ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+
+    @property
+    def nodes(self) -> slice:
+        """Those of the level, of one outcome."""
+        ends = np.cumsum((0, *self.as_counts.levels))
+        return slice(int(ends[self.level]), int(ends[self.level + 1]))
+
+    def lengths(self) -> tuple[int, ...]:
+        """All nodes of both outcomes."""
+        return (2 * sum(self.as_counts.levels),)
+
+    def params(self) -> Mapping[str, Param]:
+        """All but the classes."""
+        names = ("edges", "height", "level", "seed", "score")
+        return {name: getattr(self, name) for name in names}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Room for the 1, which a norm of 1 would cut."""
+        self.takes(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
