@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from fedcal.buckets import Score
 from fedcal.calibrators.score_fit import Curve
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap, Table
 from fedcal.checks import one_of
-from fedcal.evaluation.estimates import Score
 from fedcal.evaluation.histogram import Histogram
 from fedcal.scores import KINDS, Kind
 
