@@ -62,6 +62,8 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
     Words or None
         (clients, length) uint64, saturated as `ClientSums` is
     """
+    if query.pad:
+        return None
     inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * (1.0 - SLACK)
     most = int(shards.rows.max(initial=0))
     if not inside or len(bound.norms) > 1 or query.reference is not None or most > _MOST_IN_HALVES:

@@ -189,7 +189,7 @@ class BrierReliability(GapMetric):
         """Bins of equal width, each over the root of its rows times all rows."""
         members = _members(equal_width(h), BINS)
         rows = members @ rows_of(h)
-        root = np.sqrt(np.where(rows > 0, rows * h.counts.sum(), np.inf))
+        root = np.sqrt(np.where(rows > 0, rows * max(h.counts.sum(), 1e-300), np.inf))
         return np.asarray(members / root[:, None])
 
     def binning(self, h: Histogram) -> float:

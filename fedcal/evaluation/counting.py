@@ -22,12 +22,12 @@ def counts_of(shards: Shards, query: ScoreCounts) -> Integers:
     """The counts themselves, (clients, counts)."""
     each = cells_of(shards, query)
     place = shards.owner[:, None] * query.counts + each
-    counted = np.bincount(place[each >= 0], minlength=shards.clients * query.counts)
+    counted = np.bincount(place.ravel(), minlength=shards.clients * query.counts)
     return counted.reshape(shards.clients, query.counts)
 
 
 def cells_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """The counts that each row is in, (n, query.ones); -1 = in none."""
+    """The counts that each row is in, (n, query.ones)."""
     return shards.derived(("score cells", query.counted), lambda s: _cells(s, query))
 
 
@@ -41,7 +41,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
         value, outcome = scored(logits, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
         cell = place * buckets + bucket_of(value, query.bucket_edges)
-        found.append(np.where(group >= 0, cell, -1))
+        found.append(cell)
     start, classes = math.prod(query.shape), query.classes
     predicted = [logits.argmax(axis=1) for logits in rows]
     if query.confusion:
@@ -55,14 +55,14 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
 
 
 def _group_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """Number of each row's group in the question, (n,); -1 = it has none of them."""
+    """Number of each row's group in the question, (n,); the last one is of all others."""
     names = query.group_names
     if names == ("",):
         return np.zeros(len(shards.labels), np.int64)
     if shards.groups is None:
         raise InputError("the question counts groups of rows, and these rows have no column group")
     place = {name: k for k, name in enumerate(names)}
-    of = np.array([place.get(name, -1) for name in shards.group_names], np.int64)
+    of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
     return of[shards.groups]
 
 

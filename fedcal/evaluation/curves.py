@@ -61,7 +61,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
     low, high = fieller(sums[1], bottom, noise + _binomial(bottom, rows), z)
     points = _suffix(monotone_counts(h))
     x, y = (_divide(row, np.full_like(row, row[0])) for row in points)
-    return Curve(h.edges, x, y, low, high)
+    return _curve(h.edges, x, y, low, high)
 
 
 def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
@@ -74,7 +74,13 @@ def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "ne
     bottom = negative + positive
     low, high = fieller(positive, bottom, noise + _binomial(bottom, rows), z)
     n, p = _suffix(monotone_counts(h))
-    return Curve(h.edges, _divide(p, np.full_like(p, p[0])), _divide(p, n + p), low, high)
+    x, y = _divide(p, np.full_like(p, p[0])), _divide(p, n + p)
+    return _curve(h.edges, x, y, low, high)
+
+
+def _curve(thresholds: Floats, x: Floats, y: Floats, low: Floats, high: Floats) -> Curve:
+    """With intervals extended to their points."""
+    return Curve(thresholds, x, y, np.fmin(low, y), np.fmax(high, y))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class BrierResolution(Metric):
             return math.nan
         _, square, rows, total = self._bins(h)
         parts = float((square / (rows * total)).sum())
-        return parts + BrierUncertainty().value(h) - Brier().value(h)
+        return parts + BrierUncertainty(0.0).value(h) - Brier().value(h)
 
     def gradient(self, h: Histogram) -> Floats:
         """Of the three parts, the noise's variance held fixed."""
@@ -41,7 +41,7 @@ class BrierResolution(Metric):
         by_row = -(square / (rows**2 * total)) @ members - (square / (rows * total**2)).sum()
         of_residual = np.stack([-h.middles, 1 - h.middles])
         own = by_residual * of_residual + by_row
-        return np.asarray(own + BrierUncertainty().gradient(h) - Brier().gradient(h))
+        return np.asarray(own + BrierUncertainty(0.0).gradient(h) - Brier().gradient(h))
 
     def binning(self, h: Histogram) -> float:
         """Of the Brier score, and of squared gaps of at most 1 by the width of a bucket."""

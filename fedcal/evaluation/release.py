@@ -170,8 +170,8 @@ class ScoreRelease(Artifact):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
                 if groups != (_ALL,):
-                    law: NoiseLaw = "normal" if len(groups) > 1 else self.law
-                    widened = root * math.sqrt(len(groups))
+                    law: NoiseLaw = "normal"  # of a sum of several
+                    widened = root * math.sqrt(len(each))
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
                     found[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
@@ -207,5 +207,5 @@ class ScoreRelease(Artifact):
         return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
-_NOT_KEPT = ("edges", "reference", "gain")
+_NOT_KEPT = ("edges", "reference", "gain", "pad")
 """Parameters of a question that are kept apart, or that its counts are read without."""
