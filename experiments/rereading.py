@@ -10,6 +10,7 @@ from typing import Any
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
+from fedcal.evaluation.drift import Change, drift
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import heading, parts, shown
@@ -34,25 +35,33 @@ class Reading:
         the threshold for a wanted precision, recall or cost, if one was asked for
     calibrator
         made of it, if one was asked for
+    changes
+        since an earlier release: tests by name; {} if none was given
     """
 
     release: ScoreRelease
     found: Findings
     chosen: Threshold | None
     calibrator: Calibrator | None
+    changes: Mapping[str, Change]
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has metrics, and what was chosen."""
         told = self.found.to_json()
         if self.chosen is not None:
             told["chosen"] = self.chosen.to_json()
+        if self.changes:
+            told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
         shown_parts = parts(self.found, release.histograms, release.confusion)
-        return ([_chosen(self.chosen)] if self.chosen else []) + shown_parts
+        first = ([_chosen(self.chosen)] if self.chosen else []) + (
+            [_changes(self.changes)] if self.changes else []
+        )
+        return first + shown_parts
 
 
 def read_release(path: Path) -> ScoreRelease:
@@ -70,6 +79,7 @@ def reread(
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
+    since: Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -85,6 +95,8 @@ def reread(
         the wanted precision or recall is reached with 95 % confidence, not only by the estimate
     calibrate
         "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+    since
+        an earlier release of the same score: test whether anything has changed
 
     Raises
     ------
@@ -101,7 +113,20 @@ def reread(
             raise InputError(f"the score '{release.question.score}' has no threshold")
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
-    return Reading(release, release.findings(threshold), chosen, _calibrator(release, calibrate))
+    changes = {} if since is None else _compared(read_release(since), release)
+    made = _calibrator(release, calibrate)
+    return Reading(release, release.findings(threshold), chosen, made, changes)
+
+
+def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
+    one, other = earlier.question, later.question
+    if (one.score, one.classes) != (other.score, other.classes) or one.score == "classes":
+        raise InputError(
+            "two releases are compared by the same score, 'positive' or 'confidence', and as many "
+            f"classes; these are of '{one.score}' and {one.classes}, '{other.score}' and "
+            f"{other.classes}"
+        )
+    return drift(earlier.histograms[ALL], later.histograms[ALL])
 
 
 def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
@@ -113,6 +138,27 @@ def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
     return calibrator_from(whole, score, how, asked.classes, release.input)
+
+
+_CHANGES = {
+    "score": "distribution of the score",
+    "calibration": "outcome at a given score",
+    "prevalence": "share of the outcome",
+}
+
+
+def _changes(changes: Mapping[str, Change]) -> Table:
+    rows = [
+        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        for name, test in changes.items()
+    ]
+    return Table(
+        "Since the earlier release",
+        ("what", "change, %", "p-value"),
+        tuple(rows),
+        "A p-value says how often rows and noise alone would show as large a change if nothing had "
+        "changed; each stands alone.",
+    )
 
 
 def _chosen(threshold: Threshold) -> Table:

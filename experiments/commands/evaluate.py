@@ -89,7 +89,12 @@ def evaluate_command(
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         how: Any = calibrate  # checked where it is used
         found = reread(
-            release, threshold=threshold, goals=goals, confident=confident, calibrate=how
+            release,
+            threshold=threshold,
+            goals=goals,
+            confident=confident,
+            calibrate=how,
+            since=since,
         )
         _show(found, release, out, quiet=quiet, json=json)
         return
