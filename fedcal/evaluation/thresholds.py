@@ -22,7 +22,7 @@ import numpy as np
 
 from fedcal.checks import one_of, positive
 from fedcal.errors import InputError
-from fedcal.evaluation.estimates import METRICS, smooth_span
+from fedcal.evaluation.estimates import evaluate, smooth_span
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate, estimate
 from fedcal.evaluation.metrics import LinearRatio, edge_index, spread_cells
@@ -128,13 +128,12 @@ def choose_threshold(
             raise InputError(_unreached(h, goal, wanted, confident, level, bottom))
         at = int(reached[0] if goal == "precision" else reached[-1])
     value = float(h.edges[at])
-    metrics = [METRICS[name](value) for name in SHOWN]
+    at_once = max(level, math.erf(two_sided / math.sqrt(2)))
+    found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     if goal == "cost":
-        metrics.append(Cost(value, wanted))
-    found = {
-        m.name: estimate(smooth_span(m, h, two_sided, "new"), 0.0, m.bounds, m.scale, two_sided)
-        for m in metrics
-    }
+        cost = Cost(value, wanted)
+        span = smooth_span(cost, h, at_once, "new")
+        found["cost"] = estimate(span, 0.0, cost.bounds, cost.scale, at_once)
     return Threshold(value, goal, float(wanted), confident, found)
 
 
