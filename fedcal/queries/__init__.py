@@ -12,6 +12,7 @@ from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistog
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.registry import registry
 
@@ -22,12 +23,14 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassCounts,
     ClassHistograms,
     ClippedNLL,
+    MeanGaps,
     MLPUpdate,
     OutcomeCell,
     PooledHistograms,
     ScalingNewton,
     ScalingUpdate,
     ScoreCounts,
+    ScoreGaps,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -44,6 +47,7 @@ __all__ = [
     "ClassHistograms",
     "ClippedNLL",
     "MLPUpdate",
+    "MeanGaps",
     "OutcomeCell",
     "Param",
     "Part",
@@ -52,6 +56,7 @@ __all__ = [
     "ScalingNewton",
     "ScalingUpdate",
     "ScoreCounts",
+    "ScoreGaps",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",
