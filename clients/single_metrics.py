@@ -36,7 +36,8 @@ def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
     gaps = sums.reshape(shards.clients, query.buckets)
     # einsum, not a matrix product: what a client sends must not depend on who is computed with it
     coded = gaps if query.encoding == "flat" else np.einsum("kb,ab->ka", gaps, query.matrix)
-    return np.asarray(coded * query.gain)
+    answers = coded * query.gain
+    return np.column_stack([answers, shards.rows]) if query.count else np.asarray(answers)
 
 
 def _scored(shards: Shards, score: str) -> tuple[Floats, Integers]:

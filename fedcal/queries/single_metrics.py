@@ -17,7 +17,7 @@ from fedcal.buckets import Score, arcsine, check_score, parts_of
 from fedcal.checks import positive, whole
 from fedcal.encodings import check_encoding, column_norm, matrix_of
 from fedcal.errors import InputError
-from fedcal.queries.base import Order, Param, Part, Query, finite, number_of_classes, vector
+from fedcal.queries.base import Order, Param, Part, Query, finite, flag, number_of_classes, vector
 from fedcal.types import Floats, Integers
 
 MOST_CANDIDATES = 65536
@@ -156,6 +156,8 @@ class ScoreGaps(Query):
         see `fedcal.encodings`
     gain
         what answers are multiplied by before they are clipped
+    count
+        send also how many rows there are (without privacy: nothing bounds that)
     """
 
     kind = "score_gaps"
@@ -177,6 +179,7 @@ class ScoreGaps(Query):
     encoding: str = "flat"
     height: int = 1
     gain: float = 1.0
+    count: bool = False
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding, self.buckets, self.height)
@@ -187,6 +190,7 @@ class ScoreGaps(Query):
             height=int(self.height),
             score=one_part(self.score, classes),
             gain=positive("gain", self.gain),
+            count=flag("count", self.count),
         )
 
     @property
@@ -195,16 +199,18 @@ class ScoreGaps(Query):
         return matrix_of(self.encoding, self.buckets, self.height)
 
     def lengths(self) -> tuple[int, ...]:
-        """All in one block."""
-        return (len(self.matrix),)
+        """All gaps in one block, the count."""
+        return (len(self.matrix), 1) if self.count else (len(self.matrix),)
 
     def params(self) -> Mapping[str, Param]:
         """All but the classes."""
-        names = ("score", "buckets", "encoding", "height", "gain")
+        names = ("score", "buckets", "encoding", "height", "gain", "count")
         return {name: getattr(self, name) for name in names}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """All numbers together: of a client to its clip; a row is in one bucket, and adds <= 1."""
+        if self.count:
+            raise InputError("rows are counted without privacy only")
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
         norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
