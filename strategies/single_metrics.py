@@ -49,7 +49,7 @@ KS_DROWNED = 0.05
 
 
 class _SingleMetric(CalibrationStrategy):
-    """What they share: everybody is asked, and the nominal number of rows is public."""
+    """What they share: the nominal number of rows is public, and not counted."""
 
     family = "evaluate"
     planned = 0
@@ -72,8 +72,6 @@ class _SingleMetric(CalibrationStrategy):
             )
         if not federation.private:
             return 1.0, False
-        if federation.sampling_rate < 1:
-            raise InputError(f"{self.name} asks everybody: sampling_rate must be 1")
         if rows_per_client is None:
             raise InputError(
                 f"{self.name} with privacy needs rows_per_client, a public nominal number of rows "
@@ -135,7 +133,7 @@ class FedAccuracy(_SingleMetric):
         self._mean = MeanSearch(how_to_ask(federation))
         rows, whole = self._public(federation, self._mean.rounds, rows_per_client)
         self.classes = federation.classes
-        self._rows = rows * federation.clients
+        self._rows = rows * federation.clients * federation.sampling_rate
         self._scale = max(0.7 * math.sqrt(rows), 1.0) if whole else 1.0
         law: type[Mechanism] = Exponential if self._mean.how == "draw" else Laplace
         query = self.query(1)
@@ -220,7 +218,7 @@ class FedKS(_SingleMetric):
         **base: Any,
     ) -> None:
         rows, whole = self._public(federation, 1, rows_per_client)
-        self._rows = rows * federation.clients
+        self._rows = rows * federation.clients * federation.sampling_rate
         private, order = federation.private, order_of(federation) if federation.delta > 0 else 1
         prefix = private and order == 2
         query = ScoreGaps(

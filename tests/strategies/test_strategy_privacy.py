@@ -15,6 +15,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.errors import InputError
 from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
@@ -74,6 +75,8 @@ def learnt(strategy: CalibrationStrategy, logits: Floats) -> Floats:
         return artifact.predict_proba(logits)
     if isinstance(artifact, ScoreRelease):
         return artifact.counts
+    if isinstance(artifact, SingleMetric):
+        return artifact.arrays()["numbers"]
     arrays = [np.asarray(array, np.float64).ravel() for array in artifact.arrays().values()]
     return np.concatenate(arrays)
 
