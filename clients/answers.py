@@ -15,7 +15,7 @@ from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
-from fedcal.clients.score_counts import row_words, score_counts
+from fedcal.clients.score_counts import row_words, score_cell, score_counts
 from fedcal.clients.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
@@ -45,6 +45,7 @@ STATISTICS: dict[str, Statistic] = {
     "mean_gaps": mean_gaps,
     "mlp_update": mlp_update,
     "outcome_cell": outcome_cell,
+    "score_cell": score_cell,
     "score_counts": score_counts,
     "score_gaps": score_gaps,
     "temperature_newton": temperature_newton,

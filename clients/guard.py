@@ -127,6 +127,8 @@ class Answers:
                 return words, True
             if any(run.glob(f"{context.round}-*.npy")):
                 raise InputError("this round was asked before with another question")
+            if request.query.asked_once and any(run.glob("*.npy")):
+                raise InputError("in this run each client is asked once, and this one was")
             words = draw()
             self._make(run)
             with whole_file(path, durable=True) as file:

@@ -48,9 +48,13 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
     Floats
         (clients, 2 * bins): a single 1; zeros if the client has no rows
     """
-    bins, seed = query.bins, query.seed
-    out = np.zeros((shards.clients, 2 * bins))
-    cells = _cells(shards, bins)
+    cells = _cells(shards, query.bins)
+    return one_of_each(shards, cells, 2 * query.bins, query.seed)
+
+
+def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Floats:
+    """A 1 in the cell of one row of each client, drawn by a hash; (n,) -> (clients, numbers)."""
+    out = np.zeros((shards.clients, numbers))
     for k in np.flatnonzero(shards.rows).tolist():
         rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
         key = hashlib.blake2b(f"fedcal outcome {seed}".encode(), digest_size=8)

@@ -13,8 +13,10 @@ import numpy as np
 from fedcal.bounding import SLACK, Bound
 from fedcal.buckets import Score, bucket_of, scored
 from fedcal.calibrators import Calibrator, load
+from fedcal.clients.outcomes import one_of_each
+from fedcal.encodings import node_of
 from fedcal.errors import InputError
-from fedcal.queries import ScoreCounts
+from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
@@ -44,6 +46,22 @@ def counts_of(shards: Shards, query: ScoreCounts) -> Integers:
     place = shards.owner[:, None] * query.counts + each
     counted = np.bincount(place[each >= 0], minlength=shards.clients * query.counts)
     return counted.reshape(shards.clients, query.counts)
+
+
+def score_cell(shards: Shards, query: ScoreCell) -> Floats:
+    """The node that one row of each client is under, drawn as in `outcomes.outcome_cell`.
+
+    Returns
+    -------
+    Floats
+        (clients, numbers): a single 1; zeros if the client has no rows
+    """
+    asked = query.as_counts
+    outcome, bucket = np.divmod(cells_of(shards, asked)[:, 0], asked.buckets)
+    nodes = query.nodes.start + node_of(asked.buckets, asked.height, query.level)
+    return one_of_each(
+        shards, outcome * sum(asked.levels) + nodes[bucket], query.lengths()[0], query.seed
+    )
 
 
 def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> Words | None:

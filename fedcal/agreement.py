@@ -38,6 +38,7 @@ def plan_of(federation: Federation, request: Request) -> Plan:
         bound=request.bound,
         prefers=(law,),
         row_sums=request.query.row_sums,
+        asked_once=request.query.asked_once,
     )
 
 

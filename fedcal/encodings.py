@@ -31,7 +31,7 @@ import numpy as np
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.registry import registry
-from fedcal.types import Floats
+from fedcal.types import Floats, Integers
 
 SCALE = 128
 """Of the square root, before its entries are rounded to whole numbers."""
@@ -87,14 +87,10 @@ class Tree(Encoding):
 
         Each level has the same number of children, as few as reach all buckets.
         """
-        fan = branching(buckets, height)
-        rows: list[Floats] = []
-        for level in range(height - 1, -1, -1):
-            width = fan**level
-            nodes = np.arange(buckets) // width
-            if not rows or nodes[-1] + 1 > len(rows[-1]):
-                rows.append((nodes == np.arange(nodes[-1] + 1)[:, None]).astype(np.float64))
-        return np.concatenate(rows)
+        levels = tree_levels(buckets, height)
+        return np.concatenate(
+            [np.arange(n)[:, None] == node_of(buckets, height, k) for k, n in enumerate(levels)]
+        ).astype(np.float64)
 
 
 ENCODINGS: dict[str, type[Encoding]] = registry(Flat, Prefix, Tree)
@@ -106,6 +102,24 @@ def branching(buckets: int, height: int) -> int:
     while fan**height < buckets:
         fan += 1
     return fan
+
+
+def tree_levels(buckets: int, height: int) -> tuple[int, ...]:
+    """Nodes of each level of a tree, the widest ones first; those that tell nothing new left out.
+
+    With 5 buckets and height 3 there are levels of 2, 3 and 5 nodes.
+    """
+    fan = branching(buckets, height)
+    found = (-(-buckets // fan**level) for level in range(height - 1, -1, -1))
+    return tuple(sorted(set(found)))
+
+
+def node_of(buckets: int, height: int, level: int) -> Integers:
+    """The node of a level that each bucket is under, (buckets,)."""
+    nodes, fan = tree_levels(buckets, height)[level], branching(buckets, height)
+    widths = [fan**k for k in range(height)]
+    width = next(w for w in widths if -(-buckets // w) == nodes)
+    return np.asarray(np.arange(buckets) // width)
 
 
 def check_encoding(name: str, buckets: int, height: int) -> None:

@@ -18,18 +18,25 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.calibrators import load
-from fedcal.checks import one_of, positive, whole
-from fedcal.encodings import ENCODINGS, Tree, column_norm, prefix_std
+from fedcal.checks import one_of, positive, unused, whole
+from fedcal.encodings import ENCODINGS, Tree, column_norm, prefix_std, tree_levels
 from fedcal.errors import InputError
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.release import ScoreRelease
-from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.queries import ScoreCounts
+from fedcal.queries import Part, Query, ScoreCounts
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.types import Floats
+from fedcal.strategies.score_rounds import (
+    AtOnce,
+    LevelByLevel,
+    ScoreRounds,
+    Twice,
+    log_odds_edges,
+)
+from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 Edges = Literal["equal-width", "equi-depth"]
@@ -52,6 +59,10 @@ class FedEvaluate(CalibrationStrategy):
       second for what differs from m times the shares that the first found: rows of one client
       add up to m, their difference from what is expected of them to about the root of m (a
       residual query, ours). Each answer is clipped as a whole.
+    * Unit `user`, trust `local` (and mechanism `unary`, unless another one is named): each client
+      sends the node of one of its rows in one level of a tree of buckets, by optimal unary encoding
+      (Wang et al. 2017); a round for each level, each of other clients (level sampling). No clip.
+      Counts are of clients then, one row of each.
 
     Encoding and mechanism are those under which a prefix sum has the least noise: Gaussian noise on
     the Toeplitz square root of prefix sums, or Laplace noise on a tree.
@@ -109,11 +120,16 @@ class FedEvaluate(CalibrationStrategy):
         user = federation.private and UNITS[federation.unit].whole_client
         if other and calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
-        self._twice = user or edges == "equi-depth"
-        rounds = 1 + self._twice
-        if federation.rounds not in (None, rounds):
-            raise InputError(f"evaluate asks {rounds} times here: rounds = {federation.rounds}")
-        if user and rows_per_client is None:
+        unary = _encodes(federation)
+        if unary:
+            given = {"other": other, "calibrator": calibrator, "groups": groups}
+            given |= {"confusion": confusion, "encoding": encoding != AUTO}
+            given |= {"edges": edges != get_args(Edges)[0]}
+            unused(
+                "unary encoding hides one cell of a row, in a tree of buckets of equal width",
+                **{name: value or None for name, value in given.items()},
+            )
+        if user and not unary and rows_per_client is None:
             raise InputError(
                 "evaluate with unit 'user' needs rows_per_client, a public nominal number of rows "
                 "> 0"
@@ -127,59 +143,85 @@ class FedEvaluate(CalibrationStrategy):
             confusion=confusion,
             calibrator=_text_of(calibrator, federation.classes) if calibrator else "",
         )
-        law, self._last = _least_noise(federation, question, rounds, encoding, height)
-        self._first = self._last
-        if edges == "equi-depth":
-            self._first = replace(self._last, edges=log_odds_edges(bins))
-        part = question.part(federation.unit)
-        if user:  # answers in units of their clips: one bound for both rounds
-            rows = positive("rows_per_client", rows_per_client)
-            norm = self._last.row_norm(law.order)
-            self._first = replace(self._first, gain=1 / (REFERENCE * rows * norm))
-            self._last = replace(self._last, gain=1 / (RESIDUAL * rows * norm))
-        bound = self._last.bound(part, (1.0,) if part == "client" else (), law.order)
-        self._equi_depth, self._user = edges == "equi-depth", user
-        self._read: ScoreRelease | None = None
+        part: Part = question.part(federation.unit)
+        if unary:
+            question = replace(question, encoding=Tree.name, height=height or best_height(bins))
+            levels = len(question.levels)
+            self._ways: ScoreRounds = LevelByLevel(question, np.ones(levels, np.int64), 0)
+            law: type[Mechanism] = Unary
+            bound = self._ways.query(1).bound("client", (), law.order)
+        else:
+            equi = edges == "equi-depth"
+            rounds = 1 + (equi or user)
+            law, last = _least_noise(federation, question, rounds, encoding, height)
+            first = replace(last, edges=log_odds_edges(bins)) if equi else last
+            if user:  # answers in units of their clips: one bound for both rounds
+                norm = positive("rows_per_client", rows_per_client) * last.row_norm(law.order)
+                first = replace(first, gain=1 / (REFERENCE * norm))
+                last = replace(last, gain=1 / (RESIDUAL * norm))
+            bound = last.bound(part, (1.0,) if part == "client" else (), law.order)
+            self._ways = Twice(first, last, equi, user) if rounds == 2 else AtOnce(last)
+        if federation.rounds not in (None, self._ways.rounds):
+            raise InputError(
+                f"evaluate asks {self._ways.rounds} times here: rounds = {federation.rounds}"
+            )
         plan = make_plan(
-            federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=question.row_sums
+            federation,
+            rounds=self._ways.rounds,
+            bound=bound,
+            prefers=(law,),
+            row_sums=self._ways.query(1).row_sums,
+            asked_once=self._ways.query(1).asked_once,
         )
+        if unary:
+            asked = [len(plan.sample(k + 1)) for k in range(plan.rounds)]
+            self._ways = LevelByLevel(question, np.array(asked), plan.client_seed)
+        self._read = ScoreRelease(question, np.zeros(question.counts))
         super().__init__(plan, **base)
 
-    def query(self, round_number: int) -> ScoreCounts:
-        """Counts; the second time between better edges, or what differs from the first."""
-        return self._last if round_number == self.plan.rounds else self._first
+    @classmethod
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        """For the clips of unit `user`; what unary encoding hides needs none."""
+        return not _encodes(federation) and super().needs_rows(federation, settings)
+
+    def query(self, round_number: int) -> Query:
+        """Counts; see `score_rounds`."""
+        return self._ways.query(round_number)
 
     def update(self, release: Release) -> None:
-        """Read counts; after the first of two rounds, make the second question of them."""
-        asked = self.query(release.round)
-        counts = asked.decode(release.values) / asked.gain
-        if asked.reference is not None and self._read is not None:
-            counts += max(_rows_in(self._read), 0.0) * asked.reference
-        std = float(release.std.max(initial=0.0)) / asked.gain
+        """Read counts."""
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
-        self._read = ScoreRelease(asked, counts, std, law)
-        if release.round < self.plan.rounds:
-            self._last = self._second(self._read)
-
-    def _second(self, first: ScoreRelease) -> ScoreCounts:
-        """What to ask after the first of two rounds."""
-        asked = self._last
-        if self._equi_depth:
-            whole = sum(h.counts.sum(axis=0) for h in first.histograms.values())
-            asked = replace(asked, edges=equi_depth(first.question.bucket_edges, whole))
-        if self._user:
-            asked = replace(asked, reference=_shares(first, asked))
-        return asked
+        self._read = self._ways.learn(release, law)
 
     def result(self) -> ScoreRelease:
         """What is known so far."""
-        if self._read is None:
-            return ScoreRelease(self._first, np.zeros(self._first.counts))
         return self._read
 
 
 REFERENCE, RESIDUAL = 0.6, 0.16
 """Clips of a user's counts and of their residual, in nominal rows at the norm of one row."""
+
+
+def _encodes(federation: Federation) -> bool:
+    """Whether each client's answer is encoded bit by bit."""
+    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
+    if not federation.private:
+        return False
+    if asked != AUTO:
+        return MECHANISMS[asked].answers == "onehot"
+    return trust.takes(Unary) and UNITS[federation.unit].whole_client
+
+
+def best_height(buckets: int) -> int:
+    """Levels under which prefix sums have the least noise, if each is asked of other clients."""
+    law = Unary.order
+
+    def noise(height: int) -> float:
+        one = column_norm(Tree.name, buckets, height, law)
+        levels = len(tree_levels(buckets, height))
+        return math.sqrt(levels) * prefix_std(Tree.name, buckets, height, law) / one
+
+    return min(_HEIGHTS, key=noise)
 
 
 def _text_of(calibrator: str, classes: int) -> str:
@@ -224,52 +266,3 @@ def _least_noise(
     if best is None:
         raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
     return best[1], best[2]
-
-
-def log_odds_edges(buckets: int) -> Floats:
-    """Edges equally far apart in log-odds from -9 to 9, and 0 and 1, (buckets + 1,)."""
-    inner = 1.0 / (1.0 + np.exp(-np.linspace(-9.0, 9.0, buckets - 1)))
-    return np.concatenate([[0.0], inner, [1.0]])
-
-
-def equi_depth(edges: Floats, counts: Floats) -> Floats:
-    """As many edges with about as much between each two, one half among them.
-
-    Parameters
-    ----------
-    edges, counts
-        (buckets + 1,) and (buckets,), the counts noisy
-    """
-    buckets = len(counts)
-    below = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
-    total = max(below[-1], 1e-9)
-    inner = np.interp(np.arange(1, buckets) / buckets * total, below, edges)
-    kept = np.unique(np.concatenate([[0.0, 0.5, 1.0], np.round(inner, 9)]))
-    while len(kept) < buckets + 1:  # equal ones: halve the widest
-        widest = int(np.argmax(np.diff(kept)))
-        kept = np.insert(kept, widest + 1, (kept[widest] + kept[widest + 1]) / 2)
-    while len(kept) > buckets + 1:  # the two whose middle is missed least, but 0, 1/2 and 1
-        gaps = kept[2:] - kept[:-2]
-        gaps[kept[1:-1] == 0.5] = np.inf
-        kept = np.delete(kept, int(np.argmin(gaps)) + 1)
-    return kept
-
-
-def _rows_in(release: ScoreRelease) -> float:
-    """How many rows were counted, from each histogram of the model's scores alike."""
-    whole = [h.counts.sum() for (_, group, _), h in release.histograms.items() if group == ""]
-    return float(np.mean(whole))
-
-
-def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
-    """Expected counts of one row in the buckets of `asked`, (asked.counts,)."""
-    size = math.prod(asked.shape)
-    old, new = first.question.bucket_edges, asked.bucket_edges
-    halves = np.maximum(first.counts[:size], 0.0).reshape(-1, asked.buckets)
-    below = np.concatenate([np.zeros((len(halves), 1)), np.cumsum(halves, axis=1)], axis=1)
-    moved = np.stack([np.diff(np.interp(new, old, one)) for one in below])
-    views, groups, parts, _, buckets = asked.shape
-    each = moved.reshape(views, groups, parts, 2, buckets)
-    each = each / np.maximum(each.sum(axis=(1, 3, 4), keepdims=True), 1e-9)
-    rest = np.maximum(first.counts[size:], 0.0)
-    return np.concatenate([each.ravel(), rest / max(_rows_in(first), 1.0)])

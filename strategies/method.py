@@ -191,7 +191,7 @@ class Method(ABC):
             return None
         asked = self._curator.open(round_number, query, self.norms)
         everybody = query.everyone or self.plan.model.asks_everyone
-        share = 1.0 if everybody else self.plan.sampling_rate
+        share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts
         self.bytes_up += share * 8 * asked.request.bound.length
         self.bytes_down += share * asked.request.payload_bytes
         return asked

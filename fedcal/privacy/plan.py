@@ -56,6 +56,8 @@ class Plan:
         how many members of the bound's set a neighbour's change may need (1 or 2)
     quorum
         fewest answers that a distributed round is released with; 1 elsewhere
+    parts
+        disjoint parts of the clients, one for each round; 1 = all are asked in each of them
     """
 
     clients: int
@@ -73,6 +75,7 @@ class Plan:
     noise_source: str = "seeded"
     diameter: int = field(default=1, repr=False)  # these two follow from those above
     quorum: int = field(default=1, repr=False)
+    parts: int = field(default=1, repr=False)
 
     def __post_init__(self) -> None:
         if self.bound is None:
@@ -238,7 +241,8 @@ class Plan:
             return None
         if self.bound is None:
             return (0.0,)
-        std = self.std_of_sum(self.model.expected(self.sampling_rate, self.clients))
+        asked = self.model.expected(self.sampling_rate, self.clients)
+        std = self.std_of_sum(math.ceil(asked / self.parts))
         return tuple(float(s) for s in std[self.bound.firsts])
 
     @property
@@ -271,17 +275,19 @@ class Plan:
             (self.mechanism, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
             (*self.law.key, self.diameter, self.quorum),
             None if self.bound is None else self.bound.key,
+            *((self.parts,) if self.parts > 1 else ()),
         )
 
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
-        return f"{self.rounds} x Poisson({self.sampling_rate!r}) of {self.law.event}"
+        of = f"{self.law.event}, each of other clients" if self.parts > 1 else self.law.event
+        return f"{self.rounds} x Poisson({self.sampling_rate!r}) of {of}"
 
     @property
     def zcdp_multiplier(self) -> float | None:
         """The source paper's looser figure for the same target: zCDP, no amplification."""
-        return self.law.zcdp(Target(self.epsilon, self.delta, self.rounds))
+        return self.law.zcdp(Target(self.epsilon, self.delta, self.rounds // self.parts))
 
     def sample(self, round_number: int) -> Integers:
         """Clients that are asked in a round: each with probability `sampling_rate`, independently.
@@ -289,6 +295,9 @@ class Plan:
         Under trust `distributed` everybody is asked: all noise is needed, and whether a client's
         rows take part is its own coin (`Query.rate`), which nobody sees.
         """
+        if self.parts > 1:  # dealt by chance, which need not be secret
+            dealt = stream(self.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
+            return np.flatnonzero(dealt % self.parts == round_number - 1)
         if self.sampling_rate == 1.0 or self.model.asks_everyone:
             return np.arange(self.clients)
         if self.noise_source == "system":
@@ -306,6 +315,7 @@ def make_plan(
     prefers: Sequence[type[Mechanism]] = (Gaussian,),
     row_sums: bool = False,
     counting_rounds: int = 0,
+    asked_once: bool = False,
 ) -> Plan:
     """The plan of a run: the noise that meets the target, on its private side.
 
@@ -327,6 +337,8 @@ def make_plan(
         twice the bound
     counting_rounds
         further exact rounds that a method needs without privacy
+    asked_once
+        each client answers in one of the rounds only, which then is all that it spends
 
     Returns
     -------
@@ -365,19 +377,22 @@ def make_plan(
         )
     per = unit.per if row_sums else "client"
     bound = replace(bound, per=per)
-    law = choose(federation, prefers, bound, rounds)
+    if asked_once and federation.sampling_rate < 1:
+        raise InputError("clients that are asked once each cannot be sampled: sampling_rate < 1")
+    if asked_once and model.asks_everyone:
+        raise InputError(f"trust '{model.name}' needs noise of all clients in each round")
+    spent = 1 if asked_once else rounds
+    law = choose(federation, prefers, bound, spent)
     if law.order == 1:
         bound = replace(bound, order=1)
     if not law.pure:
         accounting.check_delta(federation.delta)
-    law.check(bound, rounds)
+    law.check(bound, spent)
     diameter = 2 if adjacency == "replace" or per != unit.per else 1
     if law.settles_replacement:
         diameter = 1
     slack = _slack(federation, model, rounds, bound)
-    target = Target(
-        federation.epsilon, federation.delta, rounds, amplifying_rate(federation), slack
-    )
+    target = Target(federation.epsilon, federation.delta, spent, amplifying_rate(federation), slack)
     return plan(
         rounds=rounds,
         law=law.calibrate(target),
@@ -386,6 +401,7 @@ def make_plan(
         bound=bound,
         diameter=diameter,
         quorum=model.quorum(federation.quorum, federation.clients),
+        parts=rounds if asked_once else 1,
     )
 
 

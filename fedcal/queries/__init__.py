@@ -7,7 +7,7 @@ what it is asked for (`Context`).
 from __future__ import annotations
 
 from fedcal.queries.base import Param, Part, Query
-from fedcal.queries.evaluation import ScoreCounts
+from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
@@ -29,6 +29,7 @@ QUERIES: dict[str, type[Query]] = registry(
     PooledHistograms,
     ScalingNewton,
     ScalingUpdate,
+    ScoreCell,
     ScoreCounts,
     ScoreGaps,
     TemperatureNewton,
@@ -55,6 +56,7 @@ __all__ = [
     "Query",
     "ScalingNewton",
     "ScalingUpdate",
+    "ScoreCell",
     "ScoreCounts",
     "ScoreGaps",
     "TemperatureNewton",

@@ -58,6 +58,8 @@ class Query(ABC):
         whether a number of an answer may be negative
     everyone
         ask all enrolled clients, not this round's sample (no privacy only)
+    asked_once
+        each client answers in one round of a run only: rounds are for disjoint parts of the clients
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
@@ -70,6 +72,7 @@ class Query(ABC):
     row_sums: ClassVar[bool] = True
     signed: ClassVar[bool] = True
     everyone: ClassVar[bool] = False
+    asked_once: ClassVar[bool] = False
     facts: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 

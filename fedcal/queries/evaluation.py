@@ -13,8 +13,14 @@ import numpy as np
 
 from fedcal.bounding import SLACK, Bound
 from fedcal.buckets import Score, check_score, equal_width, parts_of
-from fedcal.checks import one_of, positive
-from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.checks import one_of, positive, whole
+from fedcal.encodings import (
+    check_encoding,
+    column_norm,
+    decoder_of,
+    matrix_of,
+    tree_levels,
+)
 from fedcal.errors import InputError
 from fedcal.queries.base import (
     Order,
@@ -27,6 +33,7 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
+from fedcal.streams import check_seed
 from fedcal.types import Floats
 
 VIEWS = ("model", "model,other", "model,calibrated")
@@ -194,6 +201,11 @@ class ScoreCounts(Query):
     # -- as numbers of an answer ----------------------------------------------------------
 
     @property
+    def levels(self) -> tuple[int, ...]:
+        """Nodes of each level of a tree, the widest ones first."""
+        return tree_levels(self.buckets, self.height)
+
+    @property
     def matrix(self) -> Floats:
         """Of the encoding of half a histogram, (answers, buckets)."""
         return matrix_of(self.encoding, self.buckets, self.height)
@@ -249,3 +261,86 @@ class ScoreCounts(Query):
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         norm *= self.gain
         return Bound(self.lengths(), (norm * _ROOM / (1.0 - SLACK),), order=order)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCell(Query):
+    """One row of each client as a node of one level of a tree of buckets, for unary encoding.
+
+    The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
+    `fedcal.encodings.Tree`; the answer is a single 1 among the nodes of `level`. `bound` leaves it
+    as it is. It is no sum over rows: one row may move the 1.
+
+    Each client is asked once, about one level: halves of the clients that are asked about two
+    levels each know more than all of them about both, with half of the budget each.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    edges
+        (buckets + 1,) of the buckets, from 0 to 1; one number = so many buckets of equal width
+    height
+        levels of the tree
+    level
+        that is asked about, from 0: the widest nodes
+    score
+        see `fedcal.buckets`; not "classes"
+    seed
+        of the draw of the row
+    """
+
+    kind = "score_cell"
+    row_sums = False
+    signed = False
+    asked_once = True
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
+    )
+
+    classes: int
+    edges: Any
+    height: int
+    level: int
+    seed: int
+    score: str = ""
+
+    def __post_init__(self) -> None:
+        whole("height", self.height, 1, 12)
+        counts = ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+        if counts.ones > 1:
+            raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
+        self._set(
+            edges=counts.edges,
+            score=counts.score,
+            level=whole("level", self.level, 0, len(counts.levels) - 1),
+            seed=check_seed(self.seed),
+        )
+
+    @cached_property
+    def as_counts(self) -> ScoreCounts:
+        """The question for the counts of all levels."""
+        return ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+
+    @property
+    def nodes(self) -> slice:
+        """Those of the level, of one outcome."""
+        ends = np.cumsum((0, *self.as_counts.levels))
+        return slice(int(ends[self.level]), int(ends[self.level + 1]))
+
+    def lengths(self) -> tuple[int, ...]:
+        """All nodes of both outcomes."""
+        return (2 * sum(self.as_counts.levels),)
+
+    def params(self) -> Mapping[str, Param]:
+        """All but the classes."""
+        names = ("edges", "height", "level", "seed", "score")
+        return {name: getattr(self, name) for name in names}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Room for the 1, which a norm of 1 would cut."""
+        self.takes(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)

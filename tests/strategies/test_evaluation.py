@@ -1,0 +1,146 @@
+"""FedEvaluate: counts by score, encoded, asked for twice, or a level at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.clients import answers
+from fedcal.clients.answers import answer
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.privacy import Federation
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies import FedEvaluate
+from fedcal.strategies.score_rounds import equi_depth
+
+CLIENTS = 30
+
+
+def shards(classes: int = 3, rows: int = 900, clients: int = CLIENTS) -> Shards:
+    rng = np.random.default_rng(classes)
+    labels, owner = rng.integers(0, classes, rows), rng.integers(0, clients, rows)
+    logits = 2 * rng.normal(size=(rows, classes)) + 2 * np.eye(classes)[labels]
+    return Shards.from_owner(
+        logits, labels, owner, clients, groups=labels % 2, group_names=("a", "b"), other=-logits
+    )
+
+
+def run(data: Shards, settings: dict[str, Any], **fields: Any) -> FedEvaluate:
+    own = Federation(**{"clients": data.clients, "classes": data.classes, **fields})
+    method = FedEvaluate(own, **settings)
+    run_inline(method, data)
+    return method
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"score": "classes", "bins": 12},
+    {"other": True, "confusion": True, "bins": 8},
+    {"groups": '["a", "b"]', "bins": 30},
+    {"encoding": "flat", "bins": 16},
+    {"encoding": "tree", "height": 3, "bins": 20},
+    {"encoding": "prefix", "bins": 20},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_rows_are_added_up_by_how_often_they_occur_to_the_same_bits(
+    settings: dict[str, Any], delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if delta == 0 and settings.get("encoding") == "prefix":
+        settings = {**settings, "encoding": "flat"}
+    data = shards()
+    own = Federation(CLIENTS, 3, epsilon=1.0, delta=delta, unit="example")
+    method = FedEvaluate(own, **settings)
+    plan = method.plan
+    assert plan.bound is not None
+    asked = Request(method.query(1), plan.bound, plan.ring, 1)
+    quick = answer(data, asked)
+    assert quick.any()
+    monkeypatch.setattr(answers, "row_words", lambda *_: None)
+    np.testing.assert_array_equal(quick, answer(data, asked))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_noise_is_as_large_as_the_release_says(settings: dict[str, Any], trust: str) -> None:
+    if trust != "central" and settings.get("score") == "classes":
+        pytest.skip("seen once")
+    data = shards()
+    exact = run(data, {k: v for k, v in settings.items() if k not in ("encoding", "height")})
+    errors = []
+    for seed in range(40):
+        noisy = run(data, settings, epsilon=1.0, unit="example", trust=trust, seed=seed).result()
+        for key, h in noisy.histograms.items():
+            prefix = np.tril(np.ones((h.buckets, h.buckets)))
+            weights = np.stack([prefix, 0 * prefix], axis=1)
+            off = (weights * (h.counts - exact.result().histograms[key].counts)).sum(axis=(1, 2))
+            errors.append(off / h.noise_std(weights))
+        if noisy.confusion:
+            gap = noisy.confusion["model"] - exact.result().confusion["model"]
+            errors.append(gap.ravel() / noisy.cell_std)
+    assert np.sqrt(np.square(np.concatenate(errors)).mean()) == pytest.approx(1.0, abs=0.25)
+
+
+def test_without_noise_counts_are_those_of_the_rows() -> None:
+    data = shards()
+    release = run(data, {"other": True, "confusion": True, "groups": '["b", "a"]'}).result()
+    hit = data.logits.argmax(axis=1) == data.labels
+    group = data.labels % 2
+    for g, name in enumerate("ab"):
+        h = release.histograms["model", name, ""]
+        assert h.counts.sum(axis=1).tolist() == [
+            ((group == g) & ~hit).sum(),
+            ((group == g) & hit).sum(),
+        ]
+    assert np.trace(release.confusion["model"]) == hit.sum()
+    other = data.logits.argmin(axis=1) == data.labels
+    assert release.agreement is not None
+    assert release.agreement.tolist() == [0, hit.sum(), other.sum(), (~hit & ~other).sum()]
+
+
+def test_equal_depth_edges_hold_equal_counts() -> None:
+    rng = np.random.default_rng(0)
+    edges = np.arange(101) / 100
+    counts = np.bincount((rng.beta(0.5, 0.5, 10**5) * 100).astype(int), minlength=100)
+    found = equi_depth(edges, counts.astype(float))
+    assert len(found) == 101
+    assert (np.diff(found) > 0).all()
+    assert 0.5 in found
+    assert (equi_depth(edges, np.zeros(100)) >= 0).all()
+
+
+def test_each_client_is_asked_about_one_level_and_counts_are_unbiased() -> None:
+    data = shards(rows=4000, clients=2000)
+    fields = {"epsilon": 6.0, "trust": "local", "delta": 0.0}
+    settings = {"bins": 16, "height": 2}
+    sums = []
+    for seed in range(30):
+        method = run(data, settings, **fields, seed=seed)
+        assert [r.kind for r in method.releases] == ["score_cell"] * 2
+        parts = [method.plan.sample(k) for k in (1, 2)]
+        assert np.intersect1d(*parts).size == 0
+        assert sum(map(len, parts)) == 2000
+        sums.append(method.result().histograms["model", "", ""].counts)
+    mean, spread = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(30)
+    with_rows = (data.rows > 0).sum()
+    assert mean.sum() == pytest.approx(with_rows, abs=4 * spread.sum())
+    hit = data.logits.argmax(axis=1) == data.labels
+    weight = 1 / data.rows[data.owner]
+    assert mean[1].sum() / mean.sum() == pytest.approx(np.average(hit, weights=weight), abs=0.03)
+
+
+def test_a_residual_has_less_noise_than_counts_and_finds_them() -> None:
+    data = shards(rows=20_000, clients=100)
+    exact = run(data, {"bins": 20}).result().histograms["model", "", ""].counts
+    exact = exact / exact.sum()
+    settings = {"bins": 20, "rows_per_client": 200.0}
+    method = run(data, settings, epsilon=4.0, seed=1)
+    stds = [float(r.std.max()) / method.query(r.round).gain for r in method.releases]
+    assert stds[1] < stds[0] / 3
+    found = method.result().histograms["model", "", ""].counts
+    assert np.abs((found / found.sum() - exact).cumsum(axis=1)).max() < 0.05
