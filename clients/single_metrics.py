@@ -16,10 +16,13 @@ def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
     Returns
     -------
     Floats
-        (clients, points) in units of the value
+        (clients, numbers) in units of the value
     """
     total = shards.sum_rows(query.value_of(*_scored(shards, query.score)))
-    return (total[:, None] - shards.rows[:, None] * query.candidates) * query.gain
+    answers = np.zeros((shards.clients, *query.lengths()))
+    gaps = total[:, None] - shards.rows[:, None] * query.candidates
+    answers[:, : query.points] = gaps * query.gain
+    return answers
 
 
 def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:

@@ -18,7 +18,7 @@ from fedcal.strategies.newton import (
 )
 from fedcal.strategies.query_binning import DPHistogram
 from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
-from fedcal.strategies.single_metrics import FedAccuracy, FedKS
+from fedcal.strategies.single_metrics import FedAccuracy, FedAUC, FedKS
 from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "AccT",
     "CalibrationStrategy",
     "DPHistogram",
+    "FedAUC",
     "FedAccuracy",
     "FedBBQ",
     "FedBin",
@@ -51,6 +52,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
-    *(FedEvaluate, FedAccuracy, FedKS),
+    *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
 )
 """Method name on the command line -> strategy."""

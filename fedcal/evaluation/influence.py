@@ -84,15 +84,23 @@ class AucReference:
         values = (self.values[:, :-1] + self.values[:, 1:]) / 2.0
         return float((values * counts).sum() / counts.sum()) - AucReference(counts).auc
 
-    def remainder_std(self, std: float, law: NoiseLaw, rng: np.random.Generator) -> float:
-        """Root mean square of the remainder that noise of this std on each count causes.
+    def redrawn(self, std: float, law: NoiseLaw, rng: np.random.Generator) -> tuple[float, float]:
+        """What noise of this std on each count does, by drawing it anew on these counts.
 
-        By drawing the noise anew on these counts (a parametric bootstrap).
+        A parametric bootstrap (Ferrando et al. 2022).
+
+        Returns
+        -------
+        tuple[float, float]
+            Root mean squares: of the change of the reference's AUC, and of the remainder
         """
         size = (_REDRAWN, *self.counts.shape)
-        z = rng.normal(size=size) if law == "normal" else rng.laplace(0.0, np.sqrt(0.5), size)
-        missed = [AucReference.of(self.counts + std * one).remainder(self.counts) for one in z]
-        return float(np.sqrt(np.mean(np.square(missed))))
+        z = rng.laplace(0.0, np.sqrt(0.5), size) if law != "normal" else rng.normal(size=size)
+        others = [AucReference.of(self.counts + std * one) for one in z]
+        moved = [other.auc - self.auc for other in others]
+        missed = [other.remainder(self.counts) for other in others]
+        root = np.sqrt(np.mean(np.square([moved, missed]), axis=1))
+        return float(root[0]), float(root[1])
 
     @property
     def coarseness(self) -> float:

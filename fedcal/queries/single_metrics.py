@@ -47,6 +47,9 @@ class MeanGaps(Query):
         how many, the ends included; with one of them low = high
     gain
         what sums are multiplied by before they are clipped
+    numbers
+        of the answer: zeros follow the sum at a single candidate, where the answers of all rounds
+        of a run have one length
     """
 
     kind = "mean_gaps"
@@ -58,6 +61,7 @@ class MeanGaps(Query):
             "values": np.array([0.0, 0.0, 1.0, 1.0]),
             "low": 0.7,
             "high": 0.7,
+            "numbers": 3,
         },
         {
             "classes": 3,
@@ -77,6 +81,7 @@ class MeanGaps(Query):
     high: float
     points: int = 1
     gain: float = 1.0
+    numbers: int = 1
 
     def __post_init__(self) -> None:
         values = vector("values", self.values)
@@ -101,7 +106,10 @@ class MeanGaps(Query):
             points=points,
             score=one_part(self.score, classes),
             gain=positive("gain", self.gain),
+            numbers=whole("numbers", self.numbers, 1, MOST_CANDIDATES),
         )
+        if points > 1 and self.numbers > 1:
+            raise InputError("zeros follow the sum at a single candidate only")
 
     @property
     def candidates(self) -> Floats:
@@ -116,12 +124,12 @@ class MeanGaps(Query):
         return np.asarray(np.where(outcomes == 1, positive_, negative))
 
     def lengths(self) -> tuple[int, ...]:
-        """One sum for each candidate."""
-        return (self.points,)
+        """One sum for each candidate, or one and zeros."""
+        return (max(self.points, self.numbers),)
 
     def params(self) -> Mapping[str, Param]:
         """All but the classes."""
-        names = ("score", "values", "low", "high", "points", "gain")
+        names = ("score", "values", "low", "high", "points", "gain", "numbers")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -134,7 +142,7 @@ class MeanGaps(Query):
         """Each sum by itself: of a client to its clip, of a row to what a row adds."""
         whole_client = self.takes(part, clips, 1)
         norm = clips[0] if whole_client else self.row_bound * self.gain
-        return Bound(self.lengths(), (norm,), "per_value", order)
+        return Bound(self.lengths(), (norm,), "per_value" if self.points > 1 else "joint", order)
 
 
 @dataclass(frozen=True, eq=False)
