@@ -43,8 +43,9 @@ _TAILS = math.log(1.0 / (1.0 - LEVEL)) / math.sqrt(2.0)
 
 _DRAWS = 2000
 
-WIDE = 0.004
-"""Std of the noise of a share up to which `FedKS` widens its clip."""
+WIDE, WIDE_KS = 0.001, 0.004
+"""Noise std of a mean, and of `FedKS`, up to which clips are widened: where there are many clients
+clipping would do more harm than that."""
 
 MANY = 300.0
 """Epsilon times clients from which `FedAUC` takes 16 buckets."""
@@ -123,8 +124,9 @@ class FedAccuracy(_SingleMetric):
     have one label, and the accuracy differs by label) clipping biases it: the interval does not
     hold that.
 
-    Privacy: as the plan says. Unit "user": each residual of a client is clipped to +-C, C = max(0.7
-    sqrt(m), 1) rows; unit "example": a row adds at most 1. delta = 0.
+    Privacy: as the plan says; delta = 0. Unit "user": each residual of a client is clipped to +-C,
+    C = max(0.7 sqrt(m), 1) rows, or wider, up to noise of 0.1 points; unit "example": a row adds at
+    most 1.
 
     Parameters
     ----------
@@ -154,6 +156,13 @@ class FedAccuracy(_SingleMetric):
         super().__init__(plan, **base)
         self._known = False
 
+    def _std_at_one(self) -> float:
+        """Noise std of a sum, in rows, were the clip 1."""
+        plan = self.plan
+        if plan.law.answers == "index":
+            return draw_std(1.0, plan.diameter, plan.epsilon_per_release, 1.0)
+        return float(max(plan.noise_std or (0.0,)))
+
     def query(self, round_number: int) -> MeanGaps:
         """Correct predictions less what is expected of them."""
         correct = np.array([[0.0, 0.0], [1.0, 1.0]])  # the outcome, whatever the score
@@ -162,13 +171,11 @@ class FedAccuracy(_SingleMetric):
     def update(self, release: Release) -> None:
         """Where the residual crosses zero."""
         plan = self.plan
-        std = 0.0
-        if plan.law.answers == "index":
-            std = draw_std(self._scale, plan.diameter, plan.epsilon_per_release, self._rows)
-        elif not plan.private:
+        if not plan.private:
             self._rows = float(release.values[0] - release.values[1])
+        std = self._scale * self._std_at_one() / max(self._rows, 1.0)
         self._mean.hear(release.values, release.std, plan.tailed, std)
-        self._known = True
+        self._known = self._known or plan.law.answers != "sum" or bool(release.std.any())
 
     def result(self) -> SingleMetric:
         """The accuracy so far."""
@@ -201,8 +208,8 @@ class FedAUC(_SingleMetric):
     Privacy: as the plan says, Laplace noise, delta = 0. Unit "user": the first round's counts of a
     client are clipped to 0.6 m in L1 norm; the second round's sum to 2 sqrt(m v) + 2 m d, where v
     is the variance of a row's value at the reference and d the std of its AUC by noise, both from
-    the first release. Unit "example": a row is a 1 in one bucket, and its value is bounded by the
-    largest and smallest there are.
+    the first release; or wider, up to noise of 0.1 points. Unit "example": a row is a 1 in one
+    bucket, and its value is bounded by the largest and smallest there are.
 
     Parameters
     ----------
@@ -275,7 +282,8 @@ class FedAUC(_SingleMetric):
         gain = 1.0
         if self._clipped:
             clip = 2.0 * math.sqrt(self._each * found.variance) + 2.0 * self._each * moved
-            gain = 1.0 / max(clip, 1e-6)
+            at_one = float(max(self.plan.noise_std or (0.0,)))
+            gain = 1.0 / max(clip, WIDE * self._rows / at_one)
         elif self.plan.private:
             gain = 1.0 / max(float(np.abs(values - auc).max()), 1e-6)
         two = 1 if self.plan.private else 2  # sums at 0 and at 1 also tell how many rows there are
@@ -386,7 +394,7 @@ class FedKS(_SingleMetric):
         gain = 1.0
         if whole:
             noise = self._noise_of_sums(float(max(plan.noise_std or (0.0,))))
-            clip = max(float(query.matrix.max()) * math.sqrt(rows), WIDE * self._rows / noise)
+            clip = max(float(query.matrix.max()) * math.sqrt(rows), WIDE_KS * self._rows / noise)
             gain = 1.0 / clip
         elif private:
             gain = 1.0 / column_norm(query.encoding, query.buckets, 1, order)

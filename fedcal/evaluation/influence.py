@@ -92,7 +92,8 @@ class AucReference:
         Returns
         -------
         tuple[float, float]
-            Root mean squares: of the change of the reference's AUC, and of the remainder
+            Root mean square of the change of the reference's AUC; and of the remainder, or half
+            of its .95 quantile, if that is more
         """
         size = (_REDRAWN, *self.counts.shape)
         z = rng.laplace(0.0, np.sqrt(0.5), size) if law != "normal" else rng.normal(size=size)
@@ -100,7 +101,7 @@ class AucReference:
         moved = [other.auc - self.auc for other in others]
         missed = [other.remainder(self.counts) for other in others]
         root = np.sqrt(np.mean(np.square([moved, missed]), axis=1))
-        return float(root[0]), float(root[1])
+        return float(root[0]), max(float(root[1]), float(np.quantile(np.abs(missed), 0.95)) / 2)
 
     @property
     def coarseness(self) -> float:
