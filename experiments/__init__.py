@@ -10,16 +10,18 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
 
 if TYPE_CHECKING:
     from fedcal.experiments.comparison import Comparison, compare
+    from fedcal.experiments.evaluation import evaluate
     from fedcal.experiments.planner.plan import plan
     from fedcal.experiments.result import SimulationResult
     from fedcal.experiments.simulation import simulate
 
-__all__ = ["Comparison", "SimulationResult", "compare", "plan", "simulate"]
+__all__ = ["Comparison", "SimulationResult", "compare", "evaluate", "plan", "simulate"]
 
 _HOMES = {
     "Comparison": "fedcal.experiments.comparison",
     "SimulationResult": "fedcal.experiments.result",
     "compare": "fedcal.experiments.comparison",
+    "evaluate": "fedcal.experiments.evaluation",
     "plan": "fedcal.experiments.planner.plan",
     "simulate": "fedcal.experiments.simulation",
 }

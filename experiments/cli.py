@@ -14,11 +14,13 @@ from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
 from fedcal.checks import one_of
-from fedcal.errors import FedcalError, InputError, NotBuiltYet
+from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.terminal import console
 
 COMMANDS = {
     "simulate": "Calibrate a model over simulated clients: one method, one run.",
+    "evaluate": "Say how good a model is, and how well calibrated, from one private release; or "
+    "read an earlier run's release again: another threshold, a calibrator, drift.",
     "compare": "Compare methods over budgets, partitions and seeds: one table. What cannot be "
     "(noise that a method or a trust model has no use for) is left out and named.",
     "plan": "Say from public facts what budget, rounds and clients buy, before anything runs.",
@@ -37,6 +39,7 @@ COMMANDS = {
 
 _MODULES = {
     "simulate": "simulate",
+    "evaluate": "evaluate",
     "compare": "compare",
     "site": "site",
     "deploy": "deploy",
@@ -49,6 +52,12 @@ EXAMPLES = {
     "simulate": (
         "fedcal simulate --epsilon 1 --out run",
         "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
+    ),
+    "evaluate": (
+        "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
+        "fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example",
+        "fedcal evaluate --calibrator run/calibrator.npz --epsilon 1",
+        "fedcal evaluate --release run/release.npz --recall 0.95",
     ),
     "compare": (
         "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
@@ -90,17 +99,12 @@ EXAMPLES = {
 }
 """Name -> command lines, as `--help` shows them."""
 
-LATER = ("evaluate",)
-"""Commands that are not built yet."""
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
 def load_command(name: str) -> click.Command:
     """A command with its options; only now its module is imported."""
-    if name in LATER:
-        raise NotBuiltYet(f"the command '{name}'")
     one_of("command", name, COMMANDS)
     module = import_module(f"fedcal.experiments.commands.{_MODULES[name]}")
     examples = [f"    {escape(example)}" for example in EXAMPLES[name]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,4 +48,29 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
     logits, probs, labels = rows.test_logits, rows.test_probs, rows.test_labels
     if logits is None or probs is None or labels is None:
         raise InputError(f"{rows.name} has no test rows")
-    return Holdout(logits, probs, labels, seed)
+    return Holdout(logits, probs, labels, seed, rows.test_client, rows.client_names or ())
+
+
+def rows_to_evaluate(data: Dataset) -> Dataset:
+    """What an evaluation reads: the test part as the only rows, or all where there is none.
+
+    Scores of a second model are those of the other rows: where they are given, these are read.
+    """
+    if data.test_scores is None or data.test_labels is None or data.other_scores is not None:
+        if not data.labelled:
+            raise InputError(f"{data.name}: rows without labels cannot be evaluated")
+        return data
+    return replace(
+        data,
+        scores=data.test_scores,
+        labels=data.test_labels,
+        client=data.test_client,
+        client_names=None if data.test_client is None else data.client_names,
+        subject=None,
+        group=data.test_group,
+        group_names=None if data.test_group is None else data.group_names,
+        test_scores=None,
+        test_labels=None,
+        test_client=None,
+        test_group=None,
+    )

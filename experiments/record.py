@@ -94,10 +94,10 @@ def result_of(
     data
         what the run was on; None with real sites
     """
-    nothing = {"before": None, "after": None}
+    artifact = outcome.artifact.under(privacy["statement"])
     return SimulationResult(
-        artifact=outcome.artifact,
-        judged=nothing if test is None else outcome.artifact.judge(test),
+        artifact=artifact,
+        judged={**artifact.results(), **({} if test is None else artifact.judge(test))},
         privacy=privacy,
         communication=communication_of(outcome, clients),
         config=config,

@@ -18,9 +18,10 @@ from fedcal import pages
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import Config
 from fedcal.experiments.files import OWN_PAGES, PAGE, to_json, write_folder
+from fedcal.experiments.per_client import client_parts
 from fedcal.metrics import Reliability
 from fedcal.strategies.outcome import RELEASED
 from fedcal.types import Floats
@@ -73,6 +74,17 @@ class SimulationResult:
     test: Holdout | None = field(repr=False)
     data: Dataset | None = field(repr=False)
     history: list[Artifact] = field(repr=False)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics of the model from what was released; FedcalError if it was not evaluated.
+
+        Each is a mapping with `value` (None where noise drowns it), `low`, `high` and what the
+        width of the interval comes from.
+        """
+        if "metrics" not in self.judged:
+            raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+        return dict(self.judged["metrics"])
 
     # -- of a method that calibrates; FedcalError of another one ---------------------------
 
@@ -175,9 +187,12 @@ class SimulationResult:
     def _own_page(self) -> bool:
         return self.artifact.form in OWN_PAGES and self.test is not None
 
-    def page(self) -> list[pages.Table | pages.Curve]:
-        """The artifact's part of a report; of a calibrator without test rows what was learned."""
-        shown = self.artifact.page()
+    def page(self) -> list[pages.Part]:
+        """The artifact's part of a report, then exact numbers of clients.
+
+        Of a calibrator without test rows it is what was learned.
+        """
+        shown = [*self.artifact.page(), *client_parts(self.judged.get("clients", {}))]
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

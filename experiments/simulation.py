@@ -18,13 +18,14 @@ import numpy as np
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.experiments import evaluated
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
-from fedcal.experiments.load import load_any, name_of, test_part
+from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
-from fedcal.experiments.statement import HELD_OUT, about_subjects, without_privacy
+from fedcal.experiments.statement import CLIENTS, HELD_OUT, about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
@@ -92,13 +93,29 @@ def simulate(
     loaded = load_any(data)
     named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
     config = merge({"data": named}, options) if config is None else replace(config, data=named)
-    held_out = loaded.test_scores is None
-    loaded = loaded.split(config.seed)
+    evaluates = evaluated.evaluates(config.method)
+    held_out = loaded.test_scores is None and not evaluates
+    loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
     given = config
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
-    fitted = fit(config, shards, held_out=held_out, by_name=by_name, progress=progress)
+    if evaluates:
+        names = evaluated.client_names(loaded, config.partition, shards.clients)
+        config, shards = evaluated.resolved(config, shards, names)
+        test = evaluated.holdout(shards, names, config.seed)
+    else:
+        test = test_part(loaded, config.seed)
+    fitted = fit(
+        config,
+        shards,
+        tested=not evaluates,
+        held_out=held_out,
+        by_name=by_name and not evaluates,  # sites by themselves would find the fit rows
+        progress=progress,
+    )
+    if test.owner is not None and not evaluates:
+        fitted.privacy["statement"].append(CLIENTS)
     if loaded.client_names is not None and config.partition != "natural":
         fitted.privacy["statement"].append(
             f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "
@@ -110,7 +127,7 @@ def simulate(
         fitted.privacy,
         shards.clients,
         given=given,
-        test=test_part(loaded, fitted.config.seed),
+        test=test,
         data=loaded,
     )
     if out is not None:

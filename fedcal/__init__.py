@@ -12,10 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedcal.experiments import Comparison, SimulationResult, compare, plan, simulate
+    from fedcal.experiments import (
+        Comparison,
+        SimulationResult,
+        compare,
+        evaluate,
+        plan,
+        simulate,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "SimulationResult", "__version__", "compare", "plan", "simulate"]
+__all__ = [
+    "Comparison",
+    "SimulationResult",
+    "__version__",
+    "compare",
+    "evaluate",
+    "plan",
+    "simulate",
+]
 
 for _room in ("clients", "strategies", "experiments"):
     if not (Path(__file__).parent / _room / "__init__.py").is_file():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self, TypeVar
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-from fedcal.pages import Curve, Table
+from fedcal.pages import Part
 from fedcal.scores import Kind
+from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 FORMAT = "fedcal-artifact"
@@ -46,6 +47,10 @@ class Holdout:
         (n,)
     seed
         of what is drawn to judge (a bootstrap)
+    owner, names
+        (n,) the client of each row by its place among the names; None = nobody says whose they are
+    shards
+        the same rows in the same order, where the run itself is about them
     kept
         what an artifact computed of these rows and needs again, by a key of its own
     """
@@ -54,6 +59,9 @@ class Holdout:
     probs: Floats
     labels: Integers
     seed: int = 0
+    owner: Integers | None = None
+    names: tuple[str, ...] = ()
+    shards: Shards | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
@@ -136,12 +144,20 @@ class Artifact(ABC):
     def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
         """Hear what the clients' rows were: logits or probabilities."""
 
+    def under(self, statement: Sequence[str]) -> Artifact:
+        """The same with what was promised for it, in sentences, for who reads its file later."""
+        return self
+
     def record(self) -> dict[str, Any]:
         """What a release's line of `rounds.jsonl` gains: plain values."""
         return {}
 
+    def results(self) -> dict[str, Any]:
+        """The keys that `result.json` gains, from what was released alone: plain finite values."""
+        return {}
+
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """The keys that `result.json` gains: plain finite values, told by no other key there."""
+        """Further such keys, which test rows tell of it, or in place of some of the others."""
         return {}
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -152,7 +168,7 @@ class Artifact(ABC):
         """A few numbers on test rows: the key `test` of lines of `rounds.jsonl`; {} = none."""
         return {}
 
-    def page(self) -> list[Table | Curve]:
+    def page(self) -> list[Part]:
         """Its part of a report, from top to bottom."""
         return []
 

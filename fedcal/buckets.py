@@ -24,7 +24,7 @@ from fedcal.types import Floats, Integers
 
 Score = Literal["positive", "confidence", "classes"]
 
-_DIGITS = 12
+DIGITS = 12
 """Decimals of a probability that are looked at: those of a file come back from their logarithms
 as they were, and fall on the same side of an edge."""
 
@@ -62,7 +62,7 @@ def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Inte
     tuple[Floats, Integers]
         (n, parts) in [0, 1], (n, parts) 0 or 1
     """
-    probs = np.round(softmax(logits), _DIGITS)
+    probs = np.round(softmax(logits), DIGITS)
     if score == "positive":
         return probs[:, 1:], labels[:, None]
     if score == "classes":

@@ -10,9 +10,12 @@ from typing import Any
 from fedcal.errors import InputError
 
 MOST_SERIES = 16
-"""Of one curve: more looks cannot be told apart."""
+"""Of one curve or chart: more looks cannot be told apart."""
+
+MOST_REFERENCES = 4
 
 Entry = str | int | float
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Curve:
         labels of the axes, with units
     series
         name -> points in the order in which they are joined, at most 16 series
+    bands
+        name of a series -> (low, high) at each of its points: an interval
+    references
+        name -> points of a dashed line that the series are compared with (a diagonal), at most 4
     note
         a sentence below; "" = none
     """
@@ -61,13 +68,68 @@ class Curve:
     title: str
     x: str
     y: str
-    series: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    bands: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    references: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     note: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
             raise InputError(f"curve {self.title!r} needs 1 to {MOST_SERIES} series with points")
-        _finite(self.title, [n for line in self.series.values() for point in line for n in point])
+        if len(self.references) > MOST_REFERENCES or not all(self.references.values()):
+            raise InputError(
+                f"curve {self.title!r} takes at most {MOST_REFERENCES} references, with points"
+            )
+        for lines in (self.series, self.bands, self.references):
+            _finite(self.title, [n for line in lines.values() for point in line for n in point])
+        for name, band in self.bands.items():
+            if len(band) != len(self.series.get(name, ())):
+                raise InputError(f"curve {self.title!r}: the band {name!r} fits no series")
+            _ordered(self.title, band)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Values with intervals, one line for each label: a forest plot.
+
+    Attributes
+    ----------
+    title
+        of the section
+    x
+        label of the axis, with its unit
+    series
+        name -> (label, value, low, high) of each line, at most 16 series; a label that several
+        series have is one line of the chart
+    references
+        name -> where a dashed line stands across the chart (the overall value), at most 4
+    note
+        a sentence below; "" = none
+    """
+
+    title: str
+    x: str
+    series: Mapping[str, tuple[tuple[str, float, float, float], ...]]
+    references: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
+            raise InputError(f"intervals {self.title!r} need 1 to {MOST_SERIES} series with lines")
+        if len(self.references) > MOST_REFERENCES:
+            raise InputError(f"intervals {self.title!r} take at most {MOST_REFERENCES} references")
+        ends = [line[1:] for lines in self.series.values() for line in lines]
+        _finite(self.title, [*(n for end in ends for n in end), *self.references.values()])
+        _ordered(self.title, [(low, high) for _, low, high in ends])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of all lines, from top to bottom."""
+        found = (label for lines in self.series.values() for label, *_ in lines)
+        return tuple(dict.fromkeys(found))
+
+
+Part = Table | Curve | Intervals
 
 
 def _finite(title: str, numbers: Sequence[float]) -> None:
@@ -75,12 +137,17 @@ def _finite(title: str, numbers: Sequence[float]) -> None:
         raise InputError(f"{title!r}: a number to show is not finite")
 
 
-def to_json(parts: Sequence[Table | Curve]) -> list[dict[str, Any]]:
+def _ordered(title: str, intervals: Sequence[tuple[float, float]]) -> None:
+    if any(low > high for low, high in intervals):
+        raise InputError(f"{title!r}: an interval ends before it begins")
+
+
+def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Plain values, as strict JSON can hold them; `from_json` reads them."""
     return [{"part": type(part).__name__.lower(), **asdict(part)} for part in parts]
 
 
-def from_json(plain: Any) -> list[Table | Curve]:
+def from_json(plain: Any) -> list[Part]:
     """What `to_json` wrote.
 
     Raises
@@ -94,7 +161,7 @@ def from_json(plain: Any) -> list[Table | Curve]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         what = " ".join(f"{type(e).__name__}: {e}".split())
-        raise InputError(f"holds no tables and curves ({what})") from None
+        raise InputError(f"holds no parts of a page ({what})") from None
 
 
 def _tuples(plain: Any) -> Any:
@@ -104,4 +171,4 @@ def _tuples(plain: Any) -> Any:
     return tuple(map(_tuples, plain)) if isinstance(plain, list) else plain
 
 
-_PARTS: dict[str, type[Table | Curve]] = {"table": Table, "curve": Curve}
+_PARTS: dict[str, type[Part]] = {"table": Table, "curve": Curve, "intervals": Intervals}

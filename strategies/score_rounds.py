@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fedcal.calibrators.noisy_counts import norm_sub
 from fedcal.encodings import decoder_of, matrix_of
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.release import ScoreRelease
@@ -56,16 +57,17 @@ class Twice(ScoreRounds):
         questions; what the second one takes from the first is filled in
     equi_depth
         ask the second time between edges with about as many rows between each two
-    residual
-        ask the second time for what differs from the shares that were found
+    nominal
+        rows in all, as is publicly taken; with it the second question is for what differs from
+        the shares that were found. None = for counts again
     """
 
     first: ScoreCounts
     last: ScoreCounts
     equi_depth: bool
-    residual: bool
+    nominal: float | None = None
     rounds: int = 2
-    _seen: ScoreRelease | None = field(default=None, init=False)
+    _expected: Floats | None = field(default=None, init=False)
 
     def query(self, number: int) -> ScoreCounts:
         """The first or the last question."""
@@ -74,18 +76,18 @@ class Twice(ScoreRounds):
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """The counts; a residual is added to what it is the residual of."""
         seen = _read(self.query(release.round), release, law)
-        if self._seen is None:
-            self._seen = seen
-            if self.equi_depth:
-                whole = sum(h.counts.sum(axis=0) for h in seen.histograms.values())
-                edges = equi_depth(self.first.bucket_edges, np.asarray(whole))
-                self.last = replace(self.last, edges=edges)
-            if self.residual:
-                self.last = replace(self.last, reference=_shares(seen, self.last))
+        if release.round == self.rounds:
+            if self._expected is not None:
+                seen = replace(seen, counts=seen.counts + self._expected)
             return seen
-        if self.residual:
-            expected = max(_rows_in(self._seen), 0.0) * self.last.reference
-            seen = replace(seen, counts=seen.counts + expected)
+        if self.equi_depth:
+            whole = sum(h.counts.sum(axis=0) for h in seen.histograms.values())
+            edges = equi_depth(self.first.bucket_edges, np.asarray(whole), self.last.buckets)
+            self.last = replace(self.last, edges=edges)
+        if self.nominal is not None:
+            shares = _shares(seen, self.last)
+            self.last = replace(self.last, reference=shares)
+            self._expected = _rows_in(seen, self.nominal) * shares
         return seen
 
 
@@ -148,18 +150,21 @@ def log_odds_edges(buckets: int) -> Floats:
     return np.concatenate([[0.0], inner, [1.0]])
 
 
-def equi_depth(edges: Floats, counts: Floats) -> Floats:
-    """As many edges with about as much between each two, one half among them.
+def arcsine_edges(buckets: int) -> Floats:
+    """Edges equally far apart in arcsin sqrt(s), which has shares vary alike, (buckets + 1,)."""
+    inner = np.sin(np.pi / 2 * np.arange(1, buckets) / buckets) ** 2
+    return np.concatenate([[0.0], inner, [1.0]])
+
+
+def equi_depth(edges: Floats, counts: Floats, buckets: int) -> Floats:
+    """Edges with about as much between each two, one half among them, (buckets + 1,).
 
     Parameters
     ----------
     edges, counts
-        (buckets + 1,) and (buckets,), the counts noisy
+        what is known, the counts noisy
     """
-    buckets = len(counts)
-    below = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
-    total = max(below[-1], 1e-9)
-    inner = np.interp(np.arange(1, buckets) / buckets * total, below, edges)
+    inner = _scale(np.arange(1, buckets) / buckets, edges, counts)
     kept = np.unique(np.concatenate([[0.0, 0.5, 1.0], np.round(inner, 9)]))
     while len(kept) < buckets + 1:  # equal ones: halve the widest
         widest = int(np.argmax(np.diff(kept)))
@@ -171,20 +176,41 @@ def equi_depth(edges: Floats, counts: Floats) -> Floats:
     return kept
 
 
-def _rows_in(release: ScoreRelease) -> float:
-    """How many rows were counted, by all histograms alike."""
-    whole = [h.counts.sum() for (_, group, _), h in release.histograms.items() if group == ""]
-    return float(np.mean(whole))
+def _scale(shares: Floats, edges: Floats, counts: Floats) -> Floats:
+    """The scores below which these shares of all rows lie."""
+    below = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
+    return np.asarray(np.interp(shares * max(below[-1], 1e-9), below, edges))
+
+
+def _rows_in(release: ScoreRelease, nominal: float) -> float:
+    """How many rows there are: as is publicly taken, unless counts say something else."""
+    whole = [h for (_, group, _), h in release.histograms.items() if group == ""]
+    found = float(np.mean([h.counts.sum() for h in whole]))
+    std = float(whole[0].noise_std(np.ones((2, whole[0].buckets))))
+    return nominal if abs(found - nominal) < 3.0 * std else max(found, 0.0)
 
 
 def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
-    """Expected counts of one row in the buckets of `asked`, (asked.counts,)."""
-    size = math.prod(asked.shape)
-    old, new = first.question.bucket_edges, asked.bucket_edges
-    halves = np.maximum(first.counts[:size], 0.0).reshape(-1, asked.buckets)
-    below = np.concatenate([np.zeros((len(halves), 1)), np.cumsum(halves, axis=1)], axis=1)
-    moved = np.stack([np.diff(np.interp(new, old, one)) for one in below])
-    each = moved.reshape(asked.shape)
-    each = each / np.maximum(each.sum(axis=(1, 3, 4), keepdims=True), 1e-9)
-    rest = np.maximum(first.counts[size:], 0.0)
-    return np.concatenate([each.ravel(), rest / max(_rows_in(first), 1.0)])
+    """Expected counts of one row in the buckets of `asked`, (asked.counts,).
+
+    Counts lose what makes them negative all alike (Norm-Sub, Wang et al. 2020): cut at 0, hundreds
+    of noisy counts would tend to be equal. Between edges they are spread evenly in arcsin sqrt(s).
+    """
+    had = first.question
+    size = math.prod(had.shape)
+    views, groups, parts, _, buckets = had.shape
+    by_part = np.moveaxis(first.counts[:size].reshape(had.shape), 2, 1)
+    each = _as_shares(by_part.reshape(views, parts, -1)).reshape(-1, buckets)
+    old, new = (np.arcsin(np.sqrt(e)) for e in (had.bucket_edges, asked.bucket_edges))
+    below = np.concatenate([np.zeros((len(each), 1)), np.cumsum(each, axis=1)], axis=1)
+    spread = np.stack([np.diff(np.interp(new, old, one)) for one in below])
+    moved = np.moveaxis(spread.reshape(views, parts, groups, 2, -1), 1, 2)
+    ends = size + np.cumsum([had.confusion * had.classes**2] * views)
+    cells = np.split(first.counts, [size, *ends])[1:]
+    return np.concatenate([moved.ravel(), *(_as_shares(c) for c in cells if len(c))])
+
+
+def _as_shares(counts: Floats) -> Floats:
+    """Counts, which may be negative, as shares of their sum along the last axis."""
+    solid = norm_sub(counts)
+    return np.asarray(solid / np.maximum(solid.sum(axis=-1, keepdims=True), 1e-9))

@@ -53,6 +53,11 @@ def simulate_command(
         )
     given = {**options, "set": dict(map(parse_setting, set or ()))}
     asked = merge(given) if config is None else load_config(config, given)
+    run_and_show(asked, out, quiet=quiet, json=json)
+
+
+def run_and_show(asked: Config, out: Path | None, *, quiet: bool, json: bool) -> None:
+    """One run: its progress, then the result as text or JSON, and its files."""
     if out is not None:
         check_out(out, foreign="rows.jsonl")
     starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, Self
 
@@ -130,7 +129,7 @@ class CalibratedModel(Classifier):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self.estimator_, scores = self._trained(X, y)
-        self.calibrator_ = self._calibrated(scores, y, {"client": client, "subject": subject})
+        self.calibrator_ = self._calibrated(scores, y, client=client, subject=subject)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -154,9 +153,7 @@ class CalibratedModel(Classifier):
         told = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
         return fitted, in_columns(fitted, told, method, kind)
 
-    def _calibrated(
-        self, scores: Floats, y: NDArray[Any], owned: Mapping[str, ArrayLike | None]
-    ) -> Any:
+    def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)

@@ -25,7 +25,6 @@ WIDTH = 1.65
 """Inches: width of every plotted area."""
 LEFT, RIGHT, BOTTOM, TOP = 0.55, 0.10, 0.42, 0.10
 """Inches around it, where axes are labelled."""
-CELL = LEFT + WIDTH + RIGHT
 _LINE = 0.14  # inches: a line of a title
 _NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
@@ -44,6 +43,8 @@ class Panel:
         the content in words and numbers, for who cannot see it
     aspect
         height / width of the plotted area
+    left
+        inches beside it, for the labels of the y axis
     """
 
     title: str
@@ -51,6 +52,12 @@ class Panel:
     said: str
     aspect: float = 1.0
     note: str = ""
+    left: float = LEFT
+
+    @property
+    def cell(self) -> float:
+        """Inches of its width in all."""
+        return self.left + WIDTH + RIGHT
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
     from matplotlib.figure import Figure
 
     rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
-    inside = len(rows[0]) * CELL
+    inside = sum(panel.cell for panel in rows[0])
     width = max(inside, 4.2)
     lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     tall = [WIDTH * row[0].aspect for row in rows]
@@ -98,7 +105,7 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
         for r, row in enumerate(rows):
             top -= TOP + _LINE * lines[r] + tall[r]
             for k, panel in enumerate(row):
-                left = (width - inside) / 2 + LEFT + k * CELL
+                left = (width - inside) / 2 + sum(p.cell for p in row[:k]) + panel.left
                 place = (left / width, top / height, WIDTH / width, tall[r] / height)
                 ax = figure.add_axes(place, label=f"{r}, {k}")
                 ax.xaxis.set_major_formatter("{x:g}")

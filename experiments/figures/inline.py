@@ -9,8 +9,6 @@ from typing import Any
 
 from fedcal.experiments.figures.drawing import (
     BOTTOM,
-    CELL,
-    LEFT,
     TOP,
     WIDTH,
     Sheet,
@@ -61,8 +59,8 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
     found = []
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
-        corner = (box.x0 * width - LEFT, (1 - box.y1) * height - TOP)
-        size = (CELL, TOP + WIDTH * panel.aspect + BOTTOM)
+        corner = (box.x0 * width - panel.left, (1 - box.y1) * height - TOP)
+        size = (panel.cell, TOP + WIDTH * panel.aspect + BOTTOM)
         look = {"role": "img", "aria-label": panel.said}
         shared = root.findall("defs") if k == 1 else []
         groups = root.findall(f".//g[@id='{name}-axes_{k}']")

@@ -37,7 +37,7 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
     return _card(_title(result), parts, *([few] if few else []), _guarantee(result))
 
 
-def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Table | pages.Curve]) -> str:
+def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
     """One run that yields something else than a calibrator: its parts, and the guarantee."""
     shown = sections(parts, _unique(result["config"], parts), fixed)
     return _card(_title(result), shown, _guarantee(result))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
-from fedcal.experiments.config import SIMULATED
+from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
     FEWEST,
@@ -20,9 +20,11 @@ from fedcal.experiments.figures.diagrams import (
     reliability_sheet,
 )
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.per_client import client_parts
 from fedcal.experiments.report import words
-from fedcal.experiments.report.artifact import curve_sheet, numbers_of, sections
+from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.page import (
     figure,
     read_json,
@@ -33,7 +35,7 @@ from fedcal.experiments.report.page import (
 from fedcal.experiments.show.tables import TextTable
 from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
 from fedcal.metrics import Reliability
-from fedcal.pages import Curve, from_json
+from fedcal.pages import Table, from_json
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
@@ -114,6 +116,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
+            "by_client": sections(client_parts(result.get("clients", {})), "client"),
         },
     )
 
@@ -125,12 +128,12 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
             parts = from_json(page.get("parts"))
         except InputError as e:
             raise InputError(f"{folder / PAGE}: {e}") from None
-    curves = [part for part in parts if isinstance(part, Curve)]
+    drawn = [part for part in parts if not isinstance(part, Table)]
     sheets = {
-        f"curve-{k}": curve_sheet(part, title_of(result, part.title))
-        for k, part in enumerate(curves, 1)
+        f"curve-{k}": part_sheet(part, title_of(result, part.title))
+        for k, part in enumerate(drawn, 1)
     }
-    numbers = numbers_of(result)
+    numbers = words.metric_tiles(result) if "metrics" in result else numbers_of(result)
     said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",
@@ -138,7 +141,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         {
             "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
             "tiles": [*numbers[:3], *run_tiles(result)],
-            "sections": sections(parts),
+            "sections": sections(parts, sheets=sheets.values()),
         },
     )
 
@@ -266,7 +269,7 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
             continue
         if key == "set":
             for name, setting in value.items():
-                text = setting if isinstance(setting, str) else json.dumps(setting)
+                text = setting if _reads_back(name, setting) else json.dumps(setting)
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         elif value != "":  # real sites, and no data here
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -274,3 +277,11 @@ def command(config: dict[str, Any], home: Path) -> list[str]:
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts
+
+
+def _reads_back(name: str, setting: Any) -> bool:
+    """Whether `--set` takes a text as it is; others, such as lists in text, need quotes."""
+    try:
+        return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
+    except InputError:
+        return False

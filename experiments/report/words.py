@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.datasets import is_shipped
+from fedcal.evaluation import page
 from fedcal.experiments.figures.curves import NAMES
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.statement.sentences import guarantee
@@ -119,6 +120,24 @@ def verdict(result: dict[str, Any]) -> str:
         f"ECE {percent(before['ece'])} → {percent(after['ece'])}{within}; "
         f"{accuracy}; {guarantee(result['privacy'])}."
     )
+
+
+HEADLINE = ("accuracy", "roc_auc", "ece", "gap")
+"""Of an evaluation's metrics: what its report begins with, of those that there are."""
+
+
+def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """An evaluation's most important metrics with their intervals; after, where there is one."""
+    metrics = result.get("metrics_after", result["metrics"])
+    found = []
+    for name in HEADLINE:
+        if name not in metrics:
+            continue
+        told, (called, _, unit) = metrics[name], page.heading(name).partition(", ")
+        low, high = (page.shown(name, told[end]) for end in ("low", "high"))
+        value = "drowned by noise" if told["value"] is None else page.shown(name, told["value"])
+        found.append((called, f"{value} ({low} to {high})" + (f"\u00a0{unit}" if unit else "")))
+    return found
 
 
 def handed_over(*names: str) -> list[str]:

@@ -10,6 +10,7 @@ from fedcal.calibrators.linear import MatrixScaling, VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling
+from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import TopLabelBinning
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "MatrixScaling",
     "OrderPreservingMLP",
     "OrderPreservingVector",
+    "ScoreLogistic",
+    "ScoreMap",
     "TemperatureScaling",
     "TopLabelBinning",
     "VectorScaling",

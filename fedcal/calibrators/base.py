@@ -16,6 +16,7 @@ from fedcal.checks import one_of, whole
 from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
+from fedcal.metrics.clients import by_client
 from fedcal.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
 from fedcal.types import Floats, Integers
 
@@ -179,12 +180,24 @@ class Calibrator(Artifact):
         """What `predict_proba` takes from now on."""
         self.input = input
 
+    def results(self) -> dict[str, Any]:
+        """Nothing: only test rows tell how good a calibrator is."""
+        return {"before": None, "after": None}
+
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on the test rows `before` any calibration and `after` this one, as fractions."""
-        return {
-            "before": summary(test.probs, test.labels),
-            "after": summary(self.test_probs(test), test.labels),
-        }
+        """Metrics on the test rows `before` any calibration and `after` this one, as fractions.
+
+        Also those of each client's, `clients`, where somebody says whose the rows are.
+        """
+        both = {"before": test.probs, "after": self.test_probs(test)}
+        found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        if test.owner is not None:
+            views = {}
+            for key, p in both.items():
+                right = (p.argmax(axis=1) == test.labels).astype(np.float64)
+                views[key] = right, p.max(axis=1) - right
+            found["clients"] = by_client(test.owner, test.names, views)
+        return found
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
         """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.

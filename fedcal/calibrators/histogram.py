@@ -236,8 +236,6 @@ class BBQ(_Binning):
         Negative counts are by default cut before bins are merged: the sparse bins of noise then
         look alike, and the evidence cannot mistake one for signal.
         """
-        from scipy.special import gammaln
-
         fine = positive.shape[1]
         p_fine, n_fine = cleaned(positive, negatives), cleaned(negative, negatives)
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
@@ -246,22 +244,47 @@ class BBQ(_Binning):
         for e in range(1, fine.bit_length()):
             bins = 2**e
             p, n = merged(p_fine, bins), merged(n_fine, bins)
-            midpoint = (np.arange(bins) + 0.5) / bins
-            prior = 2.0 / bins
-            alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
-            evidence = (
-                (gammaln(prior) - gammaln(p + n + prior))
-                + (gammaln(p + alpha) - gammaln(alpha))
-                + (gammaln(n + beta) - gammaln(beta))
-            )
-            scores.append(evidence.sum(axis=1))
-            mean = (p + alpha) / (p + n + prior) if estimate == "posterior" else _shares(p, n)
+            score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
+            scores.append(score)
+            if estimate == "share":
+                mean = _shares(p, n)
             means.append(np.repeat(mean, fine // bins, axis=1))
-        score = np.stack(scores)
-        weight = np.exp(score - score.max(axis=0))
-        weight /= weight.sum(axis=0)
-        mixture = (weight[:, :, None] * np.stack(means)).sum(axis=0)
-        return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
+        return by_evidence(np.stack(scores), np.stack(means))
+
+
+def binning_model(p: Floats, n: Floats, midpoint: Floats) -> tuple[Floats, Floats]:
+    """Evidence and posterior mean of one of BBQ's binning models, see `BBQ`.
+
+    Parameters
+    ----------
+    p, n
+        (tables, bins) counts >= 0
+    midpoint
+        (bins,) of each bin
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        logarithm of the marginal likelihood, (tables,), and means, (tables, bins)
+    """
+    from scipy.special import gammaln
+
+    prior = 2.0 / len(midpoint)
+    alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
+    evidence = (
+        (gammaln(prior) - gammaln(p + n + prior))
+        + (gammaln(p + alpha) - gammaln(alpha))
+        + (gammaln(n + beta) - gammaln(beta))
+    )
+    return evidence.sum(axis=1), (p + alpha) / (p + n + prior)
+
+
+def by_evidence(scores: Floats, means: Floats) -> Floats:
+    """Models weighed by their evidence, (models, tables), (models, tables, bins) -> a table."""
+    weight = np.exp(scores - scores.max(axis=0))
+    weight /= weight.sum(axis=0)
+    mixture = (weight[:, :, None] * means).sum(axis=0)
+    return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
 
 
 class WeightedBinning(Calibrator):

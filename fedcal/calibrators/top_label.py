@@ -75,6 +75,37 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
     return np.asarray(np.minimum(values, 1.0))
 
 
+def with_confidence(logits: Floats, probs: Floats, confidence: Floats) -> Floats:
+    """Rows whose predicted class has a given probability; the others share the rest.
+
+    Parameters
+    ----------
+    logits
+        (n, c), the first largest is the predicted class
+    probs
+        (n, c) softmax of them
+    confidence
+        (n,) at least `least_value(c)`
+
+    Returns
+    -------
+    Floats
+        (n, c) by the rule at the top of this module; no prediction changes
+    """
+    v, classes = confidence[:, None], logits.shape[1]
+    predicted = np.arange(classes) == logits.argmax(axis=1)[:, None]
+    others = np.where(predicted, 0.0, probs)
+    rest = row_sum(others)[:, None]
+    even = 1.0 / (classes - 1)
+    # nothing is left of the others: they share evenly
+    share = np.where(rest > 0, others / np.where(rest > 0, rest, 1.0), even)
+    largest = row_max(np.where(predicted, 0.0, share))[:, None]
+    excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+    weight = np.clip(excess / np.maximum((1.0 - v) * (largest - even), TINY), 0.0, 1.0)
+    mixed = (1.0 - v) * (share + weight * (even - share))
+    return np.where(predicted, v, mixed)
+
+
 class TopLabelBinning(Calibrator):
     """A confidence for each bin of the model's own confidence; never changes a prediction.
 
@@ -119,15 +150,4 @@ class TopLabelBinning(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
-        v = self.confidence(row_max(probs))[:, None]
-        predicted = np.arange(self.classes) == logits.argmax(axis=1)[:, None]
-        others = np.where(predicted, 0.0, probs)
-        rest = row_sum(others)[:, None]
-        even = 1.0 / (self.classes - 1)
-        # nothing is left of the others: they share evenly
-        share = np.where(rest > 0, others / np.where(rest > 0, rest, 1.0), even)
-        largest = row_max(np.where(predicted, 0.0, share))[:, None]
-        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
-        weight = np.clip(excess / np.maximum((1.0 - v) * (largest - even), TINY), 0.0, 1.0)
-        mixed = (1.0 - v) * (share + weight * (even - share))
-        return np.where(predicted, v, mixed)
+        return with_confidence(logits, probs, self.confidence(row_max(probs)))

@@ -177,6 +177,14 @@ def fit_name(names: Iterable[str]) -> str:
     return fit[0]
 
 
+def known_clients(fit: NDArray[Any] | None, test: NDArray[Any] | None) -> NDArray[Any] | None:
+    """The clients of the test rows, or None: somebody may hold out whole clients, to be judged on
+    rows of others, and these have no number among the clients of the fit part."""
+    if fit is None or test is None or not np.isin(test, fit).all():
+        return None
+    return test
+
+
 def arguments(
     columns: Columns,
     values: Mapping[str, NDArray[Any]],
@@ -222,11 +230,16 @@ def arguments(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
             f"their order; sort by split, or leave it out"
         )
+    fit, held_out = (
+        {name: None if column is None else column[part] for name, column in whole.items()}
+        for part in (~test, test)
+    )
     return {
-        **{name: None if part is None else part[~test] for name, part in whole.items()},
-        f"test_{kind}": scores[test],
-        "test_labels": labels[test],
-        "test_group": None if whole["group"] is None else whole["group"][test],
+        **fit,
+        f"test_{kind}": held_out[kind],
+        "test_labels": held_out["labels"],
+        "test_client": known_clients(fit["client"], held_out["client"]),
+        "test_group": held_out["group"],
         "classes": columns.classes,
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 from fedcal.checks import one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import BATCH, damage, read_batches
-from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name
+from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name, known_clients
 from fedcal.datasets._dataset import IDS, Dataset
 from fedcal.errors import InputError
 from fedcal.npz import intact
@@ -142,7 +142,9 @@ def _joined(splits: list[str], read: Callable[[str], dict[str, Any]]) -> dict[st
         one_of("split", str(key)[:80], PARTS)
     given = read(fit_name(splits))
     if TEST in splits:
-        for key, value in read(TEST).items():
+        test = read(TEST)
+        given["test_client"] = known_clients(given["client"], test["client"])
+        for key, value in test.items():
             if key in ("logits", "probs", "labels", "group"):
                 given[f"test_{key}"] = value
     return given

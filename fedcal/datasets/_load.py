@@ -31,18 +31,20 @@ def load(
         A shipped name (see `catalogue`; it wins over a file of that name), one of its variants
         as NAME:CORRUPTION:SEVERITY (see `shifted`), or the path of
 
-        * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client` and
-          `subject` (n,), `test_logits` or `test_probs` (m, c), `test_labels` and
-          `test_client` (m,);
-        * `.csv` or `.csv.gz` with columns `label`, optional `client` and `subject`, and
-          `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1;
+        * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client`, `subject` and
+          `group` (n,), a second model's `other_logits` or `other_probs` (n, c), and `test_logits`
+          or `test_probs` (m, c), `test_labels`, `test_client` and `test_group` (m,);
+        * `.csv` or `.csv.gz` with columns `label`, optional `client`, `subject` and `group`, and
+          `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
+          second model `other_logit_0..`, `other_prob_0..` or `other_score`;
         * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
-          of `logits` or `probs`;
+          of `logits` or `probs`, `other_logits` or `other_probs`;
         * a folder that Hugging Face's `Dataset.save_to_disk` or `DatasetDict.save_to_disk`
           wrote (needs pyarrow), with columns as in `.parquet`; others are passed over there.
 
         A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may tell the test
-        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`).
+        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`). Test
+        rows keep their clients if all of these own rows of the fit part.
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes

@@ -31,10 +31,10 @@ class Shipped:
     """One shipped data set.
 
     `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed),
-    `clients` the natural clients (0: none). `author`, `year` and `licence` attribute the
-    numbers; the licence texts stand in the README.md beside this file and in LICENSE.
-    `variants` are corruptions and severities of the same rows, which `NAME:CORRUPTION:SEVERITY`
-    loads; `NAME` alone is `default`.
+    `clients` the natural clients and `groups` the groups of rows (0: none). `author`, `year` and
+    `licence` attribute the numbers; the licence texts stand in the README.md beside this file and
+    in LICENSE. `variants` are corruptions and severities of the same rows, which
+    `NAME:CORRUPTION:SEVERITY` loads; `NAME` alone is `default`.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Shipped:
     licence: str
     variants: tuple[Variant, ...] = ()
     default: Variant | None = None
+    groups: int = 0
 
 
 _CATALOGUE = (
@@ -99,7 +100,8 @@ _CATALOGUE = (
     Shipped(
         name="game-forecasts",
         files=("game-forecasts.npz",),
-        description="published forecasts of games and their outcomes; a client is league x season",
+        description="published forecasts of games and their outcomes; a client is league x season, "
+        "a group a league",
         input="probs",
         rows=28932,
         test_rows=0,
@@ -109,6 +111,7 @@ _CATALOGUE = (
         author="FiveThirtyEight",
         year=2023,
         licence="CC-BY-4.0",
+        groups=7,
     ),
     Shipped(
         name="mnist-cnn",
@@ -152,11 +155,42 @@ _CATALOGUE = (
         test_rows=385,
         classes=2,
         clients=4,
-        source="python -m fedcal.experiments.hospitals",
+        source="python -m fedcal.experiments.shipped.hospitals",
         author="the fedcal authors; Heart Disease: Andras Janosi, William Steinbrunn, Matthias "
         "Pfisterer and Robert Detrano",
         year=2026,
         licence="CC-BY-4.0",
+    ),
+    Shipped(
+        name="mmlu-llama",
+        files=("mmlu-llama.npz",),
+        description="a language model's answers to multiple-choice questions of MMLU; a client is "
+        "a subject such as marketing",
+        input="logits",
+        rows=2886,
+        test_rows=0,
+        classes=4,
+        clients=16,
+        source="ConformalLLM",
+        author="Bhawesh Kumar, Charlie Lu and others; MMLU: Dan Hendrycks and others",
+        year=2023,
+        licence="MIT",
+    ),
+    Shipped(
+        name="adult-income",
+        files=("adult-income.npz",),
+        description="a logistic regression says from census data who earns more than 50,000 "
+        "dollars, without being told sex and race; these are the group of a row",
+        input="probs",
+        rows=16281,
+        test_rows=0,
+        classes=2,
+        clients=0,
+        source="python -m fedcal.experiments.shipped.adult",
+        author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
+        year=2026,
+        licence="CC-BY-4.0",
+        groups=10,
     ),
 )
 
@@ -208,11 +242,11 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
         arrays["probs"] = _probs_from_log_odds(arrays.pop("log_odds"))
-    if "client_names" in arrays:
-        names = arrays.pop("client_names")
-        for key in ("client", "test_client"):
-            if key in arrays:
-                arrays[key] = names[arrays[key]]
+    for column in ("client", "group"):  # numbers, and what they stand for
+        if (names := arrays.pop(f"{column}_names", None)) is not None:
+            for key in (column, f"test_{column}"):
+                if key in arrays:
+                    arrays[key] = names[arrays[key]]
     return from_arrays(name=name, **arrays)
 
 

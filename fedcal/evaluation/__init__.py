@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
+from fedcal.evaluation.calibration import GAPS
+from fedcal.evaluation.curves import (
+    Curve,
+    DecisionCurve,
+    ReliabilityDiagram,
+    decision_curve,
+    precision_recall_curve,
+    reliability,
+    roc_curve,
+)
 from fedcal.evaluation.estimates import METRICS, evaluate
+from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.monotone import monotone_counts
+from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
+from fedcal.evaluation.paired import compare
 
-__all__ = ["METRICS", "Estimate", "Histogram", "evaluate"]
+__all__ = [
+    "GAPS",
+    "METRICS",
+    "CalibrationTest",
+    "Curve",
+    "DecisionCurve",
+    "Estimate",
+    "Histogram",
+    "ReliabilityDiagram",
+    "compare",
+    "decision_curve",
+    "evaluate",
+    "evaluate_classes",
+    "evaluate_confusion",
+    "hosmer_lemeshow",
+    "ks_test",
+    "monotone_counts",
+    "precision_recall_curve",
+    "reliability",
+    "roc_curve",
+]

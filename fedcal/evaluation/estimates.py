@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Literal, get_args
 
 import numpy as np
 
 from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.evaluation import metrics, ranking, recalibration
+from fedcal.evaluation import decomposition, metrics, ranking, recalibration
+from fedcal.evaluation.calibration import GAPS, GapMetric, gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,
     Estimate,
     Span,
+    check_rows,
     estimate,
     fieller,
     mover,
@@ -27,10 +27,6 @@ from fedcal.evaluation.metrics import Metric, RatioMetric
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.registry import registry
 from fedcal.types import Floats
-
-Score = Literal["positive", "confidence"]
-Rows = Literal["new", "these"]
-"""What an interval is for: new rows like these, or only the rows that were counted."""
 
 METRICS: dict[str, type[Metric]] = registry(
     metrics.Accuracy,
@@ -46,6 +42,7 @@ METRICS: dict[str, type[Metric]] = registry(
     ranking.ConfidenceAuc,
     ranking.AveragePrecision,
     metrics.Brier,
+    decomposition.BrierResolution,
     metrics.BrierUncertainty,
     metrics.LogLoss,
     metrics.Confidence,
@@ -58,6 +55,7 @@ METRICS: dict[str, type[Metric]] = registry(
 _PROBABILITIES = (
     "gap",
     "brier",
+    "brier_resolution",
     "brier_uncertainty",
     "log_loss",
     "calibration_slope",
@@ -92,6 +90,7 @@ def evaluate(
     rows: str = "new",
     spread: Mapping[str, float] | None = None,
     seed: int = 0,
+    only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Every metric of a histogram, with intervals.
 
@@ -114,6 +113,8 @@ def evaluate(
         intervals are then for new clients like these
     seed
         of simulated noise; the same seed gives the same bits
+    only
+        the metrics that are wanted, of those that the score has; none = all
 
     Returns
     -------
@@ -126,38 +127,66 @@ def evaluate(
         If the score is unknown, the threshold is no edge, or the level is not in (0, 1).
     """
     one_of("score", score, SCORES)
-    z = _check(level, rows)
+    normal_quantile(level)
+    check_rows(rows)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
-    found = {}
+    found = spans(h, score, at, level, rows, spread or {}, seed, only)
+    return {
+        name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
+        for name, (metric, span) in found.items()
+    }
+
+
+def binning(metric: Metric | GapMetric, span: Span, *histograms: Histogram) -> float:
+    """What buckets leave open of a metric, summed over histograms; NaN where it has no value."""
+    if not math.isfinite(span.value):
+        return math.nan
+    return sum(metric.binning(h) for h in histograms)
+
+
+def spans(
+    h: Histogram,
+    score: str,
+    threshold: float,
+    level: float,
+    rows: str,
+    spread: Mapping[str, float],
+    seed: int,
+    only: Collection[str] = (),
+) -> dict[str, tuple[Metric | GapMetric, Span]]:
+    """The metrics of `evaluate`, and their intervals without binning."""
+    found: dict[str, tuple[Metric | GapMetric, Span]] = {}
     for name in SCORES[score]:
-        metric = METRICS[name](at)
-        span = smooth_span(metric, h, z, rows, (spread or {}).get(name))
-        found[name] = estimate(span, metric.binning(h), metric.bounds, metric.scale, z)
+        if only and name not in only:
+            continue
+        metric = METRICS[name](threshold)
+        found[name] = metric, smooth_span(metric, h, level, rows, spread.get(name))
+    wanted = {name: kind for name, kind in GAPS.items() if not only or name in only}
+    if not wanted:
+        return found
+    simulated = simulate(h, seed)
+    for name, kind in wanted.items():
+        error = kind()
+        found[name] = error, gap_span(error, h, simulated, level, rows, spread.get(name))
     return found
 
 
-def _check(level: float, rows: str) -> float:
-    """The level's quantile."""
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
-    one_of("rows", rows, get_args(Rows))
-    return normal_quantile(level)
-
-
 def smooth_span(
-    metric: Metric, h: Histogram, z: float, rows: str, spread: float | None = None
+    metric: Metric, h: Histogram, level: float, rows: str, spread: float | None = None
 ) -> Span:
     """Interval of a smooth metric from sampling and noise."""
+    z = normal_quantile(level)
     value = metric.value(h)
     if not math.isfinite(value):
         return Span(value, *metric.bounds, math.nan, math.nan, False)
     if isinstance(metric, metrics.BalancedAccuracy) and spread is None:
         parts = [
-            smooth_span(part(metric.threshold), h, z, rows)
+            smooth_span(part(metric.threshold), h, level, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
-        return mover(parts[0], parts[1], value, (0.5, 0.5))
+        both = mover(parts[0], parts[1], value, (0.5, 0.5))
+        return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
     weights = metric.denominators(h)
     sums = (weights * h.counts).sum(axis=(1, 2))
     firm = bool((sums > FIRM * h.noise_std(weights)).all())
@@ -169,7 +198,7 @@ def smooth_span(
     if rows == "new":
         variance = float((monotone_counts(h) * gradient**2).sum())
         sampling = math.sqrt(variance if spread is None else spread)
-    half = z * math.hypot(sampling, noise)
+    half = z * math.hypot(sampling, noise) if firm else math.inf
     return Span(value, value - half, value + half, sampling, noise, firm)
 
 
@@ -179,19 +208,19 @@ def _ratio_span(
     top, bottom, *gradients = metric.ratio(h)
     value = top / bottom
     through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
-    noise = _coefficients(through @ through.T)
+    noise = _coefficients(through @ through.T) - metric.excess(h)
     sampling = np.zeros(3)
     if rows == "new" and spread is not None:
         sampling[0] = spread * bottom**2
-    elif rows == "new" and metric.share:  # bottom * t (1 - t)
-        sampling[1:] = -bottom / 2, -bottom
+    elif rows == "new" and (trials := metric.trials(h)) is not None:
+        sampling[1:] = -trials / 2, -trials
     elif rows == "new":
         flat = np.stack(gradients).reshape(2, -1)
         sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
     low, high = fieller(top, bottom, noise + sampling, z, metric.bounds)
     inside = float(np.clip(value, *metric.bounds))
     by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
-    return Span(value, low, high, by_rows, by_noise)
+    return Span(value, float(low), float(high), by_rows, by_noise)
 
 
 def _coefficients(covariance: Floats) -> Floats:

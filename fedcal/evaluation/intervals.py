@@ -14,11 +14,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fedcal.checks import one_of
+from fedcal.errors import InputError
 from fedcal.types import Floats
+
+Rows = Literal["new", "these"]
+"""What an interval is for: new rows like these, or only the rows that were counted."""
 
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
@@ -78,7 +85,7 @@ class Span:
 
 
 def estimate(
-    span: Span, binning: float, bounds: tuple[float, float], scale: float, z: float
+    span: Span, binning: float, bounds: tuple[float, float], scale: float, level: float
 ) -> Estimate:
     """The span with its binning added, cut to the metric's range.
 
@@ -92,14 +99,14 @@ def estimate(
         smallest and largest value of the metric; infinite where it has none
     scale
         difference of two values of the metric that is large
-    z
-        standard normal quantile of the level
+    level
+        of the interval
     """
     if not math.isfinite(span.value):
         return Estimate(math.nan, *bounds, math.nan, math.nan, math.nan, True)
     low, high = (float(np.clip(end, *bounds)) for end in (span.low - binning, span.high + binning))
     value = float(np.clip(span.value, *bounds))
-    drowned = not span.firm or z * span.noise > DROWNED * scale
+    drowned = not span.firm or normal_quantile(level) * span.noise > DROWNED * scale
     return Estimate(
         value,
         min(low, value),
@@ -112,28 +119,38 @@ def estimate(
 
 
 def fieller(
-    top: float, bottom: float, variance: Floats, z: float, bounds: tuple[float, float]
-) -> tuple[float, float]:
-    """All t in the bounds with (top - t bottom)**2 <= z**2 Var(top - t bottom); their hull.
+    top: ArrayLike,
+    bottom: ArrayLike,
+    variance: Floats,
+    z: float,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> tuple[Floats, Floats]:
+    """All t with (top - t bottom)**2 <= z**2 Var(top - t bottom): the hull, within the bounds.
 
     Parameters
     ----------
     top, bottom
-        estimates whose ratio is wanted
+        (...) estimates whose ratio is wanted
     variance
-        (3,): v0, v1, v2 of Var(top - t bottom) = v0 - 2 t v1 + t**2 v2
+        (3, ...): v0, v1, v2 of Var(top - t bottom) = v0 - 2 t v1 + t**2 v2
     z
         standard normal quantile
     bounds
-        the result where the bottom may be 0
+        smallest and largest ratio: the result where the bottom may be 0
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        low and high, (...)
     """
-    a = bottom**2 - z**2 * variance[2]
-    b = top * bottom - z**2 * variance[1]
-    c = top**2 - z**2 * variance[0]
-    if a <= 0:
-        return bounds
-    half = math.sqrt(max(b * b - a * c, 0.0))
-    return (b - half) / a, (b + half) / a
+    x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    a, b, c = y * y - z**2 * variance[2], x * y - z**2 * variance[1], x * x - z**2 * variance[0]
+    sure = (a > 0) & (y > 0)
+    divisor = np.where(sure, a, 1.0)
+    half = np.sqrt(np.maximum(b * b - a * c, 0.0))
+    low = np.where(sure, (b - half) / divisor, bounds[0])
+    high = np.where(sure, (b + half) / divisor, bounds[1])
+    return np.clip(low, *bounds), np.clip(high, *bounds)
 
 
 def quadratic(variance: Floats, t: float) -> float:
@@ -141,10 +158,21 @@ def quadratic(variance: Floats, t: float) -> float:
     return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
 
 
-def normal_quantile(level: float) -> float:
-    """Z of a two-sided interval: 1.96 for a level of .95."""
-    from statistics import NormalDist
+def check_rows(rows: str) -> None:
+    """InputError for anything but `new` and `these`."""
+    one_of("rows", rows, get_args(Rows))
 
+
+def normal_quantile(level: float) -> float:
+    """Z of a two-sided interval: 1.96 for a level of .95.
+
+    Raises
+    ------
+    InputError
+        If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level must be in (0, 1), got {level!r}")
     return NormalDist().inv_cdf(0.5 + level / 2)
 
 

@@ -90,15 +90,7 @@ class Ratio(NamedTuple):
 
 
 class RatioMetric(Metric):
-    """A metric top / bottom.
-
-    Attributes
-    ----------
-    share
-        the top counts some of the bottom's rows: sampling is then binomial
-    """
-
-    share: ClassVar[bool] = False
+    """A metric top / bottom."""
 
     @abstractmethod
     def ratio(self, h: Histogram) -> Ratio:
@@ -113,6 +105,20 @@ class RatioMetric(Metric):
         """Of the quotient."""
         _, bottom, top_gradient, bottom_gradient = self.ratio(h)
         return np.asarray((top_gradient - self.value(h) * bottom_gradient) / bottom)
+
+    def trials(self, h: Histogram) -> float | None:
+        """K, if the variance of top - t bottom by the choice of rows is K t (1 - t) at the truth.
+
+        So it is for shares of rows, with K = bottom; None: take it from the counts.
+        """
+        return None
+
+    def excess(self, h: Histogram) -> Floats:
+        """How much too large the noise variance of top - t bottom by the gradients is on average.
+
+        Noisy gradients are too long. Coefficients of 1, -2 t and t**2, (3,).
+        """
+        return np.zeros(3)
 
     def denominators(self, h: Histogram) -> Floats:
         """The bottom, where it is a sum of counts."""
@@ -149,6 +155,10 @@ class Predictions(LinearRatio):
         at = edge_index(h, self.threshold)
         return spread_cells(h, at, self.top), spread_cells(h, at, self.bottom)
 
+    def trials(self, h: Histogram) -> float | None:
+        """The rows that the top is a share of."""
+        return self.ratio(h).bottom
+
 
 def spread_cells(h: Histogram, at: int, cells: tuple[float, float, float, float]) -> Floats:
     """Weights of counts, (2, buckets), from those of the cells (tn, fp, fn, tp)."""
@@ -161,7 +171,6 @@ class Accuracy(Predictions):
     """Share of rows whose prediction is their outcome; at threshold 0 the share of outcome 1."""
 
     name = "accuracy"
-    share = True
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
 
@@ -169,7 +178,6 @@ class Precision(Predictions):
     """Share of outcome 1 among the rows predicted positive."""
 
     name = "precision"
-    share = True
     top, bottom = (0, 0, 0, 1), (0, 1, 0, 1)
 
 
@@ -177,7 +185,6 @@ class Recall(Predictions):
     """Share of predicted positives among the rows of outcome 1."""
 
     name = "recall"
-    share = True
     top, bottom = (0, 0, 0, 1), (0, 0, 1, 1)
 
 
@@ -185,7 +192,6 @@ class Specificity(Predictions):
     """Share of predicted negatives among the rows of outcome 0."""
 
     name = "specificity"
-    share = True
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
@@ -195,12 +201,19 @@ class F1(Predictions):
     name = "f1"
     top, bottom = (0, 0, 0, 2), (0, 1, 1, 2)
 
+    def trials(self, h: Histogram) -> float | None:
+        """Twice the rows m = tp + fp + fn, of which tp are a share j with F1 = t = 2 j / (1 + j).
+
+        2 tp - t (m + tp) has the variance m j (1 - j) (2 - t)**2 = 2 m t (1 - t).
+        """
+        top, bottom, _, _ = self.ratio(h)
+        return 2 * bottom - top
+
 
 class Prevalence(Predictions):
     """Share of rows of outcome 1."""
 
     name = "prevalence"
-    share = True
     top, bottom = (0, 0, 1, 1), (1, 1, 1, 1)
 
 

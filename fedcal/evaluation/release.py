@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact
+from fedcal.artifact import Artifact, Holdout
+from fedcal.buckets import scored
+from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
+from fedcal.evaluation.counting import view_logits
+from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.evaluation.page import parts
+from fedcal.metrics.clients import by_client
+from fedcal.pages import Part
 from fedcal.queries import ScoreCounts
+from fedcal.scores import KINDS, Kind
+from fedcal.shards import Shards
 from fedcal.types import Floats
-
-Key = tuple[str, str, str]
-"""(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
 
 _ALL = ""
 
@@ -43,6 +50,10 @@ class ScoreRelease(Artifact):
         of that noise
     privacy
         what was promised for it, in sentences; those who read the file later need it
+    threshold
+        from which score on a row is predicted positive, where nobody says another one
+    input
+        what the clients' rows were, and so what a calibrator from these counts takes
     """
 
     form = "release"
@@ -53,6 +64,8 @@ class ScoreRelease(Artifact):
     std: float = 0.0
     law: NoiseLaw = "normal"
     privacy: tuple[str, ...] = ()
+    threshold: float = 0.5
+    input: Kind = "logits"
 
     def __post_init__(self) -> None:
         if self.counts.shape != (self.question.counts,):
@@ -71,6 +84,8 @@ class ScoreRelease(Artifact):
             "std": np.array(self.std),
             "law": np.array(self.law),
             "privacy": np.array(json.dumps(self.privacy)),
+            "threshold": np.array(self.threshold),
+            "input": np.array(self.input),
         }
 
     @classmethod
@@ -82,7 +97,62 @@ class ScoreRelease(Artifact):
         counts = np.array(arrays["counts"], np.float64)
         law: Any = str(arrays["law"])
         privacy = tuple(map(str, json.loads(str(arrays["privacy"]))))
-        return cls(question, counts, float(arrays["std"]), law, privacy)
+        threshold, kind = float(arrays["threshold"]), one_of("input", str(arrays["input"]), KINDS)
+        return cls(question, counts, float(arrays["std"]), law, privacy, threshold, kind)
+
+    # -- what is told of it ---------------------------------------------------------------
+
+    def learnt_on(self, input: Kind) -> None:
+        """Kept for calibrators made of it."""
+        object.__setattr__(self, "input", input)
+
+    def under(self, statement: Sequence[str]) -> ScoreRelease:
+        """With the statement, which its file then holds."""
+        return replace(self, privacy=tuple(statement))
+
+    def findings(self, threshold: float | None = None) -> Findings:
+        """All metrics; InputError for a threshold that is no edge of a bucket."""
+        return findings(
+            self.histograms,
+            self.question.score,
+            agreement=self.agreement,
+            confusion=self.confusion,
+            cell_std=self.cell_std,
+            threshold=self.threshold if threshold is None else threshold,
+        )
+
+    @cached_property
+    def found(self) -> Findings:
+        """`findings` at its own threshold."""
+        return self.findings()
+
+    def results(self) -> dict[str, Any]:
+        """Its metrics, differences and groups."""
+        return self.found.to_json()
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics of each client's rows, `clients`, where the release is exact itself.
+
+        With privacy nothing exact is told of rows that were evaluated.
+        """
+        if test.shards is None or self.std:
+            return {}
+        return {"clients": by_client(test.shards.owner, test.names, self._rights(test.shards))}
+
+    def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
+        """View's key -> whether each row is predicted right, and its score less its outcome."""
+        asked = self.question
+        score: Any = "positive" if asked.score == "positive" else "confidence"
+        found = {}
+        for view in asked.view_names:
+            value, outcome = scored(view_logits(rows, view, asked), rows.labels, score)
+            right = outcome if score == "confidence" else (value >= self.threshold) == outcome
+            found[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
+        return found
+
+    def page(self) -> list[Part]:
+        """Metrics, curves, groups."""
+        return parts(self.found, self.histograms, self.confusion)
 
     # -- what is read from it -------------------------------------------------------------
 
@@ -100,8 +170,8 @@ class ScoreRelease(Artifact):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
                 if groups != (_ALL,):
-                    law: NoiseLaw = "normal" if len(groups) > 1 else self.law
-                    widened = root * math.sqrt(len(groups))
+                    law: NoiseLaw = "normal"  # of a sum of several
+                    widened = root * math.sqrt(len(each))
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
                     found[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
@@ -137,5 +207,5 @@ class ScoreRelease(Artifact):
         return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
-_NOT_KEPT = ("edges", "reference", "gain")
+_NOT_KEPT = ("edges", "reference", "gain", "pad")
 """Parameters of a question that are kept apart, or that its counts are read without."""

@@ -16,6 +16,8 @@ from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingMLP,
     OrderPreservingVector,
+    ScoreLogistic,
+    ScoreMap,
     TemperatureScaling,
     TopLabelBinning,
     VectorScaling,
@@ -29,6 +31,7 @@ from fedcal.export.onnx_scaling import (
     order_preserving_vector,
     vector,
 )
+from fedcal.export.onnx_score import of_score
 from fedcal.export.onnx_top_label import top_label
 from fedcal.types import Floats
 
@@ -109,5 +112,7 @@ BUILDERS: dict[type[Calibrator], Callable[[Graph, str, Any], str]] = {
     BBQ: binning,
     WeightedBinning: weighted,
     TopLabelBinning: top_label,
+    ScoreMap: of_score,
+    ScoreLogistic: of_score,
 }
 """Class of calibrator -> what appends its operators: (graph, logits, calibrator) -> probs."""

@@ -11,12 +11,8 @@ from fedcal.export.onnx_graph import Graph
 def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     """The predicted class gets its bin's value, the others share the rest."""
     c, bins = calibrator.classes, len(calibrator.values)
-
-    def largest_of(x: str) -> str:
-        return g.op("ReduceMax", x, axes=[-1], keepdims=1)
-
     probs = g.op("Softmax", g.cast(z, np.float64), axis=-1)
-    confidence = largest_of(probs)
+    confidence = g.op("ReduceMax", probs, axes=[-1], keepdims=1)
     lost = g.op("IsNaN", confidence)  # no bin is theirs, and no cast to an integer is defined
     found = g.op("Where", lost, g.number(0.0), confidence)
     index = g.cast(g.op("Mul", found, g.number(bins)), np.int64)
@@ -24,7 +20,11 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     values = np.maximum(calibrator.values, least_value(c))
     v = g.op("Gather", g.constant(values, np.float64), index, axis=0)
     v = g.op("Where", lost, confidence, v)
+    return g.cast(with_confidence(g, z, probs, v, c), g.dtype)
 
+
+def with_confidence(g: Graph, z: str, probs: str, v: str, c: int) -> str:
+    """The predicted class gets v, (rows, 1), the others share the rest."""
     first = g.op("ArgMax", z, axis=-1, keepdims=1)
     predicted = g.op("Equal", g.constant(np.arange(c), np.int64), first)
     others = g.op("Where", predicted, g.number(0.0), probs)
@@ -32,7 +32,9 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     some, even = g.op("Greater", rest, g.number(0.0)), g.number(1.0 / (c - 1))
     share = g.op("Div", others, g.op("Where", some, rest, g.number(1.0)))
     share = g.op("Where", some, share, even)
-    largest = largest_of(g.op("Where", predicted, g.number(0.0), share))
+    largest = g.op(
+        "ReduceMax", g.op("Where", predicted, g.number(0.0), share), axes=[-1], keepdims=1
+    )
 
     left = g.op("Sub", g.number(1.0), v)
     excess = g.op("Sub", g.op("Mul", left, largest), g.op("Mul", g.number(1.0 - MARGIN), v))
@@ -40,5 +42,4 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     weight = g.op("Div", excess, g.op("Max", room, g.number(TINY)))
     weight = g.op("Clip", weight, g.number(0.0), g.number(1.0))
     mixed = g.op("Add", share, g.op("Mul", weight, g.op("Sub", even, share)))
-    out = g.op("Where", predicted, v, g.op("Mul", left, mixed))
-    return g.cast(out, g.dtype)
+    return g.op("Where", predicted, v, g.op("Mul", left, mixed))

@@ -15,6 +15,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from fedcal.buckets import DIGITS
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
@@ -24,6 +25,8 @@ from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingMLP,
     OrderPreservingVector,
+    ScoreLogistic,
+    ScoreMap,
     TemperatureScaling,
     TopLabelBinning,
     VectorScaling,
@@ -264,17 +267,80 @@ class TopLabel(CalibrationModule):
         index = (confidence.masked_fill(lost, 0.0) * bins).long().clamp_max(bins - 1)
         v = torch.take(self.values, index).double().clamp_min(least_value(self.classes))
         v = torch.where(lost, confidence, v)
-        classes = torch.arange(self.classes, device=index.device)
-        predicted = classes == logits.argmax(dim=-1, keepdim=True)
-        others = torch.where(predicted, 0.0, probs)
-        rest = others.sum(dim=-1, keepdim=True)
-        some, even = rest > 0, 1.0 / (self.classes - 1)
-        share = torch.where(some, others / torch.where(some, rest, 1.0), even)
-        largest = torch.where(predicted, 0.0, share).amax(dim=-1, keepdim=True)
-        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
-        weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
-        mixed = (1.0 - v) * (share + weight * (even - share))
-        return torch.where(predicted, v, mixed)
+        return with_confidence(logits, probs, v)
+
+
+class OfScore(CalibrationModule):
+    """One number of a row mapped: the probability of class 1 (`positive`), or the largest."""
+
+    def __init__(self, score: str, classes: int) -> None:
+        super().__init__(classes)
+        self.positive = score == "positive"
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        probs = torch.softmax(logits.double(), dim=-1)
+        s = probs[..., 1:] if self.positive else probs.amax(dim=-1, keepdim=True)
+        v = torch.where(s.isnan(), s, self.value(s))
+        if self.positive:
+            return torch.cat([1.0 - v, v], dim=-1)
+        return with_confidence(logits, probs, v.clamp_min(least_value(self.classes)))
+
+    def value(self, s: Tensor) -> Tensor:
+        """Calibrated scores, shape kept."""
+        raise NotImplementedError
+
+
+class BucketOfScore(OfScore):
+    """A value for each bucket; the buffers are `edges`, (b - 1,) inner ones, and `values`, (b,)."""
+
+    edges: Tensor
+    values: Tensor
+
+    def __init__(self, edges: Floats, values: Floats, score: str, classes: int) -> None:
+        super().__init__(score, classes)
+        self.register_buffer("edges", torch.tensor(edges[1:-1], dtype=torch.float64))
+        self.register_buffer("values", torch.tensor(values, dtype=torch.float64))
+
+    def value(self, s: Tensor) -> Tensor:
+        """The bucket's value."""
+        s = torch.round(s, decimals=DIGITS).contiguous()
+        index = torch.bucketize(s, self.edges.double(), right=True)
+        return torch.take(self.values, index.clamp_max(len(self.values) - 1)).double()
+
+
+class LogisticOfScore(OfScore):
+    """Sigmoid of a log s - b log(1 - s) + c; the buffers are `w`, (3,), and `limits` of s, (2,)."""
+
+    w: Tensor
+    limits: Tensor
+
+    def __init__(self, w: Floats, limits: Floats, score: str, classes: int) -> None:
+        super().__init__(score, classes)
+        self.register_buffer("w", torch.tensor(w, dtype=torch.float64))
+        self.register_buffer("limits", torch.tensor(limits, dtype=torch.float64))
+
+    def value(self, s: Tensor) -> Tensor:
+        """The curve at s."""
+        (a, b, c), (low, high) = self.w.double(), self.limits.double()
+        cut = s.clamp(low, high)
+        return torch.sigmoid(a * torch.log(cut) - b * torch.log1p(-cut) + c)
+
+
+def with_confidence(logits: Tensor, probs: Tensor, v: Tensor) -> Tensor:
+    """The predicted class gets v, (..., 1), the others share the rest."""
+    count = logits.shape[-1]
+    classes = torch.arange(count, device=logits.device)
+    predicted = classes == logits.argmax(dim=-1, keepdim=True)
+    others = torch.where(predicted, 0.0, probs)
+    rest = others.sum(dim=-1, keepdim=True)
+    some, even = rest > 0, 1.0 / (count - 1)
+    share = torch.where(some, others / torch.where(some, rest, 1.0), even)
+    largest = torch.where(predicted, 0.0, share).amax(dim=-1, keepdim=True)
+    excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+    weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
+    mixed = (1.0 - v) * (share + weight * (even - share))
+    return torch.where(predicted, v, mixed)
 
 
 def normalised(g: Tensor, probs: Tensor) -> Tensor:
@@ -300,6 +366,8 @@ MODULES: dict[type[Calibrator], Callable[[Any], CalibrationModule]] = {
         c.base.table, c.weights, c.rows == "changed", c.classes
     ),
     TopLabelBinning: lambda c: TopLabel(c.values, c.classes),
+    ScoreMap: lambda c: BucketOfScore(c.edges, c.values, c.score, c.classes),
+    ScoreLogistic: lambda c: LogisticOfScore(c.w, c.limits, c.score, c.classes),
 }
 """Class of calibrator -> its module, for logits."""
 

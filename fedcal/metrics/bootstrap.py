@@ -8,14 +8,7 @@ groups a standard error is itself uncertain by 5 %.
 Accuracy, NLL and Brier score are means: their intervals are percentiles of the replicates.
 
 Calibration errors are sums (or a maximum) of absolute gaps, so noise alone makes them positive:
-the plug-in is biased upwards, a replicate, which adds noise to noise, still more, and percentile
-intervals then miss the truth nearly always (measured: they never cover a calibrated truth, and
-never the classwise ECE of a mildly miscalibrated one; basic intervals cover that in 0 to 65 %).
-Their intervals invert a test instead. Let g be the observed gaps, d a replicate's deviations
-from g, and u the gaps again, but none smaller than half its own standard error. The values
-sum |k u + d| are what one could observe if the true gaps were k u; the interval holds all totals
-k sum |u| under which the observed error lies within the central 95 % of them. Calibrated truth is
-k = 0, where this is exact; far from it, it is the basic bootstrap interval.
+their intervals invert a test instead (`fedcal.metrics.inversion`).
 
 So an interval is for what infinitely many test rows would show, and may lie below the plug-in.
 `tests/fedcal/test_metrics_bootstrap.py` measures the coverage.
@@ -24,7 +17,6 @@ So an interval is for what infinitely many test rows would show, and may lie bel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import HIGHEST, bin_index
+from fedcal.metrics.inversion import Inverted, invert
 from fedcal.metrics.scores import BINS, check_scored
 from fedcal.numerics import FLOOR
 from fedcal.streams import Purpose, stream
@@ -47,9 +40,7 @@ FEWEST = 20
 """Of fewer test rows a bootstrap says little, of one nothing: results have no intervals then."""
 HIGHEST_VALUE = {"accuracy": 1.0, "brier": 2.0, "ece": 1.0, "classwise_ece": 1.0, "mce": 1.0}
 
-_LEAST = 0.5  # standard errors: no entry of the direction u is smaller
-_FACTORS = np.concatenate([np.linspace(0.0, 1.5, 16), np.linspace(1.75, 3.0, 6), [3.5, 4.5, 6, 8]])
-_BLOCK = 2**18  # entries of a block of rows, or of replicates x cells
+_BLOCK = 2**18  # entries of a block of rows
 
 
 def metric_intervals(
@@ -144,18 +135,7 @@ class _Side:
     tables: dict[str, NDArray[np.float32]]
 
 
-@dataclass(frozen=True)
-class _Inverted:
-    """The interval of one calibration error, and what the paired difference needs."""
-
-    low: float
-    high: float
-    corrected: float
-    noise: float
-    replicates: Floats
-
-
-def _difference(before: _Inverted, after: _Inverted) -> tuple[float, float]:
+def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
     """Interval of after - before from those of both and their correlation.
 
     Zou & Donner 2008 (MOVER): unlike percentiles of paired replicates, which cover the truth in
@@ -241,45 +221,15 @@ def _used(table: Floats) -> NDArray[np.float32]:
 
 def _invert(
     side: _Side, metric: str, weights: NDArray[np.float32], tails: tuple[float, float]
-) -> _Inverted:
-    """Invert the test of the module's docstring."""
+) -> Inverted:
+    """Invert the test of `fedcal.metrics.inversion` for the sums of one set of probabilities."""
     table = side.tables[metric]
-    if not table.shape[1]:  # every row right with probability 1: no gap, and no noise
-        return _Inverted(0.0, 0.0, 0.0, 0.0, np.zeros(len(weights)))
-    join: Callable[..., Any] = np.max if metric == "mce" else np.sum
-    merge = np.maximum if metric == "mce" else np.add
     around = weights - 1  # deviations of a replicate are around @ table
-    step = max(1, _BLOCK // len(weights))
-    columns = [slice(i, i + step) for i in range(0, table.shape[1], step)]
-
-    def spread(factors: Floats, direction: Floats) -> Floats:
-        """(factors, replicates): the error, were the true gaps factor * direction."""
-        found = np.zeros((len(factors), len(weights)))
-        for part in columns:
-            noise = around @ table[:, part]
-            for k, factor in enumerate(factors):
-                gap = noise + (factor * direction[part]).astype(np.float32)
-                merge(found[k], join(np.abs(gap, out=gap), axis=1), out=found[k])
-        return found
-
-    gap = table.sum(axis=0, dtype=np.float64)
-    error = np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64))
-    direction = np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error)
-    observed, unit = float(join(np.abs(gap))), float(join(np.abs(direction)))
-    values = np.sort(spread(_FACTORS, direction), axis=1)
-    low, middle, high = (
-        _crossing(np.quantile(values, q, axis=1), observed) for q in (tails[1], 0.5, tails[0])
+    return invert(
+        table.sum(axis=0, dtype=np.float64),
+        np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64)),
+        lambda columns: around @ table[:, columns],
+        len(weights),
+        "max" if metric == "mce" else "sum",
+        tails,
     )
-    return _Inverted(
-        low=low * unit,
-        high=high * unit,
-        corrected=middle * unit,
-        noise=float(np.median(values[0])),
-        replicates=spread(np.array([middle]), direction)[0],
-    )
-
-
-def _crossing(quantile: Floats, observed: float) -> float:
-    """The factor at which a quantile, which grows with it, reaches the observed value."""
-    grown = np.maximum.accumulate(quantile)
-    return 0.0 if grown[0] >= observed else float(np.interp(observed, grown, _FACTORS))

@@ -23,6 +23,7 @@ from fedcal.encodings import (
 )
 from fedcal.errors import InputError
 from fedcal.queries.base import (
+    MOST_NUMBERS,
     Order,
     Param,
     Part,
@@ -39,6 +40,8 @@ from fedcal.types import Floats
 VIEWS = ("model", "model,other", "model,calibrated")
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
 calibrator."""
+
+_OPTIONAL = ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad")
 
 MOST_GROUPS = 1000
 _ROOM = 1.0 + 2.0**-20
@@ -72,7 +75,8 @@ class ScoreCounts(Query):
     views
         one of `VIEWS`
     groups
-        JSON list of the names of groups that are counted apart, by the rows' column; "" = no such
+        JSON list of the names of groups that are counted apart, by the rows' column, and all other
+        rows after them; "" = no such
     confusion
         count cells of predicted class and label
     calibrator
@@ -82,6 +86,8 @@ class ScoreCounts(Query):
         that (a residual query). None = counts as they are
     gain
         what answers are multiplied by before they are clipped
+    pad
+        zeros at the end of an answer, so that all questions of a run have one length
     """
 
     kind = "score_counts"
@@ -105,6 +111,7 @@ class ScoreCounts(Query):
     calibrator: str = ""
     reference: Any = None
     gain: float = 1.0
+    pad: int = 0
 
     def __post_init__(self) -> None:
         edges = vector("edges", self.edges)
@@ -122,6 +129,7 @@ class ScoreCounts(Query):
             score=check_score(self.score, classes),
             confusion=flag("confusion", self.confusion),
             gain=positive("gain", self.gain),
+            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
         )
         check_encoding(self.encoding, self.buckets, self.height)
         if not isinstance(self.calibrator, str) or bool(self.calibrator) != (
@@ -179,7 +187,8 @@ class ScoreCounts(Query):
         """Of all histograms: views, groups, parts, 2, buckets."""
         score: Score = self.score  # type: ignore[assignment]
         parts = parts_of(score, self.classes)
-        return len(self.view_names), len(self.group_names), parts, 2, self.buckets
+        groups = len(self.group_names) + bool(self.groups)  # the others
+        return len(self.view_names), groups, parts, 2, self.buckets
 
     @property
     def cells(self) -> int:
@@ -221,23 +230,34 @@ class ScoreCounts(Query):
         halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
         coded = halves if self.encoding == "flat" else halves @ self.matrix.T
         rest = counts[:, size:] * self.weight
-        return np.concatenate([coded.reshape(len(counts), -1), rest], axis=1)
+        zeros = np.zeros((len(counts), self.pad))
+        return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
 
     def decode(self, answers: Floats) -> Floats:
         """Counts from a sum of answers, (numbers,) -> (counts,), without gain; least squares."""
         size = math.prod(self.shape[:-1]) * len(self.matrix)
         halves = answers[:size].reshape(-1, len(self.matrix))
         decoder = decoder_of(self.encoding, self.buckets, self.height)
-        return np.concatenate([(halves @ decoder.T).ravel(), answers[size:] / self.weight])
+        cells = answers[size : size + self.cells] / self.weight
+        return np.concatenate([(halves @ decoder.T).ravel(), cells])
 
     def lengths(self) -> tuple[int, ...]:
         """All in one block."""
-        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells,)
+        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
 
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"edges": self.edges, "score": self.score}
-        for name in ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain"):
+        for name in (
+            "encoding",
+            "height",
+            "views",
+            "groups",
+            "confusion",
+            "calibrator",
+            "gain",
+            "pad",
+        ):
             if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
                 params[name] = value
         if self.reference is not None:

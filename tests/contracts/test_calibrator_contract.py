@@ -22,6 +22,8 @@ from fedcal.calibrators import (
     MatrixScaling,
     OrderPreservingMLP,
     OrderPreservingVector,
+    ScoreLogistic,
+    ScoreMap,
     TemperatureScaling,
     TopLabelBinning,
     VectorScaling,
@@ -47,6 +49,11 @@ KINDS: dict[str, Callable[[], Calibrator]] = {
     "weighted histogram, all": lambda: WeightedBinning(HistogramBinning(), rows="all"),
     "weighted bbq, changed": lambda: WeightedBinning(BBQ(), rows="changed"),
     "top label": TopLabelBinning,
+    "score binning": lambda: ScoreMap(how="binning"),
+    "score isotonic": ScoreMap,
+    "score bbq": lambda: ScoreMap(how="bbq"),
+    "score platt": ScoreLogistic,
+    "score beta": lambda: ScoreLogistic(how="beta"),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 40])
@@ -375,6 +382,19 @@ NAN_TABLE = np.full((3, 128), np.nan)
         ("top label", {"values": np.zeros(0)}),
         ("top label", {"values": np.full(15, "a")}),
         ("top label", {"classes": np.array(1)}),
+        ("score isotonic", {"values": np.full(240, 0.5)}),
+        ("score isotonic", {"edges": np.linspace(0, 0.9, 20)}),
+        ("score isotonic", {"edges": np.full(1, np.nan)}),
+        ("score isotonic", {"score": np.array("positive")}),
+        ("score isotonic", {"how": np.array("platt")}),
+        ("score platt", {"w": np.array([1.0, -1.0, 0.0])}),
+        ("score platt", {"w": np.full(3, np.nan)}),
+        ("score platt", {"w": np.full(3, "a")}),
+        ("score platt", {"limits": np.array([0.0, 0.5])}),
+        ("score platt", {"limits": np.array([0.5, 0.4])}),
+        ("score platt", {"limits": np.ones(1)}),
+        ("score platt", {"classes": np.array(0)}),
+        ("score platt", {"how": np.array("isotonic")}),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(

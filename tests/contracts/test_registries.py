@@ -33,8 +33,10 @@ OTHERS = {
     ("experiments/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/pools.py", "local"): "an address of Ray",
     ("clients/guard.py", "subject"): "a part of a client, which the unit of that name protects",
-    ("experiments/hospitals.py", "subject"): "a column of data",
+    ("experiments/shipped/hospitals.py", "subject"): "a column of data",
+    ("experiments/shipped/mmlu.py", "subject"): "a column of data",
     ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
+    ("fedcal/datasets/_arrays.py", "subject"): "a column of data",
     ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
     ("fedcal/datasets/_huggingface.py", "subject"): "a column of data",
 }

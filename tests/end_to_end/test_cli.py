@@ -18,7 +18,7 @@ import pytest
 
 import fedcal
 from fedcal import calibrators, datasets
-from fedcal.experiments.cli import COMMANDS, LATER, _run, load_command
+from fedcal.experiments.cli import COMMANDS, _run, load_command
 from fedcal.experiments.config import METHODS, POOLED
 from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
@@ -396,7 +396,6 @@ def test_the_examples_of_the_help_are_taken(
 @pytest.mark.parametrize(
     "arguments",
     [
-        *LATER,
         "simulate --secure-aggregation protocol",
     ],
 )

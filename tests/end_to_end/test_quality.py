@@ -170,9 +170,13 @@ def test_some_methods_never_change_a_prediction(method: str, epsilon: float) -> 
 OPTIONS: dict[str, dict[str, Any]] = {
     "game-forecasts": {"partition": "natural"},
     "mnist-cnn": {"partition": "natural"},
+    "mmlu-llama": {"partition": "natural"},
     "densenet-cifar100": {"clients": 20},
 }
 
+
+AS_SURE_AS_RIGHT = ("mmlu-llama", "adult-income")
+"""On the whole, so that one temperature for all clients has nothing to improve."""
 
 SLOW = ("densenet-cifar100", "fedmatrix")
 """10,100 parameters."""
@@ -219,7 +223,10 @@ def test_newton_without_privacy_improves_every_shipped_set(name: str) -> None:
     found = simulate(name, method="fednewton", **OPTIONS.get(name, {"clients": 40}))
     ideal = simulate(name, method="pooled-temperature", **OPTIONS.get(name, {"clients": 40}))
     assert found.after["nll"] == pytest.approx(ideal.after["nll"], rel=1e-6)
-    assert found.after["nll"] < found.before["nll"]
+    if name in AS_SURE_AS_RIGHT:
+        assert found.after["nll"] == pytest.approx(found.before["nll"], rel=2e-3)
+    else:
+        assert found.after["nll"] < found.before["nll"]
 
 
 # -- memory ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
@@ -46,8 +46,10 @@ from fedcal.experiments.figures.diagrams import (
 )
 from fedcal.experiments.figures.drawing import Panel, Sheet, bars, curve
 from fedcal.experiments.figures.inline import fixed, key_svg, panel_svgs
+from fedcal.experiments.figures.parts import FEW, LONGEST, part_sheet
 from fedcal.experiments.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability
+from fedcal.pages import Curve, Intervals
 
 
 def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:
@@ -565,3 +567,46 @@ def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path: Path) -> None:
         for hue in ("paper", "ink", "blue", "grey"):
             assert (HUES[hue][0] in found) is not dark
             assert (HUES[hue][1] in found) is dark
+
+
+# --- parts of a page ----------------------------------------------------------------------------
+
+
+def test_a_forest_plot_has_a_line_for_each_label() -> None:
+    name = "a site with a name that is too long"
+    series = {
+        "before": (("one", 0.5, 0.4, 0.6), (name, 0.2, 0.1, 0.3)),
+        "after": ((name, 0.7, 0.6, 0.9), ("three", 0.1, 0.0, 0.2)),
+    }
+    sheet = part_sheet(Intervals("t", "accuracy", series, {"all": 0.4}), "t")
+    assert sheet.legend == (("m0", "before"), ("m1", "after"), ("b0", "all"))
+    (panel,) = sheet.panels
+    ax = plotted(panel)
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert labels == ["one", f"{name[: LONGEST - 1]}…", "three"]
+    assert name in panel.said
+    rows = {"m0": (0, 1), "m1": (1, 2)}
+    for style, lines in zip(rows, series.values(), strict=True):
+        x, y = line(panel, style)
+        assert x.tolist() == [value for _, value, *_ in lines]
+        assert tuple(y.round()) == rows[style]
+        ends = np.array(marks(panel, LineCollection, style).get_segments())[:, :, 0]
+        assert ends.tolist() == [[low, high] for *_, low, high in lines]
+    assert line(panel, "b0")[0].tolist() == [0.4, 0.4]
+
+
+@pytest.mark.parametrize("points", [FEW, FEW + 1])
+def test_a_curve_has_whiskers_of_few_points_and_an_area_of_many(points: int) -> None:
+    x = np.linspace(0, 1, points)
+    series = {"model": tuple(zip(x, x**2, strict=True))}
+    bands = {"model": tuple(zip(x**2 / 2, x, strict=True))}
+    part = Curve("t", "x", "y", series, bands, {"diagonal": ((0.0, 0.0), (1.0, 1.0))})
+    sheet = part_sheet(part, "t")
+    assert sheet.legend == (("m0", "model"), ("b0", "diagonal"))
+    (panel,) = sheet.panels
+    assert line(panel, "m0")[0].tolist() == x.tolist()
+    if points == FEW:
+        assert whiskers(panel, "m0").T.tolist() == [list(ends) for ends in bands["model"]]
+    else:
+        (area,) = (c for c in plotted(panel).collections if isinstance(c, PolyCollection))
+        assert {*area.get_paths()[0].vertices[:, 1]} == {n for ends in bands["model"] for n in ends}

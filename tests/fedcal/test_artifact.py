@@ -16,7 +16,7 @@ from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
 from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import summary
-from fedcal.pages import MOST_SERIES, Curve, Table, from_json, to_json
+from fedcal.pages import MOST_SERIES, Curve, Intervals, Table, from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,15 @@ def test_a_calibrator_is_an_artifact(tmp_path: Path) -> None:
 PARTS = [
     Table("Rows", ("bin", "rows"), (("0 to 1", 3), ("1 to 2", 4.5)), "noisy"),
     Curve("ROC", "x, share", "y, share", {"a": ((0.0, 0.0), (1.0, 1.0))}),
+    Curve(
+        "Reliability",
+        "x, share",
+        "y, share",
+        {"a": ((0.2, 0.3),)},
+        bands={"a": ((0.1, 0.4),)},
+        references={"diagonal": ((0.0, 0.0), (1.0, 1.0))},
+    ),
+    Intervals("Sites", "accuracy", {"a": (("one", 0.5, 0.4, 0.6),)}, {"all": 0.5}),
 ]
 
 
@@ -122,9 +131,25 @@ def test_parts_that_cannot_be_shown_are_refused() -> None:
     for series in ({}, {"a": ()}, many):
         with pytest.raises(InputError, match="curve 'C' needs 1 to 16 series with points"):
             Curve("C", "x", "y", series)
+    line = {"a": ((0.0, 0.0),)}
+    for bands in ({"b": ((0.0, 1.0),)}, {"a": ((0.0, 1.0), (0.0, 1.0))}):
+        with pytest.raises(InputError, match=r"curve 'C': the band '.' fits no series"):
+            Curve("C", "x", "y", line, bands)
+    with pytest.raises(InputError, match="curve 'C' takes at most 4 references, with points"):
+        Curve("C", "x", "y", line, references={str(k): ((0.0, 0.0),) for k in range(5)})
+    with pytest.raises(InputError, match="intervals 'I' need 1 to 16 series with lines"):
+        Intervals("I", "x", {"a": ()})
+    with pytest.raises(InputError, match="'I': a number to show is not finite"):
+        Intervals("I", "x", {"a": (("one", 0.5, 0.4, math.inf),)})
+    for backwards in (
+        lambda: Curve("I", "x", "y", line, {"a": ((1.0, 0.0),)}),
+        lambda: Intervals("I", "x", {"a": (("one", 0.5, 0.6, 0.4),)}),
+    ):
+        with pytest.raises(InputError, match="'I': an interval ends before it begins"):
+            backwards()
 
 
 @pytest.mark.parametrize("plain", [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]])
 def test_plain_values_of_something_else_are_refused(plain: Any) -> None:
-    with pytest.raises(InputError, match="holds no tables and curves"):
+    with pytest.raises(InputError, match="holds no parts of a page"):
         from_json(plain)

@@ -52,6 +52,8 @@ SOURCE = {
     ("mnist-cnn", "test"): (0.93424618, 0.01886959),
     ("heart-disease", "fit"): (0.69531250, 0.09030338),
     ("heart-disease", "test"): (0.72727273, 0.05864971),
+    ("mmlu-llama", "fit"): (0.40540541, 0.05611041),
+    ("adult-income", "fit"): (0.84675388, 0.00869889),
 }
 
 
@@ -94,6 +96,7 @@ def test_catalogue_tells_the_truth(entry: Any) -> None:
     assert len(np.unique(data.labels)) == data.classes == entry.classes
     assert (0 if data.test_scores is None else len(data.test_scores)) == entry.test_rows
     assert len(data.client_names or ()) == entry.clients
+    assert len(data.group_names or ()) == entry.groups
     if data.input == "probs":
         np.testing.assert_allclose(data.scores.sum(axis=1), 1, atol=1e-12)
 
@@ -102,7 +105,7 @@ def test_default_comes_first_and_every_file_is_accounted_for() -> None:
     first = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
     assert [entry.name for entry in catalogue()] == [
         *first,
-        *("mnist-cnn", "mnist-shift", "heart-disease"),
+        *("mnist-cnn", "mnist-shift", "heart-disease", "mmlu-llama", "adult-income"),
     ]
     listed = [file for entry in catalogue() for file in entry.files]
     assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
@@ -121,10 +124,11 @@ def test_shipped_files_are_small_and_hold_no_pickles(path: Path) -> None:
                 "log_odds": "float16",
                 "labels": "uint8",
                 "client": "uint8",
+                "group": "uint8",
                 "subject": "uint16",
             }
             kind = kinds.get(key.removeprefix("test_"))
-            assert str(archive[key].dtype) == kind or key == "client_names"
+            assert str(archive[key].dtype) == kind or key in ("client_names", "group_names")
 
 
 def test_attribution_is_complete() -> None:
@@ -147,6 +151,37 @@ def test_forecasts_have_natural_clients() -> None:
     assert rows[data.client_names.index("nba_games 2019")] == 1312
     assert rows.min() == 96  # world_cup_matches_men 2014
     assert (data.scores[:, 1] == 0).sum() == 63  # the source's zeros stay zeros
+
+
+def test_forecasts_are_grouped_by_league() -> None:
+    data = load("game-forecasts")
+    assert data.group is not None
+    assert data.client is not None
+    names = np.array(data.client_names)[data.client]
+    leagues = np.array(data.group_names)[data.group]
+    assert all(name.startswith(f"{k} ") for name, k in set(zip(names, leagues, strict=True)))
+
+
+def test_the_language_model_is_sure_where_it_is_wrong() -> None:
+    data = load("mmlu-llama")
+    assert data.client is not None
+    assert data.client_names is not None
+    hit, sure = data.probs.argmax(axis=1) == data.labels, data.probs.max(axis=1)
+    assert sure.mean() == pytest.approx(0.406042, abs=1e-4)  # of the source; accuracy .405405
+    gap = np.bincount(data.client, sure - hit) / np.bincount(data.client)
+    assert np.abs(gap).max() > 0.15
+    assert gap[data.client_names.index("college_chemistry")] == pytest.approx(0.1554, abs=1e-3)
+    assert len(data.split(0).labels) == 1443
+
+
+def test_the_blind_model_overestimates_what_women_earn() -> None:
+    data = load("adult-income")
+    assert data.group is not None
+    assert data.group_names is not None
+    assert abs(data.probs[:, 1].mean() - data.labels.mean()) < 0.005
+    women = np.array([name.startswith("Female") for name in data.group_names])[data.group]
+    assert women.sum() == 5421
+    assert data.probs[women, 1].mean() > data.labels[women].mean() + 0.01
 
 
 def test_mnist_has_the_clients_it_was_trained_with() -> None:

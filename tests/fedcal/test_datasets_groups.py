@@ -90,6 +90,8 @@ def test_hugging_face(tmp_path: Path) -> None:
     check(from_huggingface(hf.Dataset.from_dict(own), logits="z", other_probs="q", group="ward"))
     both = hf.DatasetDict({"train": data, "test": data.select([3, 0])})
     assert from_huggingface(both).test_group.tolist() == [2, 1]  # type: ignore[union-attr]
+    parts = from_huggingface(both, client="group", group=None)
+    assert parts.test_client.tolist() == [2, 1]  # type: ignore[union-attr]
 
 
 def test_test_rows_have_groups_of_their_own() -> None:
@@ -105,6 +107,16 @@ def test_a_column_split_parts_them(tmp_path: Path) -> None:
     assert data.group_names == ("ward 2", "ward 1", "ward 3")
     assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])  # type: ignore[union-attr]
     np.testing.assert_array_equal(data.other_scores, P[::2])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("last", "clients"), [("b", [0, 1]), ("c", None)])
+def test_test_rows_have_clients_if_none_of_these_is_held_out(
+    last: str, clients: list[int] | None, tmp_path: Path
+) -> None:
+    columns = table() | {"split": ["train", "test"] * 2, "client": ["a", "a", "b", last]}
+    data = load(write_csv(tmp_path / "x.csv", columns))
+    found = None if data.test_client is None else data.test_client.tolist()
+    assert (found, data.client_names) == (clients, ("a", "b"))
 
 
 def test_they_stay_with_their_rows() -> None:

@@ -23,6 +23,7 @@ from fedcal.calibrators import (
     Identity,
     OrderPreservingMLP,
     OrderPreservingVector,
+    ScoreMap,
     TemperatureScaling,
     WeightedBinning,
 )
@@ -60,6 +61,9 @@ def of_kind(kind: str) -> Callable[[int], Calibrator]:
 MAKE: dict[str, Callable[[int], Calibrator]] = {kind: of_kind(kind) for kind in kinds()} | {
     "weighted, all": lambda c: weighted(HistogramBinning().fit(*rows(c)), "all"),
     "weighted, changed": lambda c: weighted(BBQ().fit(*rows(c)), "changed"),
+    "score map of one value": lambda c: ScoreMap(
+        [0, 1], [0.7], "positive" if c == 2 else "confidence", c
+    ),
 }
 every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
 every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 40])

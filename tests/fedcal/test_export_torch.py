@@ -20,6 +20,8 @@ from fedcal.calibrators import (  # noqa: E402
     MatrixScaling,
     OrderPreservingMLP,
     OrderPreservingVector,
+    ScoreLogistic,
+    ScoreMap,
     TemperatureScaling,
     VectorScaling,
     WeightedBinning,
@@ -40,6 +42,8 @@ ALL: dict[str, Calibrator] = {
     "histogram": HistogramBinning(TABLE, 3),
     "bbq": BBQ(TABLE, 3),
     "weighted": WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "changed"),
+    "score map": ScoreMap([0, 0.5, 0.8, 1], [0.4, 0.6, 0.9], "confidence", 3),
+    "score logistic": ScoreLogistic([0.5, 0.7, 0.1], [0.1, 0.99], "confidence", 3),
 }
 every_one = pytest.mark.parametrize("calibrator", ALL.values(), ids=ALL.keys())
 LOGITS = torch.from_numpy(np.random.default_rng(1).normal(scale=3, size=(50, 3)))
@@ -86,6 +90,8 @@ def test_nothing_is_there_for_an_optimiser_to_change(calibrator: Calibrator) -> 
             "histogram-binning": {"table": (3, 8)},
             "bbq": {"table": (3, 8)},
             "weighted-binning": {"table": (3, 8), "weights": (3,)},
+            "score-map": {"edges": (2,), "values": (3,)},
+            "score-logistic": {"w": (3,), "limits": (2,)},
         }[calibrator.kind]
     )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.experiments import hospitals
-from fedcal.experiments.hospitals import FEATURES, HOSPITALS
+from fedcal.experiments.shipped import hospitals
+from fedcal.experiments.shipped.hospitals import FEATURES, HOSPITALS
 
 LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
 
@@ -74,4 +74,4 @@ def test_the_command_writes_a_data_file(folder: Path, capsys: pytest.CaptureFixt
     with np.load(out) as arrays:
         assert len(arrays["logits"]) == 70
         assert len(arrays["test_logits"]) == 74
-    assert "switzerland  test" in capsys.readouterr().out
+    assert "test_client" in capsys.readouterr().out

@@ -8,20 +8,14 @@ these hospitals in just this way, and found that it overestimates disease.)
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedcal.atomic import whole_file
-from fedcal.errors import FedcalError, InputError
-from fedcal.metrics import summary
-from fedcal.numerics import softmax
+from fedcal.errors import InputError
+from fedcal.experiments.shipped.making import Arrays, logistic, make
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
@@ -122,31 +116,12 @@ def design(x: Floats, train: Integers) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def logistic(x: Floats, y: Integers, ridge: float = 1.0, steps: int = 30) -> Floats:
-    """Weights of a logistic regression, by Newton's method.
-
-    Parameters
-    ----------
-    ridge
-        of the squared weights but the first; 1 is scikit-learn's default. Without it a code that
-        three training rows have gets a weight of 20.
-    """
-    w = np.zeros(x.shape[1])
-    penalty = np.full(len(w), ridge)
-    penalty[0] = 0.0
-    for _ in range(steps):
-        p = 1 / (1 + np.exp(-x @ w))
-        gradient = x.T @ (y - p) - penalty * w
-        w = w + np.linalg.solve((x.T * (p * (1 - p))) @ x + np.diag(penalty), gradient)
-    return w
-
-
-def shipped(patients: Patients) -> dict[str, NDArray[Any]]:
+def shipped(patients: Patients) -> Arrays:
     """The arrays of the data file."""
     train, fit, test = halves(patients.hospital)
     x = design(patients.x, train)
     z = x @ logistic(x[train], patients.y[train])
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: Arrays = {
         "subject": fit.astype(np.uint16),
         "client_names": np.array(list(HOSPITALS)),
     }
@@ -160,32 +135,8 @@ def shipped(patients: Patients) -> dict[str, NDArray[Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, keep the logits, and print what the model is worth at each hospital."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.hospitals", description=str(__doc__).splitlines()[0]
-    )
-    parser.add_argument("--folder", type=Path, required=True, help="with processed.*.data of UCI")
-    parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
-    given = parser.parse_args(arguments)
-    try:
-        arrays = shipped(read_patients(given.folder))
-        with whole_file(given.out) as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    except FedcalError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    print("hospital     part         rows  diseased %  accuracy %  ECE %     NLL")
-    for prefix, part in (("", "calibration"), ("test_", "test")):
-        logits, labels, client = (arrays[f"{prefix}{k}"] for k in ("logits", "labels", "client"))
-        probs = softmax(logits.astype(np.float64))
-        for k, name in enumerate([*HOSPITALS, "all"]):
-            own = (client == k) | (name == "all")
-            found = summary(probs[own], labels[own].astype(np.int64))
-            print(
-                f"{name:<12} {part:<11} {own.sum():>5}  {100 * labels[own].mean():>10.1f}  "
-                f"{100 * found['accuracy']:>10.1f}  {100 * found['ece']:>5.1f}  "
-                f"{found['nll']:>6.3f}"
-            )
-    print(f"written to {given.out}: {given.out.stat().st_size:,} bytes")
+    inputs = {"folder": "with processed.*.data of UCI"}
+    make("hospitals", str(__doc__), inputs, lambda f: shipped(read_patients(f)), arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""Evaluating a model over simulated clients: what `fedcal evaluate` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcal.datasets import Dataset
+from fedcal.experiments.config import Config
+from fedcal.experiments.evaluated import METHOD, settings
+from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.simulation import simulate
+from fedcal.strategies.outcome import Progress
+
+
+def evaluate(
+    data: str | Path | Dataset | Mapping[str, Any] | None = None,
+    *,
+    calibrator: str | Path | None = None,
+    by: str = "none",
+    threshold: float | None = None,
+    score: str | None = None,
+    bins: int | None = None,
+    config: Config | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> SimulationResult:
+    """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
+
+    Rows are those of the test part where the data have one, else all. Where the data have scores
+    of a second model, both are evaluated on the rows that have both.
+
+    Parameters
+    ----------
+    data
+        as `simulate` takes it
+    calibrator
+        a `calibrator.npz`: evaluate the model before and after it
+    by
+        "site" or "group": also each client, or each value of the rows' column `group`
+    threshold
+        a row is predicted positive from this score on (two classes; 0.5)
+    score
+        "positive" (two classes), "confidence" or "classes"; None = the first that the model has
+    bins
+        buckets of the score; None = 240
+    config
+        instead of options
+    out
+        folder for result files; None = write nothing
+    progress
+        called after each round
+    **options
+        as `simulate` takes them, but for the method
+
+    Returns
+    -------
+    SimulationResult
+        `metrics` are those of the model; `judged` has all that `result.json` has
+
+    Raises
+    ------
+    InputError
+        Anything the user gave that is not allowed; nothing was released.
+    """
+    if config is None:
+        asked = settings(calibrator, by, threshold, score, bins)
+        options = {**options, "set": {**asked, **options.get("set", {})}, "method": METHOD}
+    return simulate(data, config=config, out=out, progress=progress, **options)

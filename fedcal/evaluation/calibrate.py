@@ -1,0 +1,45 @@
+"""Calibrators from a release's histogram: post-processing, without a further charge."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from fedcal.buckets import Score
+from fedcal.calibrators.score_fit import Curve
+from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap, Table
+from fedcal.checks import one_of
+from fedcal.evaluation.histogram import Histogram
+from fedcal.scores import KINDS, Kind
+
+How = Literal[Table, Curve]
+
+
+def calibrator_from(
+    h: Histogram, score: Score, how: How, classes: int, input: Kind
+) -> ScoreMap | ScoreLogistic:
+    """A calibrator of the score that the histogram is of.
+
+    Parameters
+    ----------
+    h
+        rows by score and outcome
+    score
+        "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
+    how
+        "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
+        `fedcal.calibrators.score_fit`. Under noise the curves, "platt" and "beta", lose least
+    classes
+        of the model
+    input
+        what the model gives, "logits" or "probs"
+
+    Raises
+    ------
+    InputError
+        An unknown name, or a score that models of so many classes do not have.
+    """
+    one_of("how", how, get_args(How))
+    form = ScoreLogistic if how in get_args(Curve) else ScoreMap
+    calibrator = form.from_histogram(h, how, score, classes)
+    calibrator.input = one_of("input", input, KINDS)
+    return calibrator

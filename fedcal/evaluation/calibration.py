@@ -1,0 +1,368 @@
+"""Calibration errors: how far scores are from the shares of outcome 1 among rows that have them.
+
+Each is the sum, the maximum or the norm of gaps, and a gap is a weighted sum of the residuals
+r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. They are
+no smooth functions of counts, and noise makes them too large:
+
+* the value is what the pooled rows show: without noise the plug-in, with noise the error under
+  which the noisy plug-in would be its own median (`fedcal.metrics.inversion`);
+* the interval inverts the same test for noise and sampling together, and is for what infinitely
+  many rows would show. It is extended to the value, so that no value lies outside its interval;
+* `ece_debiased` is the median-unbiased estimate of that, the l1 analogue of the debiased estimator
+  of Kumar et al. 2019 (arXiv 1909.10155, section 5): with few rows, the one to compare models by.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import FIRM, Span
+from fedcal.evaluation.monotone import monotone_counts
+from fedcal.metrics.binning import bin_index
+from fedcal.metrics.inversion import JOINS, Inverted, Join, invert
+from fedcal.registry import registry
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats, Integers
+
+BINS = 15
+REPLICATES = 500
+
+
+class GapMetric(ABC):
+    """One calibration error.
+
+    Attributes
+    ----------
+    name
+        in `GAPS` and in results
+    bounds
+        smallest and largest value
+    scale
+        a difference between two values that is large: noise of a quarter of it drowns the metric
+    join
+        how gaps become the error
+    power
+        the error is the joined gaps to this power
+    debiased
+        the value corrects for the choice of rows too
+    to_plug_in
+        the interval must reach the plug-in
+    """
+
+    name: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    scale: ClassVar[float] = 0.4
+    join: ClassVar[Join] = "sum"
+    power: ClassVar[int] = 1
+    debiased: ClassVar[bool] = False
+    to_plug_in: ClassVar[bool] = False
+
+    @abstractmethod
+    def gaps(self, h: Histogram) -> Floats:
+        """Weights of residuals, in units of the error, (gaps, buckets)."""
+
+    def value(self, h: Histogram) -> float:
+        """The plug-in: the error that the counts show, noise included."""
+        if h.counts.sum() <= 0:
+            return math.nan
+        return self.joined(self.gaps(h) @ residuals(h))
+
+    def joined(self, gaps: Floats) -> float:
+        """The error of gaps."""
+        together, _ = JOINS[self.join]
+        return float(together(np.abs(gaps), axis=0)) ** self.power
+
+    def binning(self, h: Histogram) -> float:
+        """Bound of what scores, instead of the middles of their buckets, change."""
+        reach = np.abs(self.gaps(h)) @ (rows_of(h) * np.diff(h.edges) / 2)
+        return float(reach.max() if self.join == "max" else reach.sum())
+
+
+def rows_of(h: Histogram) -> Floats:
+    """Rows of each bucket, not negative, (buckets,)."""
+    return np.asarray(monotone_counts(h).sum(axis=0))
+
+
+def residuals(h: Histogram) -> Floats:
+    """Summed outcome - score of each bucket, (buckets,)."""
+    return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
+
+
+def _members(bins: Integers, number: int) -> Floats:
+    """Which bucket is in which bin, (bins, buckets) of 0 and 1."""
+    return np.asarray(np.arange(number)[:, None] == bins, np.float64)
+
+
+def equal_width(h: Histogram, bins: int = BINS) -> Integers:
+    """Bin of each bucket's middle, (buckets,)."""
+    return bin_index(h.middles, bins)
+
+
+def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
+    """Bin of each bucket if all bins are to hold as many rows, (buckets,)."""
+    rows = rows_of(h)
+    share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
+    return bin_index(np.clip(share, 0.0, 1.0), bins)
+
+
+class Ece(GapMetric):
+    """Sum over 15 bins of equal width of |sum of (outcome - score)| / n (Naeini et al. 2015)."""
+
+    name = "ece"
+
+    def gaps(self, h: Histogram) -> Floats:
+        """Bins, over all rows."""
+        return np.asarray(_members(equal_width(h), BINS) / h.counts.sum())
+
+    def binning(self, h: Histogram) -> float:
+        """The middles', and twice the residuals of buckets that lie in two bins."""
+        low, high = bin_index(h.edges[:-1] + 1e-9, BINS), bin_index(h.edges[1:] - 1e-9, BINS)
+        cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
+        return super().binning(h) + 2 * float(cut)
+
+
+class EceDebiased(Ece):
+    """ECE less what the choice of rows, and noise, add to it; see the module."""
+
+    name = "ece_debiased"
+    debiased = True
+
+
+class EceEqualMass(GapMetric):
+    """ECE over 15 bins of as equal a number of rows as edges of buckets allow."""
+
+    name = "ece_equal_mass"
+
+    def gaps(self, h: Histogram) -> Floats:
+        """Bins, over all rows."""
+        return np.asarray(_members(equal_mass(h), BINS) / h.counts.sum())
+
+
+class Mce(GapMetric):
+    """Largest |share of outcome 1 - mean score| of a bin of equal width that surely has rows."""
+
+    name = "mce"
+    join = "max"
+
+    def gaps(self, h: Histogram) -> Floats:
+        """Bins, each over its own rows; those that noise may have filled are left out."""
+        members = _members(equal_width(h), BINS)
+        rows = members @ h.counts.sum(axis=0)
+        noise = h.noise_std(np.stack([members, members], axis=1))
+        used = (rows > FIRM * noise) & (rows > 0)
+        return np.asarray(members * np.where(used, 1 / np.where(used, rows, 1.0), 0.0)[:, None])
+
+
+class Ks(GapMetric):
+    """Largest |sum of (outcome - score) over scores up to t| / n (Gupta et al. 2021, eq. 3)."""
+
+    name = "ks"
+    join = "max"
+
+    def gaps(self, h: Histogram) -> Floats:
+        """Prefixes, over all rows."""
+        return np.asarray(np.tri(h.buckets) / h.counts.sum())
+
+    def binning(self, h: Histogram) -> float:
+        """The middles', and the largest excursion within one bucket."""
+        n, p = np.maximum(h.counts, 0.0)
+        inside = np.maximum(p * (1 - h.edges[:-1]), n * h.edges[1:]).max() / h.counts.sum()
+        return super().binning(h) + float(inside)
+
+
+class BrierReliability(GapMetric):
+    """Mean over rows of (share of outcome 1 - mean score of the row's bin)**2 (Murphy 1973)."""
+
+    name = "brier_reliability"
+    scale = 0.1
+    join = "norm"
+    power = 2
+
+    def gaps(self, h: Histogram) -> Floats:
+        """Bins of equal width, each over the root of its rows times all rows."""
+        members = _members(equal_width(h), BINS)
+        rows = members @ rows_of(h)
+        root = np.sqrt(np.where(rows > 0, rows * max(h.counts.sum(), 1e-300), np.inf))
+        return np.asarray(members / root[:, None])
+
+    def binning(self, h: Histogram) -> float:
+        """Of (g + d)**2 with |d| the middles' bound."""
+        weights = self.gaps(h)
+        reach = weights @ (rows_of(h) * np.diff(h.edges) / 2)
+        return float((2 * np.abs(weights @ residuals(h)) * reach + reach**2).sum())
+
+
+class SmoothEce(GapMetric):
+    """Smooth ECE (Blasiok & Nakkiran 2023, arXiv 2309.12236): no bins to choose.
+
+    The integral of the residuals smoothed by a Gaussian kernel reflected at 0 and 1, with the
+    bandwidth s that equals the result. A smaller bandwidth never gives a smaller integral; so an
+    interval of it at the observed s, extended to s, holds the true fixed point where it holds
+    the true integral at s.
+    """
+
+    name = "smooth_ece"
+    to_plug_in = True
+
+    def gaps(self, h: Histogram) -> Floats:
+        """At the observed bandwidth; a finer grid than the buckets would show no more."""
+        return _kernel(h, _bandwidth(h)) / float(h.counts.sum())
+
+    def binning(self, h: Histogram) -> float:
+        """The middles', and how far the kernel moves with a score, sqrt(2 / pi) / s of it."""
+        n, p = np.maximum(h.counts, 0.0)
+        rows, half = n + p, np.diff(h.edges) / 2
+        size = p * (1 - h.edges[:-1]) + n * h.edges[1:]
+        moved = np.minimum(math.sqrt(2 / math.pi) * half / _bandwidth(h), 2.0) * size
+        return float((rows * half + moved).sum() / h.counts.sum())
+
+
+_GRID = 120
+_WAVES = 2 * _GRID
+
+
+def _cosines(at: Floats) -> Floats:
+    """Cosines of rising frequency, (waves, points)."""
+    return np.asarray(np.cos(np.outer(np.arange(_WAVES) * math.pi, at)))
+
+
+def _decay(width: float) -> Floats:
+    """The reflected Gaussian is 1 + 2 sum_k exp(-(pi k s)**2 / 2) cos(pi k t) cos(pi k f)."""
+    found = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
+    found[0] = 1.0
+    return np.asarray(found[found > 1e-12])
+
+
+def _grid() -> Floats:
+    return (np.arange(_GRID) + 0.5) / _GRID
+
+
+def _kernel(h: Histogram, width: float) -> Floats:
+    """The reflected Gaussian, integrated over cells of a grid, (grid, buckets)."""
+    decay = _decay(width)
+    at_grid, at_scores = _cosines(_grid())[: len(decay)], _cosines(h.middles)[: len(decay)]
+    return np.asarray((at_grid.T * decay) @ at_scores / _GRID)
+
+
+def _bandwidth(h: Histogram) -> float:
+    """The bandwidth that equals the integral of the smoothed residuals."""
+    at_grid = _cosines(_grid())
+    waves = _cosines(h.middles) @ residuals(h) / h.counts.sum()
+    low, high = 1e-4, 1.0
+    for _ in range(24):
+        middle = math.sqrt(low * high)
+        decay = _decay(middle)
+        smooth = (decay * waves[: len(decay)]) @ at_grid[: len(decay)] / _GRID
+        low, high = (middle, high) if np.abs(smooth).sum() > middle else (low, middle)
+    return math.sqrt(low * high)
+
+
+GAPS: dict[str, type[GapMetric]] = registry(
+    Ece, EceDebiased, EceEqualMass, SmoothEce, Mce, Ks, BrierReliability
+)
+"""Calibration errors by name."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Deviations of residuals from the truth, (replicates, buckets) each."""
+
+    noise: NDArray[np.float32]
+    sampling: NDArray[np.float32]
+
+
+def simulate(h: Histogram, seed: int, what: str = "") -> Simulated:
+    """Draws of what noise and the choice of rows add to residuals."""
+    rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
+    size = (REPLICATES, h.buckets)
+    noise = np.zeros(size, np.float32)
+    if h.noisy:
+        negative, positive = h.draws(rng, REPLICATES).transpose(1, 0, 2)
+        noise = (positive * (1 - h.middles) - negative * h.middles).astype(np.float32)
+    n, p = monotone_counts(h)
+    std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2).astype(np.float32)
+    return Simulated(noise, std * rng.standard_normal(size, np.float32))
+
+
+def gap_span(
+    metric: GapMetric,
+    h: Histogram,
+    simulated: Simulated,
+    level: float,
+    rows: str,
+    spread: float | None = None,
+) -> Span:
+    """Value and interval of a calibration error, before binning.
+
+    Parameters
+    ----------
+    metric
+        which one
+    h
+        the histogram
+    simulated
+        from `simulate`
+    level
+        of the interval
+    rows
+        `new` or `these`
+    spread
+        variance of the error that clients give; the deviations of independent rows are then made
+        larger (or smaller) by the ratio of both standard deviations
+    """
+    total = h.counts.sum()
+    if total <= 0:
+        return Span(math.nan, *metric.bounds, math.nan, math.nan, False)
+    firm = bool(total > FIRM * h.noise_std(np.ones_like(h.counts)))
+    weights = metric.gaps(h)
+    if not weights.any():
+        return Span(math.nan, *metric.bounds, math.nan, math.nan, False)
+    gap = weights @ residuals(h)
+    tails = (0.5 - level / 2, 0.5 + level / 2)
+    plug_in = metric.joined(gap)
+    narrow = weights.T.astype(np.float32)
+    by_noise = simulated.noise @ narrow
+    noise_only = _invert(metric, gap, by_noise, tails) if h.noisy else None
+    value = noise_only.corrected**metric.power if noise_only else plug_in
+    held = (value, plug_in) if metric.to_plug_in else (value,)
+    noise = float(np.std(noise_only.replicates**metric.power)) if noise_only else 0.0
+    if rows == "these":
+        if noise_only is None:
+            return Span(value, value, value, 0.0, 0.0, firm)
+        return _span(metric, noise_only, held, 0.0, noise, firm)
+    by_rows = simulated.sampling @ narrow
+    if spread is not None:
+        alone = _invert(metric, gap, by_rows, tails).replicates ** metric.power
+        by_rows *= np.float32(math.sqrt(spread) / max(float(np.std(alone)), 1e-12))
+    both = _invert(metric, gap, by_noise + by_rows, tails)
+    if metric.debiased:
+        held = (both.corrected**metric.power,)
+    sampling = math.sqrt(max(float(np.var(both.replicates**metric.power)) - noise**2, 0.0))
+    return _span(metric, both, held, sampling, noise, firm)
+
+
+def _invert(
+    metric: GapMetric, gap: Floats, deviations: NDArray[np.float32], tails: tuple[float, float]
+) -> Inverted:
+    error = deviations.std(axis=0, dtype=np.float64)
+    return invert(gap, error, lambda part: deviations[:, part], len(deviations), metric.join, tails)
+
+
+def _span(
+    metric: GapMetric,
+    found: Inverted,
+    held: tuple[float, ...],
+    sampling: float,
+    noise: float,
+    firm: bool,
+) -> Span:
+    """The interval, extended to what it must hold; the first of that is the value."""
+    low, high = found.low**metric.power, found.limit**metric.power
+    return Span(held[0], min(low, *held), max(high, *held), sampling, noise, firm)

@@ -1,0 +1,190 @@
+"""What a release says of models, and of groups of rows: all metrics, as `result.json` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import FIRM, Estimate
+from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
+from fedcal.evaluation.paired import compare
+from fedcal.types import Floats
+
+FEWEST = 20
+"""Rows of a group below which nothing is said of it."""
+
+IN_GROUPS = (
+    *("accuracy", "precision", "recall", "prevalence"),
+    *("roc_auc", "confidence_auc", "gap", "brier"),
+)
+"""Metrics of each group, of those that the score has."""
+
+KEYS = {"model": "metrics", "calibrated": "metrics_after", "other": "metrics_other"}
+"""View -> key of its metrics in `result.json`."""
+
+Key = tuple[str, str, str]
+"""(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
+
+Metrics = Mapping[str, Estimate]
+"""By name."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Metrics of each view of the same rows, together and by group.
+
+    Attributes
+    ----------
+    score
+        what was binned
+    threshold, level
+        of predictions, and of each interval
+    rows
+        how many rows there are, with noise, and the noise's std
+    metrics
+        view -> metrics of all rows; the first view is the model itself
+    difference
+        metrics of the second view less those of the first, paired; {} with one view
+    groups
+        group -> view -> metrics; {} for a group of too few rows (by its noisy count)
+    tests
+        view -> name of a test -> whether the view is calibrated; {} of the score `classes`
+    """
+
+    score: str
+    threshold: float
+    level: float
+    rows: tuple[float, float]
+    metrics: Mapping[str, Metrics]
+    difference: Metrics
+    groups: Mapping[str, Mapping[str, Metrics]]
+    tests: Mapping[str, Mapping[str, CalibrationTest]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys that `result.json` gains."""
+        found: dict[str, Any] = {
+            "score": self.score,
+            "threshold": self.threshold,
+            "level": self.level,
+            "rows": {"value": self.rows[0], "noise": self.rows[1]},
+        }
+        found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
+        if self.tests:
+            found["tests"] = {
+                KEYS[view]: {name: asdict(test) for name, test in tests.items()}
+                for view, tests in self.tests.items()
+            }
+        if self.difference:
+            found["metrics_difference"] = _plain(self.difference)
+        if self.groups:
+            found["groups"] = {
+                group: {KEYS[view]: _plain(metrics) for view, metrics in views.items()}
+                or {"suppressed": True}
+                for group, views in self.groups.items()
+            }
+        return found
+
+
+def _plain(metrics: Metrics) -> dict[str, Any]:
+    return {name: estimate.to_json() for name, estimate in metrics.items()}
+
+
+def findings(
+    histograms: Mapping[Key, Histogram],
+    score: str,
+    *,
+    agreement: Floats | None = None,
+    confusion: Mapping[str, Floats] | None = None,
+    cell_std: float = 0.0,
+    threshold: float = 0.5,
+    level: float = 0.95,
+    rows: str = "new",
+    seed: int = 0,
+) -> Findings:
+    """Read all metrics of a release.
+
+    Parameters
+    ----------
+    histograms
+        by (view, group, part)
+    score
+        what was binned: `positive`, `confidence` or `classes`
+    agreement
+        (4,) rows that both views, only the first, only the second, and none predicts right
+    confusion
+        view -> rows by predicted class and label, (c, c)
+    cell_std
+        std of the noise of each number of the latter two
+    threshold
+        of predictions, for the score `positive`
+    level, rows, seed
+        as `evaluate` takes them
+
+    Raises
+    ------
+    InputError
+        If the threshold is no edge of a bucket.
+    """
+    options: dict[str, Any] = {"level": level, "rows": rows, "seed": seed}
+
+    def read(view: str, group: str, only: Collection[str] = ()) -> Metrics:
+        parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
+        if score == "classes":
+            return evaluate_classes(parts, **options)
+        return evaluate(parts[0], score, threshold=threshold, only=only, **options)
+
+    def of_all(view: str) -> Metrics:
+        found = read(view, "")
+        if not confusion or view not in confusion:
+            return found
+        cells = confusion[view].T
+        return {**evaluate_confusion(cells, cell_std, level=level, rows=rows), **found}
+
+    views = list(dict.fromkeys(view for view, _, _ in histograms))
+    groups: dict[str, dict[str, Metrics]] = {}
+    for _, group, _ in histograms:
+        if group and group not in groups:
+            some = counted(histograms, views[0], group)
+            shown = some[0] >= max(FEWEST, FIRM * some[1])
+            groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
+    difference: Metrics = {}
+    tests = {}
+    if score != "classes":
+        whole = {view: histograms[view, "", ""] for view in views}
+        kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
+        tests = {v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()}
+        if len(views) == 2:
+            at_half = agreement is not None and (threshold == 0.5 or score != "positive")
+            pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
+            one, other = whole.values()
+            difference = compare(
+                one,
+                other,
+                score,
+                agreement=pairs,
+                agreement_noise=cell_std,
+                threshold=threshold,
+                **options,
+            )
+    return Findings(
+        score,
+        threshold,
+        level,
+        counted(histograms, views[0], ""),
+        {view: of_all(view) for view in views},
+        difference,
+        groups,
+        tests,
+    )
+
+
+def counted(histograms: Mapping[Key, Histogram], view: str, group: str) -> tuple[float, float]:
+    """Rows of a group, and the std of their noise."""
+    h = next(h for (v, g, _), h in histograms.items() if (v, g) == (view, group))
+    return float(h.counts.sum()), float(h.noise_std(np.ones_like(h.counts)))

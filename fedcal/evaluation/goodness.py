@@ -1,0 +1,89 @@
+"""Tests of the hypothesis that scores are calibrated, which noise and buckets do not fool.
+
+P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
+probability that is its score), the noise of the release, and the test's own arithmetic. That a
+score is read at the middle of its bucket could look like a gap; gaps are made smaller by as much
+as it can explain. So a p-value is right or too large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcal.checks import whole
+from fedcal.evaluation.calibration import Ks, equal_mass, residuals, rows_of
+from fedcal.evaluation.histogram import Histogram
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats
+
+DRAWS = 999
+
+
+@dataclass(frozen=True)
+class CalibrationTest:
+    """A statistic, and how often calibrated scores would give one as large."""
+
+    statistic: float
+    p_value: float
+
+
+def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> CalibrationTest:
+    """Sum over groups of gap**2 / variance, by groups of as many rows (Hosmer & Lemeshow 1980).
+
+    The variance of a group's summed outcome - score is that of calibrated rows, sum s (1 - s),
+    and of the noise.
+
+    Parameters
+    ----------
+    h
+        rows by score and outcome
+    groups
+        in [2, 100]
+    seed
+        of the draws
+    """
+    whole("groups", groups, 2, 100)
+    of = equal_mass(h, groups)
+    members = np.asarray(np.arange(groups)[:, None] == of, np.float64)
+    rows, noise = _null(h, seed)
+    spread = members @ (rows_of(h) * h.middles * (1 - h.middles))
+    spread += np.square(np.einsum("gb,byv->gyv", members, _noise_root(h))).sum(axis=(1, 2))
+    used = spread > 0
+    gap = np.abs(members @ residuals(h)) - members @ (rows_of(h) * np.diff(h.edges) / 2)
+    observed = float((np.maximum(gap, 0.0)[used] ** 2 / spread[used]).sum())
+    drawn = np.square((rows + noise) @ members.T)[:, used] / spread[used]
+    return _test(observed, drawn.sum(axis=1))
+
+
+def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
+    """The largest cumulative gap of `ks`, as a test; parameters as of `hosmer_lemeshow`."""
+    total = float(h.counts.sum())
+    if total <= 0:
+        return CalibrationTest(math.nan, 1.0)
+    metric = Ks()
+    rows, noise = _null(h, seed)
+    observed = max(metric.value(h) - metric.binning(h), 0.0)
+    return _test(observed, np.abs(np.cumsum(rows + noise, axis=1)).max(axis=1) / total)
+
+
+def _test(observed: float, drawn: Floats) -> CalibrationTest:
+    # Davison & Hinkley 1997, eq. 4.11: the observed one counts among the draws.
+    return CalibrationTest(observed, float((1 + (drawn >= observed).sum()) / (1 + len(drawn))))
+
+
+def _noise_root(h: Histogram) -> Floats:
+    """Residuals' noise by the variates of the two rows of counts, (buckets, 2, variates)."""
+    weights = np.stack([-h.middles, 1 - h.middles], axis=1)
+    return np.asarray(weights[:, :, None] * h.root[:, None, :])
+
+
+def _null(h: Histogram, seed: int) -> tuple[Floats, Floats]:
+    """Residuals of calibrated rows, and of noise, (draws, buckets) each."""
+    rng = stream(seed, Purpose.BOOTSTRAP, what="calibrated scores")
+    std = np.sqrt(rows_of(h) * h.middles * (1 - h.middles))
+    rows = std * rng.standard_normal((DRAWS, h.buckets))
+    negative, positive = h.draws(rng, DRAWS).transpose(1, 0, 2)
+    return rows, positive * (1 - h.middles) - negative * h.middles

@@ -1,0 +1,102 @@
+"""Two views of the same rows: two models, or one before and after its calibration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.evaluation.calibration import GAPS
+from fedcal.evaluation.estimates import SCORES, binning, spans
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import (
+    Estimate,
+    Span,
+    check_rows,
+    estimate,
+    fieller,
+    mover,
+    normal_quantile,
+)
+from fedcal.types import Floats
+
+
+def compare(
+    a: Histogram,
+    b: Histogram,
+    score: str,
+    *,
+    agreement: Floats | None = None,
+    agreement_noise: float = 0.0,
+    threshold: float = 0.5,
+    level: float = 0.95,
+    rows: str = "new",
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Every metric of b less that of a, on the same rows.
+
+    Two histograms do not show how the metrics of one row go together. Intervals join those of a
+    and b (Zou & Donner 2008) as if their sampling errors were independent: right or too wide
+    where they are positively correlated, as those of two models on the same rows are. Where a
+    calibration error may be 0 the sign of its correlation is anybody's guess, and the difference
+    of the far ends is taken. `agreement` makes the difference of accuracies properly paired.
+
+    Parameters
+    ----------
+    a, b
+        rows by score and outcome; noise of the two independent
+    score, threshold, level, rows, seed
+        as of `evaluate`
+    agreement
+        (2, 2) rows by whether a is correct (0 = no) and whether b is
+    agreement_noise
+        standard deviation of the independent noise of each
+
+    Returns
+    -------
+    dict[str, Estimate]
+        metric -> difference
+    """
+    one_of("score", score, SCORES)
+    check_rows(rows)
+    at = threshold if score == "positive" else 0.0
+    first, second = (spans(h, score, at, level, rows, {}, seed) for h in (a, b))
+    found = {}
+    for name, (metric, before) in first.items():
+        after = second[name][1]
+        value = after.value - before.value
+        span = mover(before, after, value, (-1.0, 1.0))
+        if name in _ERRORS and min(before.low, after.low) <= 0:
+            span = replace(span, low=after.low - before.high, high=after.high - before.low)
+        if name == "accuracy" and agreement is not None:
+            span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
+        reach = metric.bounds[1] - metric.bounds[0]
+        open_to = binning(metric, span, a, b)
+        found[name] = estimate(span, open_to, (-reach, reach), metric.scale, level)
+    return found
+
+
+_ERRORS = tuple(GAPS)
+
+
+def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
+    """(only b correct - only a correct) / n, with its variance (McNemar 1947)."""
+    if agreement.shape != (2, 2) or not np.isfinite(agreement).all():
+        raise InputError(f"agreement must be 2 x 2 finite counts, got shape {agreement.shape}")
+    only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
+    if total <= 0:
+        return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
+    variance = noise**2 * np.array([2.0, 0.0, 4.0])
+    moved = max(float(only_a + only_b), 0.0)
+    difference = float(only_b - only_a)
+    if rows == "new":  # of difference - t n
+        variance += [moved, difference, total]
+    z = normal_quantile(level)
+    low, high = fieller(difference, total, variance, z, (-1.0, 1.0))
+    value = difference / total
+    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) if rows == "new" else 0.0
+    by_noise = noise * math.sqrt(2 + 4 * value**2) / total
+    return Span(value, float(low), float(high), by_rows, by_noise, total > 3 * 2 * noise)

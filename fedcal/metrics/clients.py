@@ -1,0 +1,44 @@
+"""Exact metrics of each client's rows: for a researcher's simulation, and no private release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedcal.types import Floats, Integers
+
+MOST_CLIENTS = 1000
+"""Clients of whom each is told; of more, the first ones with rows."""
+
+
+def by_client(
+    owner: Integers, names: tuple[str, ...], views: Mapping[str, tuple[Floats, Floats]]
+) -> dict[str, Any]:
+    """Accuracy and calibration in the large of each client that has rows.
+
+    Parameters
+    ----------
+    owner
+        (n,) client of each row, in [0, K)
+    names
+        of the K clients
+    views
+        key -> (n,) whether the prediction is right, and (n,) score less outcome
+
+    Returns
+    -------
+    dict
+        name -> {"rows": n, key: {"accuracy": a, "gap": g}, ...}
+    """
+    rows = np.bincount(owner, minlength=len(names))
+    there = np.flatnonzero(rows)[:MOST_CLIENTS]
+    found: dict[str, Any] = {names[k]: {"rows": int(rows[k])} for k in there}
+    for key, (right, gap) in views.items():
+        accuracy, mean = (
+            np.bincount(owner, value, len(names))[there] / rows[there] for value in (right, gap)
+        )
+        for k, a, g in zip(there, accuracy, mean, strict=True):
+            found[names[k]][key] = {"accuracy": float(a), "gap": float(g)}
+    return found

@@ -1,0 +1,162 @@
+"""`fedcal evaluate` and `fedcal.evaluate`: what is read, what a result holds, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from fedcal import evaluate, simulate
+from fedcal.errors import FedcalError, InputError
+from fedcal.evaluation.findings import FEWEST
+from fedcal.experiments.cli import _run
+from fedcal.experiments.report.simulation import command as in_full
+from fedcal.numerics import softmax
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+ROWS, CLIENTS = 3000, 6
+PRIVATE: dict[str, Any] = {"epsilon": 1.0, "unit": "example", "partition": "natural"}
+
+
+def arrays(**more: Any) -> dict[str, Any]:
+    """Two classes, too sure; the last client has few rows, the group "b" is a tenth of them."""
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 2, ROWS)
+    logits = rng.normal(size=(ROWS, 2)) + 1.5 * np.eye(2)[labels]
+    client = rng.integers(0, CLIENTS - 1, ROWS)
+    client[:7] = CLIENTS - 1
+    return {
+        "logits": 2 * logits,
+        "labels": labels,
+        "client": np.array([f"ward {k}" for k in client]),
+        "group": np.where(np.arange(ROWS) % 10 == 0, "b", "a"),
+        **more,
+    }
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.npz"
+    np.savez(path, **arrays())
+    return path
+
+
+@pytest.mark.parametrize("partition", ["iid", "natural", "dirichlet:0.1"])
+def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows(partition: str) -> None:
+    given = arrays()
+    found = evaluate(given, partition=partition).metrics
+    positive, y = softmax(given["logits"])[:, 1], given["labels"]
+    for name in ("accuracy", "precision", "recall", "f1"):
+        truth = getattr(sklearn_metrics, f"{name}_score")(y, positive >= 0.5)
+        assert found[name]["value"] == pytest.approx(truth, abs=1e-12)
+    auc = sklearn_metrics.roc_auc_score(y, positive)
+    assert abs(found["roc_auc"]["value"] - auc) <= found["roc_auc"]["binning"]
+
+
+def test_a_result_holds_metrics_and_groups(tmp_path: Path) -> None:
+    exact = evaluate(arrays(), partition="natural").judged["clients"]
+    result = evaluate(arrays(), by="site", out=tmp_path, **PRIVATE)
+    told = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    for value in told["metrics"].values():
+        assert {"value", "low", "high", "sampling", "noise", "binning"} <= set(value)
+    assert set(told["groups"]) == {f"ward {k}" for k in range(CLIENTS)}
+    small = told["groups"].pop(f"ward {CLIENTS - 1}")  # suppressed by its noisy count: no number
+    assert small == {"suppressed": True}
+    for name, group in told["groups"].items():
+        for metric in ("accuracy", "gap"):
+            told_of, truth = group["metrics"][metric], exact[name]["metrics"][metric]
+            assert told_of["low"] <= truth <= told_of["high"]
+    assert exact[f"ward {CLIENTS - 1}"]["rows"] == 7 < FEWEST
+    assert result.privacy["epsilon"] == 1
+    assert "clients" not in told  # exact numbers of rows that epsilon is for
+    page = (tmp_path / "report.html").read_text("utf-8")
+    for title in ("Metrics", "ROC", "Reliability", "Decision curve", "Accuracy by group"):
+        assert f"<h2>{title}</h2>" in page
+    assert "Too few rows to say anything of: ward 5." in page
+
+
+def test_the_config_gives_the_same_bits(file: Path, tmp_path: Path) -> None:
+    command = ["evaluate", "--data", str(file), "--by", "group", "--epsilon", "1", "--unit"]
+    command += ["example", "--threshold", "0.25", "--seed", "3", "--quiet"]
+    assert _run([*command, "--out", str(tmp_path / "one")]) == 0
+    again = ["evaluate", "--config", str(tmp_path / "one" / "config.toml"), "--quiet"]
+    assert _run([*again, "--out", str(tmp_path / "two")]) == 0
+    one, two = (
+        json.loads((tmp_path / name / "result.json").read_text("utf-8")) for name in ("one", "two")
+    )
+    assert one["metrics"] == two["metrics"]
+    assert one["groups"] == two["groups"]
+    assert set(one["groups"]) == {"a", "b"}
+    assert one["threshold"] == 0.25
+    # and so does what stands in full in result.json, where groups are a list
+    (said, *more) = shlex.split(" ".join(in_full(one["config"], tmp_path)))[1:]
+    assert _run([said, *more, "--quiet", "--out", str(tmp_path / "three")]) == 0
+    three = json.loads((tmp_path / "three" / "result.json").read_text("utf-8"))
+    assert three["groups"] == one["groups"]
+
+
+def test_before_and_after_a_calibrator(tmp_path: Path) -> None:
+    simulate(arrays(), method="pooled-temperature", out=tmp_path)
+    calibrator = tmp_path / "calibrator.npz"
+    result = evaluate(arrays(), calibrator=calibrator, partition="iid")
+    told = result.to_json()
+    assert abs(told["metrics"]["gap"]["value"] - told["metrics_after"]["gap"]["value"]) < 0.01
+    assert told["metrics_after"]["log_loss"]["value"] < told["metrics"]["log_loss"]["value"]
+    assert told["metrics_difference"]["log_loss"]["value"] < 0
+    same = told["metrics_difference"]["accuracy"]  # a temperature changes no prediction
+    assert same["value"] == same["low"] == same["high"] == 0
+
+
+def test_a_second_model_is_compared_where_the_data_have_its_scores() -> None:
+    given = arrays()
+    better = given["logits"] + 2 * np.eye(2)[given["labels"]]
+    told = evaluate({**given, "other_logits": better}).to_json()
+    assert told["metrics_other"]["accuracy"]["value"] > told["metrics"]["accuracy"]["value"]
+    assert told["metrics_difference"]["accuracy"]["low"] > 0
+
+
+def test_the_test_part_is_what_is_evaluated() -> None:
+    given = arrays()
+    test = {f"test_{k}": given[k][:500] for k in ("logits", "labels")}
+    told = evaluate({**given, **test}, partition="iid").judged
+    assert told["rows"]["value"] == 500
+    with pytest.raises(InputError, match="names no clients"):
+        evaluate({**given, **test}, partition="natural")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--threshold", "0.3333"], "threshold must be the lower edge of a bucket"),
+        (["--by", "ward"], "unknown by 'ward'"),
+        (["--recall", "0.9"], "--recall reads an earlier run's release: give --release FILE"),
+        (["--calibrator", "none.npz"], "none.npz"),
+        (["--score", "classes", "--threshold", "0.25"], "has no threshold"),
+    ],
+)
+def test_what_is_refused_in_one_line(
+    file: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert _run(["evaluate", "--data", str(file), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_groups_need_a_column(tmp_path: Path) -> None:
+    given = {k: v for k, v in arrays().items() if k != "group"}
+    with pytest.raises(InputError, match="no column group"):
+        evaluate(given, by="group")
+
+
+def test_another_method_s_config_and_result_are_no_evaluation(file: Path, tmp_path: Path) -> None:
+    result = simulate(file, method="pooled-temperature", out=tmp_path / "other")
+    with pytest.raises(FedcalError, match="evaluates nothing"):
+        _ = result.metrics
+    config = str(tmp_path / "other" / "config.toml")
+    assert _run(["evaluate", "--config", config, "--quiet"]) == 2

@@ -1,0 +1,216 @@
+"""Calibrators from noisy histograms: right without noise, sensible under it, never charged."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal import datasets
+from fedcal.buckets import bucket_of, equal_width, scored
+from fedcal.calibrators import ScoreLogistic, ScoreMap, load
+from fedcal.calibrators.score_fit import isotonic, logistic, pool_adjacent_violators, probability
+from fedcal.encodings import decoder_of
+from fedcal.errors import InputError
+from fedcal.evaluation import Histogram
+from fedcal.evaluation.calibrate import calibrator_from
+from fedcal.metrics import brier, ece, nll
+
+B = 240
+HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
+FLAT = np.eye(B)
+
+
+@cache
+def halves(name: str) -> datasets.Dataset:
+    return datasets.load(name).split(0)
+
+
+@cache
+def exact(name: str) -> Histogram:
+    """The counts of a set's rows for fitting."""
+    d = halves(name)
+    scores, outcomes = scored(d.logits, d.labels, score_of(name))
+    cells = (bucket_of(scores, equal_width(B)) + B * outcomes).ravel()
+    counts = np.bincount(cells, minlength=2 * B).reshape(2, B)
+    return Histogram.exact(equal_width(B), counts.astype(np.float64))
+
+
+def score_of(name: str) -> str:
+    return "positive" if halves(name).classes == 2 else "confidence"
+
+
+def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
+    law = Histogram(h.edges, h.counts, root)
+    drawn = law.draws(np.random.default_rng(seed), 1)[0]
+    return Histogram(h.edges, h.counts + drawn, root)
+
+
+def losses(name: str, h: Histogram, how: str) -> np.ndarray:
+    """ECE, log loss and Brier score on the other half."""
+    d = halves(name)
+    made = calibrator_from(h, score_of(name), how, d.classes, d.input)  # type: ignore[arg-type]
+    probs = made.calibrated(d.test_logits)
+    return np.array([f(probs, d.test_labels) for f in (ece, nll, brier)])
+
+
+# --- without noise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression(seed: int) -> None:
+    sklearn = pytest.importorskip("sklearn.isotonic")
+    rng = np.random.default_rng(seed)
+    values, weights = np.round(rng.normal(size=60), 1), rng.uniform(0.1, 5, 60)
+    want = sklearn.isotonic_regression(values, sample_weight=weights)
+    np.testing.assert_allclose(pool_adjacent_violators(values, weights), want, atol=1e-12)
+
+
+def test_isotonic_is_that_of_the_buckets_but_for_one_row() -> None:
+    sklearn = pytest.importorskip("sklearn.isotonic")
+    h = exact("game-forecasts")
+    wrong, right = h.counts
+    rows = wrong + right
+    some = rows > 0
+    want = sklearn.isotonic_regression(right[some] / rows[some], sample_weight=rows[some])
+    of_block = np.array([rows[some][want == value].sum() for value in want])
+    assert (np.abs(isotonic(h)[some] - want) <= 1 / (1 + of_block) + 1e-12).all()
+
+
+def test_platt_and_beta_are_maximum_likelihood() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    h = exact("imdb-binary")
+    x = np.stack([np.log(h.middles), -np.log1p(-h.middles)], axis=1)
+    y, weight = np.repeat([0, 1], B), h.counts.ravel()
+
+    def fitted(x: np.ndarray) -> np.ndarray:
+        model = linear_model.LogisticRegression(C=1e6, tol=1e-10, max_iter=1000)
+        model.fit(np.tile(x, (2, 1)), y, sample_weight=weight)
+        return np.append(model.coef_[0], model.intercept_)
+
+    slope, c = fitted(x.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(logistic(h, "platt"), [slope, slope, c], atol=1e-3)
+    np.testing.assert_allclose(logistic(h, "beta"), fitted(x), atol=2e-3)
+
+
+def test_a_slope_that_would_be_negative_is_none() -> None:
+    h = exact("imdb-binary")
+    upside_down = Histogram.exact(h.edges, h.counts[::-1])
+    for curve in ("platt", "beta"):
+        a, b, c = logistic(upside_down, curve)  # type: ignore[arg-type]
+        assert a == b == 0
+        assert probability(np.array([a, b, c]), h.middles)[0] == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", ["imdb-binary", "game-forecasts", "resnet110-cifar10"])
+def test_fit_counts_pooled_rows_and_makes_the_same(name: str, how: str, tmp_path: Path) -> None:
+    d = halves(name)
+    made = calibrator_from(exact(name), score_of(name), how, d.classes, d.input)  # type: ignore[arg-type]
+    form = type(made)
+    fitted = form(how=how).fit(d.scores, d.labels, input=d.input)  # type: ignore[arg-type]
+    for key, array in made.arrays().items():
+        np.testing.assert_array_equal(fitted.arrays()[key], array)
+    made.save(tmp_path / "c.npz")
+    back = load(tmp_path / "c.npz")
+    np.testing.assert_array_equal(back.predict_proba(d.scores), made.predict_proba(d.scores))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(classes: int) -> None:
+    values = np.arange(B) / B
+    score = "positive" if classes == 2 else "confidence"
+    made = ScoreMap(equal_width(B), values, score, classes)
+    made.input = "probs"
+    top = np.arange(10, 20) / 20  # all on edges, which logarithms and back would miss
+    rest = np.repeat((1 - top)[:, None] / (classes - 1), classes - 1, axis=1)
+    probs = np.concatenate([rest, top[:, None]], axis=1)
+    np.testing.assert_allclose(made.predict_proba(probs)[:, -1], top, rtol=1e-12)
+
+
+# --- with noise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("std", [3.7, 10.0])
+@pytest.mark.parametrize("name", ["imdb-binary", "game-forecasts", "resnet110-cifar10"])
+def test_noisy_isotonic_beats_noisy_binning(name: str, std: float) -> None:
+    draws = [noisy(exact(name), std * FLAT, seed) for seed in range(6)]
+    mean = {
+        how: np.mean([losses(name, h, how) for h in draws], axis=0)
+        for how in ("binning", "isotonic")
+    }
+    assert (mean["isotonic"] < mean["binning"]).all()
+
+
+@pytest.mark.parametrize("curve", ["platt", "beta"])
+@pytest.mark.parametrize("encoding", ["flat", "prefix"])
+def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve: str, encoding: str) -> None:
+    root = 3.7 * decoder_of(encoding, B, 1)
+    root = root * (1 if encoding == "flat" else 128 * 1.7)  # about what the norm of columns costs
+    for name, near in [
+        ("imdb-binary", 0.01),
+        ("game-forecasts", 0.04),
+        ("resnet110-cifar10", 0.07),
+    ]:
+        h = exact(name)
+        want = probability(logistic(h, curve), h.middles)  # type: ignore[arg-type]
+        rows = h.counts.sum(axis=0) / h.counts.sum()
+        off = [
+            probability(logistic(noisy(h, root, seed), curve), h.middles) - want  # type: ignore[arg-type]
+            for seed in range(8)
+        ]
+        assert np.sqrt(np.mean(np.square(off) @ rows)) < near
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    buckets=st.integers(1, 40),
+    rows=st.sampled_from([0.0, 1.0, 30.0, 1e4]),
+    std=st.sampled_from([0.0, 1.0, 100.0]),
+    how=st.sampled_from(HOWS),
+    seed=st.integers(0, 10**6),
+)
+def test_any_counts_give_a_calibrator(
+    buckets: int, rows: float, std: float, how: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    edges = np.sort(np.append(rng.uniform(0.01, 0.99, buckets - 1), [0.0, 1.0]))
+    if (np.diff(edges) <= 0).any():
+        return
+    counts = np.floor(rng.uniform(0, 1, (2, buckets)) * rows)
+    h = Histogram(edges, counts + std * rng.normal(size=(2, buckets)), std * np.eye(buckets))
+    made = calibrator_from(h, "positive", how, 2, "logits")  # type: ignore[arg-type]
+    probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
+    assert ((probs >= 0) & (probs <= 1)).all()
+    if how in ("isotonic", "platt", "beta"):
+        assert (np.diff(probs[:, 1]) >= 0).all()
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how: str) -> None:
+    empty = Histogram.exact(equal_width(B), np.zeros((2, B)))
+    made = calibrator_from(empty, "positive", how, 2, "logits")  # type: ignore[arg-type]
+    z = np.stack([np.zeros(41), np.linspace(-4, 4, 41)], axis=1)
+    p = 1 / (1 + np.exp(-z[:, 1]))
+    coarse = {"binning": 1 / 30, "bbq": 0.5}.get(how, 1 / 480)
+    assert np.abs(made.predict_proba(z)[:, 1] - p).max() <= coarse + 1e-3
+
+
+def test_what_is_no_calibrator_is_refused() -> None:
+    h = exact("imdb-binary")
+    with pytest.raises(InputError, match="unknown how 'spline'"):
+        calibrator_from(h, "positive", "spline", 2, "logits")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'positive' is for models of two classes, this one has 3"):
+        calibrator_from(h, "positive", "platt", 3, "logits")
+    with pytest.raises(InputError, match="unknown score 'classes'"):
+        calibrator_from(h, "classes", "platt", 3, "logits")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown input"):
+        calibrator_from(h, "positive", "platt", 2, "pixels")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="within"):
+        ScoreMap([0, 1], [1.5], "positive", 2)
+    with pytest.raises(InputError, match="limits"):
+        ScoreLogistic([1, 1, 0], [0.0, 1.0], "positive", 2)

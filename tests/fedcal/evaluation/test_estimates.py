@@ -1,0 +1,293 @@
+"""Metrics of noisy counts: gradients, bounds, what intervals cover, and what is said of noise."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedcal.errors import InputError
+from fedcal.evaluation import (
+    GAPS,
+    METRICS,
+    Histogram,
+    compare,
+    decision_curve,
+    evaluate,
+    evaluate_classes,
+    evaluate_confusion,
+    hosmer_lemeshow,
+    ks_test,
+    monotone_counts,
+    precision_recall_curve,
+    roc_curve,
+)
+from fedcal.evaluation.calibration import gap_span, simulate
+from fedcal.evaluation.estimates import SCORES, smooth_span
+from fedcal.types import Floats
+
+BUCKETS = 240
+EDGES = np.arange(BUCKETS + 1) / BUCKETS
+MIDDLES = (EDGES[1:] + EDGES[:-1]) / 2
+
+
+def truth(a: float, b: float, slope: float = 1.0, shift: float = 0.0) -> Floats:
+    """Probabilities of outcome and bucket: beta scores, outcomes by a logistic regression."""
+    weight = stats.beta(a, b).pdf(MIDDLES)
+    p = 1 / (1 + np.exp(-slope * np.log(MIDDLES / (1 - MIDDLES)) - shift))
+    return np.asarray(np.stack([weight * (1 - p), weight * p]) / weight.sum())
+
+
+def toeplitz(std: float) -> Floats:
+    """Noise of counts whose prefix sums were released with a nearly constant noise."""
+    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, BUCKETS)))
+    i = np.arange(BUCKETS)
+    strategy = np.where(i[:, None] >= i, column[np.abs(i[:, None] - i)], 0.0)
+    return np.asarray(std * np.linalg.norm(column) * np.linalg.inv(strategy))
+
+
+def releases(
+    probabilities: Floats, rows: int, root: Floats, number: int, law: str = "normal"
+) -> list[Histogram]:
+    rng = np.random.default_rng(7)
+    counts = rng.multinomial(rows, probabilities.ravel(), number).reshape(number, 2, -1)
+    first = Histogram(EDGES, counts[0].astype(float), root, law)  # type: ignore[arg-type]
+    noise = first.draws(rng, number)
+    return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("noise", [0.0, 3.0])
+def test_gradients_are_those_of_finite_differences(name: str, noise: float) -> None:
+    if name == "average_precision" and noise:
+        pytest.skip("noisy counts are made monotone first: not smooth")
+    root = noise * np.eye(BUCKETS)
+    h = releases(truth(2, 3, 0.8), 20_000, root, 1)[0]
+    if not noise:
+        h = Histogram.exact(EDGES, h.counts + 1)  # precision is not smooth where nobody is
+    metric = METRICS[name](0.5)
+    direction = np.random.default_rng(1).standard_normal(h.counts.shape)
+    step = 1e-4
+
+    def at(t: float) -> float:
+        return metric.value(Histogram(EDGES, h.counts + t * direction, root))
+
+    slope = (at(step) - at(-step)) / (2 * step)
+    assert float((metric.gradient(h) * direction).sum()) == pytest.approx(slope, rel=1e-4)
+    if name not in ("brier_resolution",) or not noise:  # noise taken off does not double
+        assert (metric.gradient(h) * h.counts).sum() == pytest.approx(0, abs=1e-9)
+
+
+CASES = {
+    "no noise": ((1, 1, 0.8), 2_000, np.zeros((BUCKETS, 0)), "normal"),
+    "some": ((1, 1, 0.8), 20_000, toeplitz(20), "normal"),
+    "more than sampling": ((0.3, 0.3, 0.8), 5_000, 10 * np.eye(BUCKETS), "normal"),
+    "skewed": ((1, 6, 0.8), 20_000, toeplitz(10), "normal"),
+    "double-exponential": ((1, 1, 0.8), 100_000, 40 * np.eye(BUCKETS), "double-exponential"),
+    "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), "normal"),
+}
+SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "f1", "log_loss")
+
+
+def coverage(case: str, number: int) -> dict[str, float]:
+    shape, rows, root, law = CASES[case]
+    probabilities = truth(*shape)
+    exact = Histogram.exact(EDGES, rows * probabilities)
+    hits = dict.fromkeys(SMOOTH, 0)
+    for h in releases(probabilities, rows, root, number, law):
+        for name in SMOOTH:
+            metric = METRICS[name](0.5)
+            span = smooth_span(metric, h, 0.95, "new")
+            hits[name] += span.low <= metric.value(exact) <= span.high
+    return {name: hit / number for name, hit in hits.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_cover(case: str) -> None:
+    found = coverage(case, 300)  # 1.3 % standard error
+    assert min(found.values()) > 0.91, found
+    assert case == "dominating" or max(found.values()) < 0.985, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_cover_95_percent(case: str) -> None:
+    """Within 2.5 points; where noise dominates, an interval cut at 0 and 1 may cover more."""
+    found = coverage(case, 1000)
+    assert min(found.values()) >= 0.925, found
+    assert case == "dominating" or max(found.values()) <= 0.975, found
+
+
+ERRORS = {
+    "calibrated": ((1, 1, 1.0), 5_000, np.zeros((BUCKETS, 0))),
+    "calibrated, noisy": ((1, 1, 1.0), 20_000, toeplitz(20)),
+    "nearly, noisy": ((1, 1, 0.85), 20_000, 10 * np.eye(BUCKETS)),
+    "overconfident": ((0.5, 0.5, 0.5), 5_000, np.zeros((BUCKETS, 0))),
+    "overconfident, noisy": ((0.5, 0.5, 0.5), 5_000, toeplitz(10)),
+    "skewed": ((1, 6, 0.8), 20_000, 5 * np.eye(BUCKETS)),
+}
+
+
+def error_coverage(case: str, number: int) -> dict[str, float]:
+    shape, rows, root = ERRORS[case]
+    probabilities = truth(*shape)
+    exact = Histogram.exact(EDGES, rows * probabilities)
+    hits = dict.fromkeys(GAPS, 0)
+    for i, h in enumerate(releases(probabilities, rows, root, number)):
+        simulated = simulate(h, i)
+        for name, metric in GAPS.items():
+            span = gap_span(metric(), h, simulated, 0.95, "new")
+            true = metric().value(exact)
+            hits[name] += span.low <= (true if true > 1e-9 else 0.0) <= span.high
+    return {name: hit / number for name, hit in hits.items()}
+
+
+def test_a_calibrated_truth_is_covered() -> None:
+    found = error_coverage("calibrated, noisy", 40)
+    assert min(found.values()) > 0.88, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ERRORS)
+def test_calibration_errors_are_covered(case: str) -> None:
+    found = error_coverage(case, 300)
+    assert min(found.values()) >= 0.915, found  # 93 % less 1.2 standard errors
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_parts_of_an_interval_are_told_apart(score: str) -> None:
+    probabilities = truth(1, 1, 0.7)
+    h = releases(probabilities, 20_000, toeplitz(10), 1)[0]
+    both, these = evaluate(h, score), evaluate(h, score, rows="these")
+    exact = evaluate(Histogram.exact(EDGES, 20_000 * probabilities), score)
+    for name, one in both.items():
+        assert one.low <= one.value <= one.high, name
+        assert these[name].low <= these[name].value <= these[name].high, name
+        assert (these[name].sampling, exact[name].noise) == (0, 0), name
+        assert one.noise > 0, name
+        if name not in ("mce", "log_loss"):  # the first is wild, the other in the rarest buckets
+            assert 0.3 <= (one.binning + 1e-4) / (exact[name].binning + 1e-4) <= 3, name
+    wide = evaluate(h, score, spread={"accuracy": 0.01, "ece": 0.0004})
+    assert wide["accuracy"].sampling == pytest.approx(0.1)
+    assert wide["ece"].high > both["ece"].high
+    assert wide["brier"] == both["brier"]
+
+
+def test_noise_that_drowns_is_said() -> None:
+    h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
+    for name, found in evaluate(h, "positive").items():
+        told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        assert found.drowned, name
+        assert told["value"] is None, name
+        assert set(told) == {"value", "low", "high", "sampling", "noise", "binning", "drowned"}
+    clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
+    assert not any(found.drowned for found in clear.values())
+    assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["f1"].drowned
+
+
+@pytest.mark.parametrize("threshold", [0.501, -0.1, 1.0, math.nan])
+def test_a_threshold_is_an_edge(threshold: float) -> None:
+    h = Histogram.exact(EDGES, truth(1, 1))
+    with pytest.raises(InputError, match=r"lower edge of a bucket.*the nearest: 0"):
+        evaluate(h, "positive", threshold=threshold)
+
+
+def test_what_is_refused() -> None:
+    h = Histogram.exact(EDGES, truth(1, 1))
+    with pytest.raises(InputError, match="level must be in"):
+        evaluate(h, "positive", level=95)
+    with pytest.raises(InputError, match="unknown rows 'old'"):
+        evaluate(h, "confidence", rows="old")
+    with pytest.raises(InputError, match="unknown score"):
+        evaluate(h, "logit")
+    with pytest.raises(InputError, match="at least one class"):
+        evaluate_classes([])
+    with pytest.raises(InputError, match="square"):
+        evaluate_confusion(np.ones((2, 3)))
+
+
+def test_monotone_counts_are_nearer_to_the_truth() -> None:
+    probabilities = truth(2, 5)
+    errors = []
+    for h in releases(probabilities, 5_000, toeplitz(20), 30):
+        fitted = monotone_counts(h)
+        assert fitted.min() >= 0
+        exact = np.cumsum(5_000 * probabilities, axis=1)
+        errors.append([np.square(np.cumsum(c, axis=1) - exact).mean() for c in (h.counts, fitted)])
+    raw, fitted_error = np.mean(errors, axis=0)
+    assert fitted_error < 0.8 * raw
+
+
+def test_curves_of_noisy_counts_run_one_way_and_cover() -> None:
+    probabilities = truth(1, 1, 0.8)
+    exact = Histogram.exact(EDGES, 20_000 * probabilities)
+    recall, benefit, hits = roc_curve(exact).y, decision_curve(exact).net_benefit, []
+    precision = precision_recall_curve(exact).y
+    for h in releases(probabilities, 20_000, toeplitz(20), 100):
+        roc, decisions, pr = roc_curve(h), decision_curve(h), precision_recall_curve(h)
+        assert (np.diff(roc.x) <= 1e-12).all()
+        assert (np.diff(roc.y) <= 1e-12).all()
+        hits.append(
+            [
+                (roc.low <= recall) & (recall <= roc.high),
+                np.append((decisions.low <= benefit) & (benefit <= decisions.high), True),
+                np.append((pr.low <= precision)[:-1] & (precision <= pr.high)[:-1], True),
+            ]
+        )
+    share = np.mean(hits, axis=0)[:, [24, 120, 200]]
+    assert share.min() > 0.88
+    metric = evaluate(exact, "positive")["net_benefit"]
+    assert benefit[120] == pytest.approx(metric.value)
+    low, high = (end[120] for end in (decision_curve(exact).low, decision_curve(exact).high))
+    assert (low, high) == pytest.approx((metric.low, metric.high))
+
+
+@pytest.mark.parametrize("test", [hosmer_lemeshow, ks_test])
+def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> None:
+    def rejected(slope: float, root: Floats) -> float:
+        drawn = releases(truth(1, 1, slope), 3_000, root, 40)
+        return float(np.mean([test(h).p_value <= 0.05 for h in drawn]))  # type: ignore[operator]
+
+    for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
+        assert rejected(1.0, root) <= 0.15  # 3 standard errors above 5 %
+    assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
+
+
+def test_paired_differences() -> None:
+    probabilities = truth(1, 1, 0.8)
+    a, b = releases(probabilities, 20_000, toeplitz(5), 2)
+    found = compare(a, b, "confidence")
+    one, other = evaluate(a, "confidence"), evaluate(b, "confidence")
+    for name, difference in found.items():
+        assert difference.value == pytest.approx(other[name].value - one[name].value, abs=1e-9)
+        assert difference.low <= 0 <= difference.high, name
+        assert difference.binning == pytest.approx(one[name].binning + other[name].binning)
+    counts = np.array([[2000.0, 600.0], [500.0, 16_900.0]])
+    paired = compare(a, b, "confidence", agreement=counts)["accuracy"]
+    assert paired.value == pytest.approx(100 / 20_000)
+    assert paired.sampling == pytest.approx(math.sqrt(1100) / 20_000, rel=0.01)  # McNemar
+    assert paired.high - paired.low < found["accuracy"].high - found["accuracy"].low
+
+
+def test_classes_and_confusion_with_noise() -> None:
+    parts = [releases(truth(1, 3, s), 20_000, toeplitz(5), 1)[0] for s in (1.0, 0.7, 0.8)]
+    found = evaluate_classes(parts)
+    values = [evaluate(h, "positive")["roc_auc"] for h in parts]
+    assert found["macro_roc_auc"].value == pytest.approx(np.mean([v.value for v in values]))
+    assert found["macro_roc_auc"].noise < min(v.noise for v in values)
+    assert found["classwise_ece"].low <= found["classwise_ece"].value
+
+    rng = np.random.default_rng(0)
+    exact = np.array([[500.0, 50, 30], [20, 300, 40], [10, 60, 200]])
+    hits = []
+    true = {k: v.value for k, v in evaluate_confusion(exact).items()}
+    for _ in range(300):
+        drawn = rng.multinomial(1210, (exact / exact.sum()).ravel()).reshape(3, 3)
+        noisy = evaluate_confusion(drawn + rng.normal(0, 8, (3, 3)), 8.0)
+        hits.append([v.low <= true[k] <= v.high for k, v in noisy.items()])
+    share = np.mean(hits, axis=0)
+    assert share.min() > 0.91
+    assert share.max() < 0.985

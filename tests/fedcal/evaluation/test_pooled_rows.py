@@ -1,0 +1,167 @@
+"""Without noise a histogram has scikit-learn's metrics of the rows: exactly or within a bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+from sklearn.linear_model import LogisticRegression
+
+from fedcal import datasets
+from fedcal.evaluation import (
+    Estimate,
+    Histogram,
+    evaluate,
+    evaluate_classes,
+    evaluate_confusion,
+    precision_recall_curve,
+    reliability,
+    roc_curve,
+)
+from fedcal.metrics import bin_index, classwise_ece
+from fedcal.metrics.scores import ece
+from fedcal.types import Floats, Integers
+
+BUCKETS = 240
+SETS = [shipped.name for shipped in datasets.catalogue()]
+BINARY = ["imdb-binary", "game-forecasts", "heart-disease"]
+
+
+def rows(name: str) -> tuple[Floats, Integers]:
+    data = datasets.load(name)
+    return data.probs, data.labels
+
+
+def histogram(scores: Floats, outcomes: Integers, buckets: int = BUCKETS) -> Histogram:
+    at = outcomes.astype(int) * buckets + bin_index(scores, buckets)
+    counts = np.bincount(at, minlength=2 * buckets).reshape(2, buckets)
+    return Histogram.exact(np.arange(buckets + 1) / buckets, counts.astype(float))
+
+
+def ks(scores: Floats, outcomes: Integers) -> float:
+    order = np.argsort(scores, kind="stable")
+    gaps = np.cumsum((outcomes - scores)[order])
+    last = np.append(np.diff(scores[order]) > 0, True)  # equal scores come together
+    return float(np.abs(gaps[last]).max() / len(scores))
+
+
+def check_probabilities(found: dict[str, Estimate], scores: Floats, outcomes: Integers) -> None:
+    cut = np.clip(scores, 1e-4, 1 - 1e-4)
+    gaps = np.abs(np.bincount(bin_index(scores, 15), outcomes - scores, 15)).sum() / len(scores)
+    wanted = {
+        "brier": sk.brier_score_loss(outcomes, scores),
+        "log_loss": sk.log_loss(outcomes, np.stack([1 - cut, cut], axis=1)),
+        "gap": float(np.mean(scores - outcomes)),
+        "ks": ks(scores, outcomes),
+        "ece": gaps,
+    }
+    for name, value in wanted.items():
+        assert abs(found[name].value - value) <= found[name].binning + 1e-12, name
+        assert found[name].binning < (0.06 if name == "log_loss" else 0.02), name
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_binary_set_at_a_threshold_and_over_all(name: str) -> None:
+    probs, y = rows(name)
+    scores = probs[:, 1]
+    for threshold in (0.5, 0.25, 1 / 15):
+        found = evaluate(histogram(scores, y), "positive", threshold=threshold)
+        said = scores >= threshold
+        exact = {
+            "accuracy": sk.accuracy_score(y, said),
+            "balanced_accuracy": sk.balanced_accuracy_score(y, said),
+            "precision": sk.precision_score(y, said),
+            "recall": sk.recall_score(y, said),
+            "specificity": sk.recall_score(y, said, pos_label=0),
+            "f1": sk.f1_score(y, said),
+            "mcc": sk.matthews_corrcoef(y, said),
+            "prevalence": y.mean(),
+        }
+        assert {k: found[k].value for k in exact} == pytest.approx(exact, abs=1e-12)
+    assert abs(found["roc_auc"].value - sk.roc_auc_score(y, scores)) <= found["roc_auc"].binning
+    average = found["average_precision"]
+    assert abs(average.value - sk.average_precision_score(y, scores)) <= average.binning
+    check_probabilities(found, scores, y)
+    logit = np.log(np.clip(scores, 1e-4, 1 - 1e-4) / np.clip(1 - scores, 1e-4, 1 - 1e-4))
+    fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(logit[:, None], y)
+    slope, intercept = found["calibration_slope"], found["calibration_intercept"]
+    assert abs(slope.value - fit.coef_[0, 0]) <= slope.binning
+    assert abs(intercept.value - fit.intercept_[0]) <= intercept.binning
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name not in BINARY])
+def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name: str) -> None:
+    probs, y = rows(name)
+    classes, top = probs.shape[1], probs.argmax(axis=1)
+    confidence, right = probs.max(axis=1), (top == y).astype(int)
+    found = evaluate(histogram(confidence, right), "confidence")
+    assert found["accuracy"].value == pytest.approx(right.mean(), abs=1e-12)
+    assert abs(found["confidence"].value - confidence.mean()) <= found["confidence"].binning
+    auc = found["confidence_auc"]
+    assert abs(auc.value - sk.roc_auc_score(right, confidence)) <= auc.binning
+    check_probabilities(found, confidence, right)
+    assert abs(found["ece"].value - ece(probs, y)) <= found["ece"].binning
+
+    found = evaluate_classes([histogram(probs[:, j], y == j) for j in range(classes)])
+    truth = np.eye(classes, dtype=int)[y]
+    for average in ("macro", "weighted"):
+        for metric, score in (
+            ("roc_auc", sk.roc_auc_score(truth, probs, average=average)),
+            ("average_precision", sk.average_precision_score(truth, probs, average=average)),
+        ):
+            estimate = found[f"{average}_{metric}"]
+            assert abs(estimate.value - score) <= estimate.binning, metric
+    error = found["classwise_ece"]
+    assert abs(error.value - classwise_ece(probs, y)) <= error.binning
+
+    found = evaluate_confusion(sk.confusion_matrix(y, top, labels=range(classes)))
+    exact = {
+        "accuracy": sk.accuracy_score(y, top),
+        "balanced_accuracy": sk.balanced_accuracy_score(y, top),
+        "macro_precision": sk.precision_score(y, top, average="macro", zero_division=0),
+        "macro_f1": sk.f1_score(y, top, average="macro"),
+        "mcc": sk.matthews_corrcoef(y, top),
+    }
+    assert {k: found[k].value for k in exact} == pytest.approx(exact, abs=1e-12)
+
+
+def test_curves_are_those_of_the_rows() -> None:
+    probs, y = rows("game-forecasts")
+    scores = bin_index(probs[:, 1], 60) / 60  # a score has no other edge in its bucket
+    h = histogram(scores, y, 60)
+    x, height, thresholds = sk.roc_curve(y, scores, drop_intermediate=False)
+    curve = roc_curve(h)
+    at = np.rint(thresholds[1:] * 60).astype(int)
+    np.testing.assert_allclose(curve.x[at], x[1:], atol=1e-12)
+    np.testing.assert_allclose(curve.y[at], height[1:], atol=1e-12)
+    assert (curve.low[1:-1] <= curve.y[1:-1]).all()
+    assert (curve.y <= curve.high).all()
+    precision, recall, thresholds = sk.precision_recall_curve(y, scores)
+    curve = precision_recall_curve(h)
+    at = np.rint(thresholds * 60).astype(int)
+    np.testing.assert_allclose(curve.x[at], recall[:-1], atol=1e-12)
+    np.testing.assert_allclose(curve.y[at], precision[:-1], atol=1e-12)
+    diagram = reliability(h, 15)
+    index = bin_index(scores, 15)
+    used = np.bincount(index, minlength=15) > 0
+    share = np.bincount(index, y, 15)[used] / np.bincount(index, minlength=15)[used]
+    np.testing.assert_allclose(diagram.share[used], share, atol=1e-12)
+
+
+@pytest.mark.parametrize("buckets", [3, 8, 60])
+def test_average_precision_s_bound_holds_for_any_scores(buckets: int) -> None:
+    """Hypotheses of the proof: ties, and orders within a bucket at their best and worst."""
+    rng = np.random.default_rng(0)
+    for trial in range(60):
+        n = int(rng.integers(3, 60))
+        y = (rng.random(n) < rng.uniform(0.1, 0.9)).astype(int)
+        y[:2] = 0, 1
+        bucket = rng.integers(0, buckets, n)
+        within = [np.zeros(n), 1 - y, y, rng.random(n), rng.integers(0, 3, n) / 3][trial % 5]
+        scores = (bucket + 0.9 * within) / buckets
+        found = evaluate(histogram(scores, y, buckets), "positive", threshold=0.0)
+        for name, score in (
+            ("average_precision", sk.average_precision_score(y, scores)),
+            ("roc_auc", sk.roc_auc_score(y, scores)),
+        ):
+            assert abs(found[name].value - score) <= found[name].binning + 1e-12, (name, trial)
