@@ -100,7 +100,7 @@ def mean_estimate(
     half = math.hypot(_TAILS * noise, normal_quantile(LEVEL) * sampling)
     span = Span(value, value - half, value + half, sampling, noise)
     metric = METRICS[name]
-    return estimate(span, binning, metric.bounds, metric.scale, normal_quantile(LEVEL))
+    return estimate(span, binning, metric.bounds, metric.scale, LEVEL)
 
 
 class FedAccuracy(_SingleMetric):
