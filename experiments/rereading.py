@@ -10,7 +10,7 @@ from typing import Any
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
-from fedcal.evaluation.drift import Change, drift
+from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import heading, parts, shown
@@ -126,7 +126,7 @@ def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
             f"classes; these are of '{one.score}' and {one.classes}, '{other.score}' and "
             f"{other.classes}"
         )
-    return drift(earlier.histograms[ALL], later.histograms[ALL])
+    return drift_between(earlier.histograms[ALL], later.histograms[ALL])
 
 
 def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:

@@ -58,7 +58,7 @@ class Change:
         return dict(vars(self))
 
 
-def drift(
+def drift_between(
     earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0
 ) -> dict[str, Change]:
     """Tests of what has changed between two releases about the same score.

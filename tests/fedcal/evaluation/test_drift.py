@@ -11,7 +11,7 @@ from fedcal.buckets import equal_width
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.drift import GROUPS, drift, grouped, merged, on_common_edges
+from fedcal.evaluation.drift import GROUPS, drift_between, grouped, merged, on_common_edges
 
 B = 60
 EDGES = equal_width(B)
@@ -39,7 +39,7 @@ def p_values(later_scores: np.ndarray, later_share: np.ndarray, noise: str, n: i
     for seed in range(n):
         a = release(SCORES, MIDDLES, 4000, ROOTS[noise], 2 * seed)
         b = release(later_scores, later_share, 3000, ROOTS[noise], 2 * seed + 1)
-        tests = drift(a, b, draws=199, seed=seed)
+        tests = drift_between(a, b, draws=199, seed=seed)
         found.append([tests[name].p_value for name in ("score", "calibration", "prevalence")])
     return np.array(found)
 
@@ -85,14 +85,14 @@ def test_what_a_change_is_worth_is_a_difference_of_shares() -> None:
     a = Histogram.exact(EDGES, 1e5 * SCORES * np.stack([1 - MIDDLES, MIDDLES]))
     less = MIDDLES - 0.1 * (MIDDLES > 0.2)
     b = Histogram.exact(EDGES, 2e4 * SCORES * np.stack([1 - less, less]))
-    found = drift(a, b, draws=99)
+    found = drift_between(a, b, draws=99)
     above = SCORES[MIDDLES > 0.2].sum() / SCORES.sum()
     assert found["prevalence"].change == pytest.approx(-0.1 * above)
     assert found["calibration"].change == pytest.approx(0.1 * above, rel=0.02)
     assert found["score"].change == pytest.approx(0, abs=1e-12)
     assert found["calibration"].p_value == 0.01
     assert json.loads(json.dumps(found["score"].to_json()))["p_value"] > 0.5
-    assert drift(a, b, draws=99) == found
+    assert drift_between(a, b, draws=99) == found
 
 
 def test_of_other_edges_the_common_ones_count() -> None:
@@ -103,7 +103,7 @@ def test_of_other_edges_the_common_ones_count() -> None:
     np.testing.assert_array_equal(one.edges, EDGES[[0, 7, 20, 30, 44, 60]])
     np.testing.assert_allclose(one.counts, other.counts)
     np.testing.assert_allclose(one.root @ one.root.T, other.root @ other.root.T)
-    assert drift(a, b, draws=99)["score"].p_value == 1.0
+    assert drift_between(a, b, draws=99)["score"].p_value == 1.0
 
 
 def test_groups_stand_out_from_the_noise() -> None:
@@ -121,6 +121,6 @@ def test_drowned_releases_are_refused() -> None:
     a = release(SCORES, MIDDLES, 5000, ROOTS["flat"], 0)
     b = release(SCORES, MIDDLES, 20, 50 * np.eye(B), 1)
     with pytest.raises(InputError, match="the later release's noise drowns its rows"):
-        drift(a, b)
+        drift_between(a, b)
     with pytest.raises(InputError, match="draws"):
-        drift(a, a, draws=1)
+        drift_between(a, a, draws=1)
