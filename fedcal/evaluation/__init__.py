@@ -13,7 +13,7 @@ from fedcal.evaluation.curves import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import METRICS, evaluate
-from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.monotone import monotone_counts
@@ -34,6 +34,7 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "evaluate_confusion",
+    "groups_test",
     "hosmer_lemeshow",
     "ks_test",
     "monotone_counts",
