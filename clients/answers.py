@@ -16,6 +16,7 @@ from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
 from fedcal.clients.score_counts import row_words, score_cell, score_counts
+from fedcal.clients.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
 from fedcal.queries import QUERIES, ScoreCounts
@@ -41,10 +42,12 @@ STATISTICS: dict[str, Statistic] = {
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,
     "pooled_histograms": pooled_histograms,
+    "mean_gaps": mean_gaps,
     "mlp_update": mlp_update,
     "outcome_cell": outcome_cell,
     "score_cell": score_cell,
     "score_counts": score_counts,
+    "score_gaps": score_gaps,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,

@@ -25,7 +25,7 @@ from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
-from fedcal.experiments.statement import CLIENTS, HELD_OUT, about_subjects, without_privacy
+from fedcal.experiments.statement import HELD_OUT, about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
@@ -114,8 +114,6 @@ def simulate(
         by_name=by_name and not evaluates,  # sites by themselves would find the fit rows
         progress=progress,
     )
-    if test.owner is not None and not evaluates:
-        fitted.privacy["statement"].append(CLIENTS)
     if loaded.client_names is not None and config.partition != "natural":
         fitted.privacy["statement"].append(
             f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "

@@ -85,3 +85,21 @@ def bucket_of(scores: Floats, edges: Floats) -> Integers:
 def equal_width(buckets: int) -> Floats:
     """Edges of buckets of equal width, (buckets + 1,)."""
     return np.arange(buckets + 1) / buckets
+
+
+def arcsine(scores: Floats) -> Floats:
+    """2 / pi arcsin sqrt(score), in [0, 1]: scores near 0 and 1 are pulled apart.
+
+    The variance-stabilising transform of shares: buckets of equal width in it suit scores that
+    crowd at both ends, and those in the middle, too.
+    """
+    return np.asarray(np.arcsin(np.sqrt(np.clip(scores, 0.0, 1.0))) * (2.0 / np.pi))
+
+
+def arcsine_edges(buckets: int) -> Floats:
+    """Edges equally far apart in `arcsine`, (buckets + 1,); 1/2 is one of an even number."""
+    edges = np.sin(np.arange(buckets + 1) * (np.pi / (2 * buckets))) ** 2
+    edges[-1] = 1.0
+    if buckets % 2 == 0:
+        edges[buckets // 2] = 0.5
+    return np.asarray(edges)

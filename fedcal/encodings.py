@@ -147,7 +147,7 @@ def decoder_of(name: str, buckets: int, height: int = 1) -> Floats:
     The pseudo-inverse of M: least squares where all answers have the same noise.
     """
     m = matrix_of(name, buckets, height)
-    found = np.linalg.inv(m) if len(m) == buckets else np.linalg.pinv(m)
+    found = np.linalg.inv(m) if len(m) == buckets else np.linalg.solve(m.T @ m, m.T)
     found.setflags(write=False)
     return np.asarray(found)
 

@@ -18,6 +18,7 @@ from fedcal.strategies.newton import (
 )
 from fedcal.strategies.query_binning import DPHistogram
 from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies.single_metrics import FedAccuracy, FedAUC, FedKS
 from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 
 __all__ = [
@@ -27,10 +28,13 @@ __all__ = [
     "AccT",
     "CalibrationStrategy",
     "DPHistogram",
+    "FedAUC",
+    "FedAccuracy",
     "FedBBQ",
     "FedBin",
     "FedCal",
     "FedEvaluate",
+    "FedKS",
     "FedMatrix",
     "FedNewton",
     "FedNewtonEntropy",
@@ -48,6 +52,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
-    FedEvaluate,
+    *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
 )
 """Method name on the command line -> strategy."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.bounding import Bound
+from fedcal.buckets import arcsine_edges
 from fedcal.calibrators import load
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.encodings import ENCODINGS, Flat, Prefix, Tree, column_norm, prefix_std, tree_levels
@@ -35,7 +36,6 @@ from fedcal.strategies.score_rounds import (
     LevelByLevel,
     ScoreRounds,
     Twice,
-    arcsine_edges,
     log_odds_edges,
 )
 from fedcal.trust import TRUSTS

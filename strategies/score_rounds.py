@@ -150,12 +150,6 @@ def log_odds_edges(buckets: int) -> Floats:
     return np.concatenate([[0.0], inner, [1.0]])
 
 
-def arcsine_edges(buckets: int) -> Floats:
-    """Edges equally far apart in arcsin sqrt(s), which has shares vary alike, (buckets + 1,)."""
-    inner = np.sin(np.pi / 2 * np.arange(1, buckets) / buckets) ** 2
-    return np.concatenate([[0.0], inner, [1.0]])
-
-
 def equi_depth(edges: Floats, counts: Floats, buckets: int) -> Floats:
     """Edges with about as much between each two, one half among them, (buckets + 1,).
 

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
-from fedcal.experiments.benchmarks import audit, federated, luo, planner, pooled, samplers, sites
+from fedcal.experiments.benchmarks import (
+    audit,
+    evaluation,
+    federated,
+    luo,
+    planner,
+    pooled,
+    samplers,
+    sites,
+)
 from fedcal.experiments.benchmarks.harness import Benchmark, beside, run
 
-BENCH = {**pooled.CASES, **federated.CASES}
+BENCH = {**pooled.CASES, **federated.CASES, **evaluation.CASES}
 """Name of `--only` -> what makes the case."""
 
 BENCHMARKS: Mapping[str, Benchmark] = {

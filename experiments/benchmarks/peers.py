@@ -198,6 +198,22 @@ def probmetrics_top_label(probs: Array, labels: Array, bins: int) -> Run:
     return lambda: float(error.compute(y, p))
 
 
+# -- ranking ------------------------------------------------------------------------------------
+
+
+def sklearn_roc_auc(score: Array, labels: Array) -> Run:
+    """ROC AUC by scikit-learn, of pooled rows."""
+    auc = import_module("sklearn.metrics").roc_auc_score
+    return lambda: float(auc(labels, score))
+
+
+def torchmetrics_roc_auc(score: Array, labels: Array) -> Run:
+    """ROC AUC by torchmetrics, of pooled rows, from all thresholds."""
+    torch, functional = _torch(), import_module("torchmetrics.functional.classification")
+    p, y = torch.from_numpy(score), torch.from_numpy(labels)
+    return lambda: float(functional.binary_auroc(p, y, validate_args=False))
+
+
 # -- BBQ, noise ---------------------------------------------------------------------------------
 
 

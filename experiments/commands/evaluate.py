@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from fedcal import pages
 from fedcal.errors import InputError
+from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
@@ -18,6 +20,10 @@ from fedcal.experiments.commands.parameters import (
 from fedcal.experiments.commands.simulate import run_and_show
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.evaluated import METHOD, evaluates, settings
+from fedcal.experiments.files import to_json
+from fedcal.experiments.rereading import Reading, reread
+from fedcal.experiments.show.tables import of_part, print_table
+from fedcal.experiments.terminal import console
 
 EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"
@@ -53,6 +59,9 @@ def evaluate_command(
             "of a false negative.",
         ),
     ] = None,
+    confident: Annotated[
+        bool, other(AGAIN, "Reach it with 95 % confidence.", "--confident")
+    ] = False,
     calibrate: Annotated[
         str | None, other(AGAIN, "binning | isotonic | platt | beta | bbq: a calibrator, to --out.")
     ] = None,
@@ -69,22 +78,38 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    reading = {
+    asked = settings(calibrator, by, threshold, score, bins)
+    if release is not None:
+        given = {**options, **asked, "threshold": None, "set": set, "config": config}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(
+                    f"--{name.replace('_', '-')} is of a run, and --release reads what one left"
+                )
+        goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
+        how: Any = calibrate  # checked where it is used
+        found = reread(
+            release,
+            threshold=threshold,
+            goals=goals,
+            confident=confident,
+            calibrate=how,
+            since=since,
+        )
+        _show(found, release, out, quiet=quiet, json=json)
+        return
+    of_releases = {
         "precision": precision,
         "recall": recall,
         "cost": cost,
+        "confident": confident or None,
         "calibrate": calibrate,
         "since": since,
     }
-    asked = settings(calibrator, by, threshold, score, bins)
-    given = {**asked, **dict(map(parse_setting, set or ()))}
-    if release is not None:
-        _read_again(release, threshold, reading, out, quiet, json)
-        return
-    for name, value in reading.items():
+    for name, value in of_releases.items():
         if value is not None:
             raise InputError(f"--{name} reads an earlier run's release: give --release FILE")
-    run = {**options, "set": given}
+    run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):
         raise InputError(
@@ -94,12 +119,23 @@ def evaluate_command(
     run_and_show(known, out, quiet=quiet, json=json)
 
 
-def _read_again(
-    release: Path,
-    threshold: float | None,
-    reading: dict[str, Any],
-    out: Path | None,
-    quiet: bool,
-    json: bool,
-) -> None:
-    raise NotImplementedError
+def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
+    """What was read, as text or JSON; the calibrator into its file."""
+    if (found.calibrator is None) != (out is None):
+        raise InputError("--calibrate HOW writes a calibrator to --out FILE: give both or neither")
+    if found.calibrator is not None and out is not None:
+        found.calibrator.save(out)
+    if json:
+        print(to_json(found.to_json()), end="")
+        return
+    if quiet:
+        return
+    to = console()
+    to.print(f"{release} read again: no run, and no further charge")
+    for part in found.page():
+        if isinstance(part, pages.Table):
+            print_table(to, of_part(part), edge=True)
+    for sentence in found.release.privacy[:1]:
+        to.print(sentence)
+    if out is not None:
+        to.print(f"calibrator written to {out}")

@@ -15,11 +15,6 @@ HELD_OUT = (
     "figures."
 )
 
-CLIENTS = (
-    "Metrics of each client's test rows (clients in result.json, and report.html) are exact: a "
-    "simulation shows them, and no run over real sites has them."
-)
-
 
 def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
     """What a simulation does with subjects that nobody would do with people, in whole sentences.

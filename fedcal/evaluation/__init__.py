@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.calibration import GAPS
 from fedcal.evaluation.curves import (
     Curve,
@@ -12,6 +13,7 @@ from fedcal.evaluation.curves import (
     reliability,
     roc_curve,
 )
+from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
@@ -19,18 +21,24 @@ from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.paired import compare
+from fedcal.evaluation.thresholds import Threshold, choose_threshold
 
 __all__ = [
     "GAPS",
     "METRICS",
     "CalibrationTest",
+    "Change",
     "Curve",
     "DecisionCurve",
     "Estimate",
     "Histogram",
     "ReliabilityDiagram",
+    "Threshold",
+    "calibrator_from",
+    "choose_threshold",
     "compare",
     "decision_curve",
+    "drift_between",
     "evaluate",
     "evaluate_classes",
     "evaluate_confusion",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,13 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.pages import Curve, Part, Point
 from fedcal.types import Floats
 
-NAMES = {"model": "model", "calibrated": "calibrated", "other": "other model"}
-"""View -> what figures and tables call it."""
+
+def names_of(views: Iterable[str]) -> dict[str, str]:
+    """View -> what figures and tables call it."""
+    if "calibrated" in (found := list(views)):
+        return {"model": "before", "calibrated": "after"}
+    return {view: {"other": "other model"}.get(view, view) for view in found}
+
 
 MOST_CLASSES = 10
 """Classes in a figure: the first ones."""
@@ -42,7 +47,8 @@ def curve_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Pa
         shown = {f"class {part}": h for (view, _, part), h in whole.items() if view == first}
         series = dict(list(shown.items())[:MOST_CLASSES])
     else:
-        series = {NAMES[view]: h for (view, _, _), h in whole.items()}
+        names = names_of(found.metrics)
+        series = {names[view]: h for (view, _, _), h in whole.items()}
     level = found.level
     parts: list[Part | None] = []
     if found.score != "confidence":

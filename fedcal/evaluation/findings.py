@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -77,7 +78,7 @@ class Findings:
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
             found["tests"] = {
-                KEYS[view]: {name: asdict(test) for name, test in tests.items()}
+                KEYS[view]: {name: _test(test) for name, test in tests.items()}
                 for view, tests in self.tests.items()
             }
         if self.difference:
@@ -93,6 +94,11 @@ class Findings:
 
 def _plain(metrics: Metrics) -> dict[str, Any]:
     return {name: estimate.to_json() for name, estimate in metrics.items()}
+
+
+def _test(test: CalibrationTest) -> dict[str, float | None]:
+    """Plain numbers; None for a statistic that noise has left without a value."""
+    return {k: v if math.isfinite(v) else None for k, v in asdict(test).items()}
 
 
 def findings(

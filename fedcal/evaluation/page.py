@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
 import numpy as np
 
-from fedcal.evaluation.figures import NAMES, curve_parts
+from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
@@ -86,7 +87,7 @@ def parts(
     shown_parts: list[Part] = []
     if len(views) == 2:
         shown_parts.append(_both(found, views))
-    shown_parts += [_summary(found, view, len(views) > 1) for view in views]
+    shown_parts += [_summary(found, view, views) for view in views]
     if found.tests:
         shown_parts.append(_tests(found, views))
     shown_parts += curve_parts(found, histograms)
@@ -94,17 +95,19 @@ def parts(
         rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
         shown_parts += _groups(found, views, rows)
     for view, cells in (confusion or {}).items():
-        shown_parts.append(_confusion(cells, _of(view, len(confusion or {}) > 1)))
+        shown_parts.append(_confusion(cells, _of(view, list(confusion or {}))))
     return shown_parts
 
 
-def _of(view: str, several: bool) -> str:
-    return f", {NAMES[view]}" if several else ""
+def _of(view: str, views: Sequence[str]) -> str:
+    return f", {names_of(views)[view]}" if len(views) > 1 else ""
 
 
 def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    low, high = (shown(metric, end, sign) for end in (estimate.low, estimate.high))
-    return f"{low} to {high}"
+    ends = (estimate.low, estimate.high)
+    if not all(map(math.isfinite, ends)):
+        return "anything"
+    return " to ".join(shown(metric, end, sign) for end in ends)
 
 
 def _value(metric: str, estimate: Estimate, sign: bool = False) -> str:
@@ -115,7 +118,7 @@ def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     return f"{_value(metric, estimate, sign)} ({_interval(metric, estimate, sign)})"
 
 
-def _summary(found: Findings, view: str, several: bool) -> Table:
+def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
     """Each metric with its interval, and where its width comes from."""
     z = NormalDist().inv_cdf(0.5 + found.level / 2)
     rows = []
@@ -130,7 +133,7 @@ def _summary(found: Findings, view: str, several: bool) -> Table:
         "release, and buckets of the score; the first two add up as squares, the last in full."
     )
     return Table(
-        f"Metrics{_of(view, several)}",
+        f"Metrics{_of(view, views)}",
         (
             "metric",
             "value",
@@ -145,7 +148,8 @@ def _summary(found: Findings, view: str, several: bool) -> Table:
 
 
 def _both(found: Findings, views: Sequence[str]) -> Table:
-    """Two views of the same rows beside each other, and their paired difference."""
+    """Two views of the same rows beside each other, and their difference."""
+    names = names_of(views)
     rows = []
     for metric, change in found.difference.items():
         pair = [found.metrics[view][metric] for view in views]
@@ -153,18 +157,19 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
         says = "" if change.low <= 0 <= change.high else "beyond chance"
         rows.append((heading(metric), *values, _whole(metric, change, True), says))
     return Table(
-        f"{NAMES[views[0]]} and {NAMES[views[1]]}".capitalize(),
-        ("metric", *(NAMES[view] for view in views), "difference", ""),
+        " and ".join(names.values()).capitalize(),
+        ("metric", *names.values(), "difference", ""),
         tuple(rows),
-        f"With {100 * found.level:g} % intervals. The same rows have both scores, so the interval "
-        "of the difference is its own, and not made from the other two.",
+        f"With {100 * found.level:g} % intervals. Both are of the same rows: the interval of the "
+        "difference in accuracy is paired, the others are as wide as if the two erred "
+        "independently.",
     )
 
 
 def _tests(found: Findings, views: Sequence[str]) -> Table:
     """Whether scores could be calibrated."""
     rows = [
-        (_TESTS[name] + _of(view, len(views) > 1), test.statistic, test.p_value)
+        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", f"{test.p_value:.4f}")
         for view in views
         for name, test in found.tests[view].items()
     ]
@@ -212,9 +217,11 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
         pairs = [(metric, view) for metric in metrics for view in views]
         lines = [
             (group, f"{rows[group]:,.0f}", *(_whole(m, own[view][m]) for m, view in pairs))
-            for group, own in told.items()
+            if own
+            else (group, "too few", *("" for _ in pairs))
+            for group, own in found.groups.items()
         ]
-        columns = [heading(m) + _of(view, len(views) > 1) for m, view in pairs]
+        columns = [heading(m) + _of(view, views) for m, view in pairs]
         return Table(title, ("group", "rows", *columns), tuple(lines), note)
 
     tables = [table("Groups", named)]
@@ -243,7 +250,8 @@ def _forest(
         middle = (e.low + e.high) / 2 if e.drowned else e.value
         return group, scale * middle, scale * e.low, scale * e.high
 
-    series = {NAMES[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
+    names = names_of(views)
+    series = {names[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
     overall = found.metrics[first][metric]
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import HIGHEST, bin_index
-from fedcal.metrics.inversion import Inverted, invert
+from fedcal.metrics.inversion import Inverted, invert, spread_out
 from fedcal.metrics.scores import BINS, check_scored
 from fedcal.numerics import FLOOR
 from fedcal.streams import Purpose, stream
@@ -225,9 +225,11 @@ def _invert(
     """Invert the test of `fedcal.metrics.inversion` for the sums of one set of probabilities."""
     table = side.tables[metric]
     around = weights - 1  # deviations of a replicate are around @ table
+    gap = table.sum(axis=0, dtype=np.float64)
+    error = np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64))
     return invert(
-        table.sum(axis=0, dtype=np.float64),
-        np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64)),
+        gap,
+        spread_out(gap, error),
         lambda columns: around @ table[:, columns],
         len(weights),
         "max" if metric == "mce" else "sum",

@@ -33,6 +33,7 @@ JOINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 """How cells are joined along an axis, and blocks of cells with one another."""
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller
+_CLEAR = 2.0  # standard errors: what stands out
 _FACTORS = np.concatenate([np.linspace(0.0, 1.5, 16), np.linspace(1.75, 3.0, 6), [3.5, 4.5, 6, 8]])
 _BLOCK = 2**18  # entries of replicates x cells
 
@@ -64,9 +65,25 @@ class Inverted:
     replicates: Floats
 
 
+def spread_out(gap: Floats, error: Floats) -> Floats:
+    """The direction of the module's docstring: every cell may have a true gap, (cells,)."""
+    return np.asarray(np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error))
+
+
+def concentrated(gap: Floats, error: Floats) -> Floats:
+    """The direction in which only gaps that stand out from their standard error are true ones.
+
+    Of all true gaps with one sum, those in few cells give the largest observed error, because the
+    noise of all other cells comes on top; those spread out give the smallest. An interval whose
+    low end is from here and whose high end is from `spread_out` holds for both.
+    """
+    least = _LEAST / 2 * error
+    return np.asarray(np.where(np.abs(gap) > _CLEAR * error, gap, np.copysign(least, gap)))
+
+
 def invert(
     gap: Floats,
-    error: Floats,
+    direction: Floats,
     deviations: Callable[[slice], NDArray[Any]],
     replicates: int,
     join: Join,
@@ -78,8 +95,8 @@ def invert(
     ----------
     gap
         (cells,) observed gaps, in units of the error
-    error
-        (cells,) their standard errors
+    direction
+        (cells,) what true gaps are multiples of, from their standard errors, say `spread_out`
     deviations
         cells -> (replicates, cells) float32 draws of observed less true gaps
     replicates
@@ -100,7 +117,7 @@ def invert(
     step = max(1, _BLOCK // replicates)
     columns = [slice(i, i + step) for i in range(0, len(gap), step)]
 
-    def spread(factors: Floats, direction: Floats) -> Floats:
+    def spread(factors: Floats) -> Floats:
         """(factors, replicates): the error, were the true gaps factor * direction."""
         found = np.zeros((len(factors), replicates))
         for part in columns:
@@ -110,10 +127,9 @@ def invert(
                 merge(found[k], together(np.abs(gaps, out=gaps), axis=1), out=found[k])
         return found
 
-    direction = np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error)
     observed, unit = (float(together(np.abs(x), axis=0)) for x in (gap, direction))
-    values = np.sort(spread(_FACTORS, direction), axis=1)
-    ends = [np.quantile(values, q, axis=1) for q in (tails[1], 0.5, tails[0])]
+    values = spread(_FACTORS)
+    ends = np.quantile(values, (tails[1], 0.5, tails[0]), axis=1)
     low, middle, high = (_crossing(end, observed) for end in ends)
     return Inverted(
         low=low * unit,
@@ -121,7 +137,7 @@ def invert(
         limit=_crossing(ends[2], max(observed, float(ends[1][0]))) * unit,
         corrected=middle * unit,
         noise=float(np.median(values[0])),
-        replicates=spread(np.array([middle]), direction)[0],
+        replicates=spread(np.array([middle]))[0],
     )
 
 

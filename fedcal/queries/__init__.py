@@ -12,6 +12,7 @@ from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistog
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.registry import registry
 
@@ -22,6 +23,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassCounts,
     ClassHistograms,
     ClippedNLL,
+    MeanGaps,
     MLPUpdate,
     OutcomeCell,
     PooledHistograms,
@@ -29,6 +31,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ScalingUpdate,
     ScoreCell,
     ScoreCounts,
+    ScoreGaps,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -45,6 +48,7 @@ __all__ = [
     "ClassHistograms",
     "ClippedNLL",
     "MLPUpdate",
+    "MeanGaps",
     "OutcomeCell",
     "Param",
     "Part",
@@ -54,6 +58,7 @@ __all__ = [
     "ScalingUpdate",
     "ScoreCell",
     "ScoreCounts",
+    "ScoreGaps",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

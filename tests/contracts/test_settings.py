@@ -58,6 +58,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "server_lr": (0.5, 1.0),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
+    "threshold": (0.25, 0.5),
     "weighting": ("none", "all"),
 }
 """Two values of settings, far enough apart to tell."""

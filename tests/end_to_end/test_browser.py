@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments import simulate
+from fedcal.experiments import evaluate, simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.words import METRICS
 from fedcal.experiments.terminal import shown
@@ -209,10 +209,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     simulate(rows(100), method="fedtemp", clients=30, sampling_rate=0.5, out=out / "hundred")
     pooled = {"method": "pooled-bbq", "clients": 30}
     simulate(rows(2), **pooled, out=out / "two")
+    wards = {"group": np.where(np.arange(600) % 7 == 0, "a ward with a long name", "ward b")}
+    scored = {k: v for k, v in rows(2).items() if "test" not in k}
+    options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
+    told = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
     (out / "comparison").mkdir()
     (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
     write_comparison_report(out / "comparison")
-    cards = few._repr_html_() + comparison_card(comparison())
+    cards = few._repr_html_() + comparison_card(comparison()) + told._repr_html_()
     (out / "cards").mkdir()
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
     head += '<link rel="icon" href="data:,"><meta charset="utf-8">'
@@ -220,7 +224,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {folder.name: folder / "report.html" for folder in out.iterdir()}
 
 
-PAGES = ("ten", "hundred", "two", "comparison")
+PAGES = ("ten", "hundred", "two", "comparison", "evaluation")
 every_page = pytest.mark.parametrize("page", PAGES)
 every_size = pytest.mark.parametrize("size", SIZES)
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
@@ -369,7 +373,13 @@ def test_the_numbers_are_those_of_result_json(
 
 
 @pytest.mark.parametrize(
-    ("page", "panels"), [("ten", 4 + 10 + 5), ("hundred", 4 + 1 + 20 + 5), ("two", 4 + 2)]
+    ("page", "panels"),
+    [
+        ("ten", 4 + 10 + 5),
+        ("hundred", 4 + 1 + 20 + 5),
+        ("two", 4 + 2),
+        ("evaluation", 4 + 2),
+    ],
 )
 def test_every_figure_is_there_and_says_what_it_shows(look: Open, page: str, panels: int) -> None:
     browser = look(page, "desk", "light")
@@ -416,7 +426,7 @@ def test_cards_of_a_notebook_fit(look: Open, size: str) -> None:
     assert browser.run("document.documentElement.scrollWidth") <= SIZES[size][0]
     texts = browser.run(TEXTS)
     assert overlapping([t for t in texts if t["svg"]]) == []
-    assert browser.run("document.querySelectorAll('svg.panel').length") == 2
+    assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 6
 
 
 def test_the_checks_see_what_they_look_for(chromium: Chromium, tmp_path: Path) -> None:

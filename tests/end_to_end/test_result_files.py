@@ -20,6 +20,7 @@ from fedcal.clients.answers import STATISTICS
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.config import POOLED, job_of, load_config
+from fedcal.experiments.evaluated import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.release import Asked
@@ -280,7 +281,8 @@ def test_the_record_says_who_sees_what(run: Make, method: str, epsilon: float) -
     seers = [line["who"] for line in privacy["sees"]]
     assert seers[-1] == "who runs the simulation"
     assert ("the server" in seers) is (method in FEDERATED)
-    assert any("Test metrics" in line for line in privacy["not_protected"])
+    told = any("Test metrics" in line for line in privacy["not_protected"])
+    assert told is (method in (*calibrating(), *POOLED))  # others are judged on no test rows
     assert ("seeded" in privacy["noise"]) is (epsilon < math.inf)
     if epsilon < math.inf:
         said = " ".join(privacy["not_protected"])
@@ -434,16 +436,19 @@ def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         logits.append(rows)
         labels.append(np.full(count, j))
     test = np.random.default_rng(0).normal(size=(97, 3))
+    rows = {
+        "logits": np.concatenate(logits),
+        "labels": np.concatenate(labels),
+        "subject": np.arange(sum(map(len, labels))) // 2,
+    }
     path = tmp_path_factory.mktemp("primes") / "primes.npz"
-    np.savez(
-        path,
-        logits=np.concatenate(logits),
-        labels=np.concatenate(labels),
-        subject=np.arange(sum(map(len, labels))) // 2,
-        test_logits=test,
-        test_labels=test.argmax(axis=1),
-    )
+    np.savez(path, **rows, test_logits=test, test_labels=test.argmax(axis=1))
+    np.savez(path.with_name(WITHOUT_TEST), **rows)
     return path
+
+
+WITHOUT_TEST = "alone.npz"
+"""The same rows without a test part, which would be what is evaluated."""
 
 
 FEDERATIONS: dict[str, dict[str, Any]] = {
@@ -484,9 +489,10 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
             options["rounds"] = 2
         if "rows_per_client" in settings_of(method):
             options["set"] = {"rows_per_client": 11}
-        result = simulate(primes, out=out, **options)
+        data = primes.with_name(WITHOUT_TEST) if evaluates(method) else primes
+        result = simulate(data, out=out, **options)
         c = result.config
-        shards = deal(datasets.load(primes), c.partition, c.clients, c.seed)
+        shards = deal(datasets.load(data), c.partition, c.clients, c.seed)
         secrets = [Secret(f"rows of class {j}", n) for j, n in enumerate(CLASS_ROWS)]
         secrets.append(Secret("clients with rows", int(np.count_nonzero(shards.rows))))
         for asked, total in rounds:

@@ -81,7 +81,10 @@ def test_a_result_holds_metrics_and_groups(tmp_path: Path) -> None:
     assert "Too few rows to say anything of: ward 5." in page
 
 
-def test_the_config_gives_the_same_bits(file: Path, tmp_path: Path) -> None:
+def test_the_config_gives_the_same_bits(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     command = ["evaluate", "--data", str(file), "--by", "group", "--epsilon", "1", "--unit"]
     command += ["example", "--threshold", "0.25", "--seed", "3", "--quiet"]
     assert _run([*command, "--out", str(tmp_path / "one")]) == 0

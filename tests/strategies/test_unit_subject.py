@@ -108,7 +108,9 @@ def test_a_thousand_extreme_rows_of_a_subject_count_once(name: str) -> None:
     many = Shards.from_owner(logits, labels, owner, CLIENTS, subjects=one)
     nobody = but(many, np.zeros(1000, bool))
     assert 0.98 < moved(many, nobody, asked) <= 1.0
-    if moved(but(many, slice(1)), nobody, asked) > 0.99:  # then it is that row, but for rounding
+    one_by_one = asked.bound.rule == "per_value"  # candidates' sums reach the bound one by one
+    if not one_by_one and moved(but(many, slice(1)), nobody, asked) > 0.99:
+        # then it is that row, but for rounding
         assert moved(many, but(many, slice(1)), asked) < 0.02
 
 

@@ -1,0 +1,52 @@
+"""Sums of what rows differ from what is expected of them: for one metric alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.buckets import Score, bucket_of, equal_width, scored
+from fedcal.queries import MeanGaps, ScoreGaps
+from fedcal.shards import Shards
+from fedcal.types import Floats, Integers
+
+
+def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
+    """sum_i (value_i - a) of each candidate a, times the gain.
+
+    Returns
+    -------
+    Floats
+        (clients, numbers) in units of the value
+    """
+    total = shards.sum_rows(query.value_of(*_scored(shards, query.score)))
+    answers = np.zeros((shards.clients, *query.lengths()))
+    gaps = total[:, None] - shards.rows[:, None] * query.candidates
+    answers[:, : query.points] = gaps * query.gain
+    return answers
+
+
+def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
+    """sum (outcome - score) over the rows of each bucket, encoded, times the gain.
+
+    Returns
+    -------
+    Floats
+        (clients, numbers) in rows times the encoding's weights
+    """
+    score, outcome = _scored(shards, query.score)
+    cells = shards.owner * query.buckets + bucket_of(score, equal_width(query.buckets))
+    sums = np.bincount(cells, outcome - score, shards.clients * query.buckets)
+    gaps = sums.reshape(shards.clients, query.buckets)
+    # einsum, not a matrix product: what a client sends must not depend on who is computed with it
+    coded = gaps if query.encoding == "flat" else np.einsum("kb,ab->ka", gaps, query.matrix)
+    answers = coded * query.gain
+    return np.column_stack([answers, shards.rows]) if query.count else np.asarray(answers)
+
+
+def _scored(shards: Shards, score: str) -> tuple[Floats, Integers]:
+    """Score and outcome of each row, (n,) both, computed once a run."""
+    named: Score = score  # type: ignore[assignment]
+    both = shards.derived(
+        ("scored", score), lambda s: np.concatenate(scored(s.logits, s.labels, named), axis=1)
+    )
+    return both[:, 0], both[:, 1].astype(np.int64)

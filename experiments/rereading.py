@@ -1,0 +1,183 @@
+"""A release read again: another threshold, a calibrator, drift. No run, and no further charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedcal.calibrators import Calibrator
+from fedcal.errors import InputError
+from fedcal.evaluation.calibrate import How, calibrator_from
+from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.findings import Findings
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
+from fedcal.pages import Part, Table
+
+ALL = ("model", "", "")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read.
+
+    Attributes
+    ----------
+    release
+        where from
+    found
+        its metrics at the threshold that was given or chosen
+    chosen
+        the threshold for a wanted precision, recall or cost, if one was asked for
+    calibrator
+        made of it, if one was asked for
+    changes
+        since an earlier release: tests by name; {} if none was given
+    """
+
+    release: ScoreRelease
+    found: Findings
+    chosen: Threshold | None
+    calibrator: Calibrator | None
+    changes: Mapping[str, Change]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `result.json` has metrics, and what was chosen."""
+        told = self.found.to_json()
+        if self.chosen is not None:
+            told["chosen"] = self.chosen.to_json()
+        if self.changes:
+            told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        return {**told, "statement": list(self.release.privacy)}
+
+    def page(self) -> list[Part]:
+        """Tables and figures."""
+        release = self.release
+        shown_parts = parts(self.found, release.histograms, release.confusion)
+        first = ([_chosen(self.chosen)] if self.chosen else []) + (
+            [_changes(self.changes)] if self.changes else []
+        )
+        return first + shown_parts
+
+
+def read_release(path: Path) -> ScoreRelease:
+    """The release in a file; InputError if it is none."""
+    release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
+    if not isinstance(release, ScoreRelease):
+        raise InputError(f"{path} holds no release of an evaluation")
+    return release
+
+
+def reread(
+    path: Path,
+    *,
+    threshold: float | None = None,
+    goals: Mapping[Goal, float | None],
+    confident: bool = False,
+    calibrate: How | None = None,
+    since: Path | None = None,
+) -> Reading:
+    """Read a release again.
+
+    Parameters
+    ----------
+    path
+        of a `release.npz`
+    threshold
+        of predictions; None = the run's own
+    goals
+        `precision`, `recall` and `cost` -> what is wanted of a threshold; one of them at most
+    confident
+        the wanted precision or recall is reached with 95 % confidence, not only by the estimate
+    calibrate
+        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+    since
+        an earlier release of the same score: test whether anything has changed
+
+    Raises
+    ------
+    InputError
+        The file is no release, or what is asked for cannot be read from it.
+    """
+    release = read_release(path)
+    wanted = {goal: value for goal, value in goals.items() if value is not None}
+    chosen = None
+    if len(wanted) + (threshold is not None) > 1:
+        raise InputError("give one of threshold, precision, recall and cost")
+    for goal, value in wanted.items():
+        if release.question.score != "positive":
+            raise InputError(f"the score '{release.question.score}' has no threshold")
+        chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
+        threshold = chosen.value
+    changes = {} if since is None else _compared(read_release(since), release)
+    made = _calibrator(release, calibrate)
+    return Reading(release, release.findings(threshold), chosen, made, changes)
+
+
+def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
+    one, other = earlier.question, later.question
+    if (one.score, one.classes) != (other.score, other.classes) or one.score == "classes":
+        raise InputError(
+            "two releases are compared by the same score, 'positive' or 'confidence', and as many "
+            f"classes; these are of '{one.score}' and {one.classes}, '{other.score}' and "
+            f"{other.classes}"
+        )
+    return drift_between(earlier.histograms[ALL], later.histograms[ALL])
+
+
+def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
+    if how is None:
+        return None
+    asked = release.question
+    if asked.score == "classes":
+        raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
+    whole: Histogram = release.histograms[ALL]
+    score: Any = asked.score
+    return calibrator_from(whole, score, how, asked.classes, release.input)
+
+
+_CHANGES = {
+    "score": "distribution of the score",
+    "calibration": "outcome at a given score",
+    "prevalence": "share of the outcome",
+}
+
+
+def _changes(changes: Mapping[str, Change]) -> Table:
+    rows = [
+        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        for name, test in changes.items()
+    ]
+    return Table(
+        "Since the earlier release",
+        ("what", "change, %", "p-value"),
+        tuple(rows),
+        "A p-value says how often rows and noise alone would show as large a change if nothing had "
+        "changed; each stands alone.",
+    )
+
+
+def _chosen(threshold: Threshold) -> Table:
+    """The threshold that was chosen, and what it is expected to give."""
+    rows = [
+        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
+        for name, e in threshold.estimates.items()
+    ]
+    sure = " with 95 % confidence" if threshold.confident else " by the estimate"
+    goal = {
+        "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
+        "recall": f"the highest with a recall of {threshold.wanted:g}{sure}",
+        "cost": f"the cheapest where a false positive costs {threshold.wanted:g} of a false "
+        "negative",
+    }[threshold.goal]
+    return Table(
+        f"Threshold {threshold.value:.6g}",
+        ("metric", "value", "95 % interval"),
+        tuple(rows),
+        f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
+        "was taken.",
+    )

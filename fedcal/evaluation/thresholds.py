@@ -1,0 +1,243 @@
+"""The threshold of a score for a wanted precision, recall, or cost ratio, from a release.
+
+Thresholds are edges of buckets; a row is predicted positive from the threshold on. Precision is
+tp / (tp + fp), recall tp / (tp + fn), cost fn + ratio fp; sums of counts, so each condition is one
+on a sum with known noise: tp - wanted (tp + fp) >= 0, and tp - wanted (tp + fn) >= 0.
+
+Who takes the best of many thresholds takes the luckiest, too. So the intervals of the chosen one,
+and what `confident` promises, hold for all thresholds at once: instead of 1.96, the quantile of
+the largest studentised error over all thresholds, simulated with the release's own noise. That is
+cautious: of 600 choices by precision or recall from 5,000 rows (IMDB and game forecasts, 240
+buckets, no noise or a std of 3.7), with 95 % confidence asked for, 99 % kept the promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedcal.checks import one_of, positive
+from fedcal.errors import InputError
+from fedcal.evaluation.estimates import evaluate, smooth_span
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import FIRM, Estimate, estimate
+from fedcal.evaluation.metrics import LinearRatio, edge_index, spread_cells
+from fedcal.evaluation.monotone import monotone_counts
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats
+
+Goal = Literal["precision", "recall", "cost"]
+
+DRAWS = 1000
+SHOWN = ("precision", "recall", "specificity", "accuracy", "f1")
+"""Metrics that a chosen threshold comes with, beside its cost."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A chosen threshold and what it is expected to give.
+
+    Attributes
+    ----------
+    value
+        rows with a score from here on are predicted positive; an edge of a bucket
+    goal, wanted
+        what was asked for
+    confident
+        whether the goal holds with the confidence of the level, or only by the estimate
+    estimates
+        metrics `SHOWN` and, for a cost ratio, `cost`, per row in units of a false negative; the
+        intervals hold for all thresholds at once
+    """
+
+    value: float
+    goal: Goal
+    wanted: float
+    confident: bool
+    estimates: Mapping[str, Estimate]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        shown = {name: found.to_json() for name, found in self.estimates.items()}
+        return {**vars(self), "estimates": shown}
+
+
+@dataclass(frozen=True)
+class Cost(LinearRatio):
+    """(fn + ratio fp) / n at a threshold."""
+
+    name = "cost"
+    bounds = (0.0, math.inf)
+    ratio_of_costs: float = 1.0
+
+    def weights(self, h: Histogram) -> tuple[Floats, Floats]:
+        """False negatives and, at their price, false positives; all rows."""
+        at = edge_index(h, self.threshold)
+        return spread_cells(h, at, (0, self.ratio_of_costs, 1, 0)), np.ones_like(h.counts)
+
+
+def choose_threshold(
+    h: Histogram,
+    goal: Goal,
+    wanted: float,
+    *,
+    confident: bool = False,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Threshold:
+    """The threshold that reaches a goal and gives away least.
+
+    Parameters
+    ----------
+    h
+        rows by `positive` score and outcome
+    goal
+        `precision` = the lowest threshold, so the highest recall, with at least that precision;
+        `recall` = the highest threshold with at least that recall; `cost` = least fn + wanted fp
+    wanted
+        the precision or recall, in (0, 1); the cost of a false positive in false negatives, > 0
+    confident
+        the precision or recall of new rows like these is at least the wanted one with a
+        confidence of `level`, noise included; otherwise its estimate is, and the truth is below
+        the wanted value about every other time
+    level
+        of confidence, and of the intervals
+    seed
+        of simulated errors
+
+    Raises
+    ------
+    InputError
+        A value that is not allowed; `confident` with a cost; or no threshold reaches the goal: the
+        message says what the best one gives.
+    """
+    _check(goal, wanted, confident, level)
+    one_sided, two_sided = _critical(h, goal, wanted, level, seed)
+    top = _sums(h.counts, _weights(goal, wanted))
+    if goal == "cost":
+        at = int(top.argmin())
+    else:
+        bottom = _bottom(h, goal)
+        least = one_sided * _std(h, goal, wanted) if confident else 0.0
+        reached = np.flatnonzero(_firm(h, goal) & (top >= least))
+        if not len(reached):
+            raise InputError(_unreached(h, goal, wanted, confident, level, bottom))
+        at = int(reached[0] if goal == "precision" else reached[-1])
+    value = float(h.edges[at])
+    at_once = max(level, math.erf(two_sided / math.sqrt(2)))
+    found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
+    if goal == "cost":
+        cost = Cost(value, wanted)
+        span = smooth_span(cost, h, at_once, "new")
+        found["cost"] = estimate(span, 0.0, cost.bounds, cost.scale, at_once)
+    return Threshold(value, goal, float(wanted), confident, found)
+
+
+def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
+    one_of("goal", goal, get_args(Goal))
+    positive(f"the wanted {goal}", wanted)
+    if goal != "cost" and not wanted < 1:
+        raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
+    if goal == "cost" and confident:
+        raise InputError("confident is for a wanted precision or recall; a cost has no least value")
+    if not 0 < level < 1:
+        raise InputError(f"level must be in (0, 1), got {level!r}")
+
+
+def _unreached(
+    h: Histogram, goal: Goal, wanted: float, confident: bool, level: float, bottom: Floats
+) -> str:
+    """What the best threshold gives instead."""
+    firm = _firm(h, goal)
+    sure = f" with {100 * level:g} % confidence" if confident else ""
+    if not firm.any():
+        return f"no threshold reaches a {goal} of {wanted:g}{sure}: noise drowns the counts"
+    positives = _suffix(h.counts)[1]
+    share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
+    best = int(share.argmax())
+    if share[best] >= wanted:
+        return (
+            f"no threshold reaches a {goal} of {wanted:g}{sure}, though estimates do: "
+            "too few rows, or too much noise"
+        )
+    return (
+        f"no threshold reaches a {goal} of {wanted:g}{sure}: the highest estimate is "
+        f"{share[best]:.6g}, at {h.edges[best]:g}"
+    )
+
+
+# --- sums over the rows from each threshold on --------------------------------------------------
+
+
+def _suffix(x: Floats) -> Floats:
+    """Sums over the buckets from each one on, last axis."""
+    return np.asarray(np.cumsum(x[..., ::-1], axis=-1)[..., ::-1])
+
+
+def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
+    """(u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
+    if goal == "precision":
+        return 1.0 - wanted, -wanted, 0.0
+    if goal == "recall":
+        return 1.0, 0.0, -wanted
+    return -1.0, wanted, 1.0
+
+
+def _sums(counts: Floats, weights: tuple[Floats | float, ...]) -> Floats:
+    """The goal's sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
+    (u, v, k), s = weights, _suffix(counts)
+    return np.asarray(u * s[..., 1, :] + v * s[..., 0, :] + k * s[..., 1, :1])
+
+
+def _bottom(h: Histogram, goal: Goal) -> Floats:
+    """What precision or recall is a share of, at each threshold."""
+    s = _suffix(h.counts)
+    return np.asarray(s.sum(axis=0) if goal == "precision" else np.full(h.buckets, s[1, 0]))
+
+
+def _noise_variance(h: Histogram, weights: tuple[Floats | float, ...]) -> Floats:
+    """Of the goal's sum at each threshold, (buckets,)."""
+    (u, v, k), s = (np.reshape(w, (-1, 1)) for w in weights), _suffix(h.root.T).T
+    return np.asarray(np.square(u * s + k * s[:1]).sum(1) + np.square(v * s).sum(1))
+
+
+def _firm(h: Histogram, goal: Goal) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Thresholds at which the share's bottom stands out from its noise."""
+    own: tuple[float, ...] = (1.0, 1.0, 0.0) if goal == "precision" else (0.0, 0.0, 1.0)
+    bottom, noise = _bottom(h, goal), np.sqrt(_noise_variance(h, own))
+    return np.asarray((bottom > 0) & (bottom > FIRM * noise))
+
+
+def _std(h: Histogram, goal: Goal, wanted: float) -> Floats:
+    """Of the goal's sum if the wanted share is the true one: rows (Wilson's) and noise."""
+    rows = wanted * (1 - wanted) * np.maximum(_bottom(h, goal), 0.0)
+    return np.sqrt(rows + _noise_variance(h, _weights(goal, wanted)))
+
+
+def _critical(
+    h: Histogram, goal: Goal, wanted: float, level: float, seed: int
+) -> tuple[float, float]:
+    """Quantiles of the largest studentised error over thresholds, one-sided and two-sided."""
+    rng = stream(seed, Purpose.BOOTSTRAP, 0, "thresholds")
+    counts = np.maximum(monotone_counts(h), 0.0)
+    errors = rng.standard_normal((DRAWS, 2, h.buckets)) * np.sqrt(counts)
+    errors += h.draws(rng, DRAWS)
+    at: Floats | float = wanted
+    if goal != "cost":
+        bottom = _bottom(h, goal)
+        share = _suffix(h.counts)[1] / np.where(bottom > 0, bottom, 1.0)
+        at = np.clip(share, 0.0, 1.0)
+    sums = _sums(errors, _weights(goal, at))
+    std = sums.std(axis=0)
+    seen = (std > 0) if goal == "cost" else (std > 0) & _firm(h, goal)
+    if not seen.any():
+        return 0.0, 0.0
+    studentised = sums[:, seen] / std[seen]
+    return (
+        float(np.quantile(studentised.max(axis=1), level)),
+        float(np.quantile(np.abs(studentised).max(axis=1), level)),
+    )

@@ -1,0 +1,126 @@
+"""Tests of drift between two releases: right size with noise, and power."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fedcal.buckets import equal_width
+from fedcal.encodings import decoder_of
+from fedcal.errors import InputError
+from fedcal.evaluation import Histogram
+from fedcal.evaluation.drift import GROUPS, drift_between, grouped, merged, on_common_edges
+
+B = 60
+EDGES = equal_width(B)
+MIDDLES = (np.arange(B) + 0.5) / B
+SCORES = np.array([4.0, 1, 1, 1, 1, 3]).repeat(B // 6) / 110
+ROOTS = {
+    "none": np.zeros((B, 0)),
+    "flat": 3.7 * np.eye(B),
+    "prefix": 3.7 * 128 * 1.7 * decoder_of("prefix", B, 1),
+}
+
+
+def release(
+    scores: np.ndarray, share: np.ndarray, rows: float, root: np.ndarray, seed: int
+) -> Histogram:
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(rows * scores * np.stack([1 - share, share])).astype(float)
+    h = Histogram(EDGES, counts, root)
+    return Histogram(EDGES, counts + h.draws(rng, 1)[0], root)
+
+
+def p_values(later_scores: np.ndarray, later_share: np.ndarray, noise: str, n: int) -> np.ndarray:
+    """(n, 3) of score, calibration, prevalence."""
+    found = []
+    for seed in range(n):
+        a = release(SCORES, MIDDLES, 4000, ROOTS[noise], 2 * seed)
+        b = release(later_scores, later_share, 3000, ROOTS[noise], 2 * seed + 1)
+        tests = drift_between(a, b, draws=199, seed=seed)
+        found.append([tests[name].p_value for name in ("score", "calibration", "prevalence")])
+    return np.array(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ROOTS)
+def test_without_drift_five_in_a_hundred_are_found(noise: str) -> None:
+    p = p_values(SCORES, MIDDLES, noise, 1000)
+    assert (np.abs((p <= 0.05).mean(axis=0) - 0.05) <= 0.015).all(), (p <= 0.05).mean(axis=0)
+    assert (np.abs((p <= 0.5).mean(axis=0) - 0.5) <= 0.05).all()
+
+
+MOVED = np.roll(SCORES, 4)
+SURER = MIDDLES**1.5 / (MIDDLES**1.5 + (1 - MIDDLES) ** 1.5)
+FEWER = MIDDLES * 0.93
+
+
+@pytest.mark.parametrize("noise", ROOTS)
+@pytest.mark.parametrize(
+    ("scores", "share", "found"),
+    [
+        (MOVED, MIDDLES, "score"),
+        (SCORES, SURER, "calibration"),
+        (SCORES, FEWER, "calibration"),
+        (SCORES, FEWER, "prevalence"),
+    ],
+    ids=["other scores", "steeper", "fewer", "fewer in all"],
+)
+def test_what_has_changed_is_found(
+    noise: str, scores: np.ndarray, share: np.ndarray, found: str
+) -> None:
+    which = ["score", "calibration", "prevalence"].index(found)
+    assert (p_values(scores, share, noise, 20)[:, which] <= 0.05).mean() >= 0.65
+
+
+def test_other_scores_alone_are_no_change_of_calibration() -> None:
+    p = p_values(MOVED, MIDDLES, "flat", 60)
+    assert (p[:, 0] <= 0.05).all()
+    assert (p[:, 1] <= 0.05).mean() <= 0.15
+
+
+def test_what_a_change_is_worth_is_a_difference_of_shares() -> None:
+    a = Histogram.exact(EDGES, 1e5 * SCORES * np.stack([1 - MIDDLES, MIDDLES]))
+    less = MIDDLES - 0.1 * (MIDDLES > 0.2)
+    b = Histogram.exact(EDGES, 2e4 * SCORES * np.stack([1 - less, less]))
+    found = drift_between(a, b, draws=99)
+    above = SCORES[MIDDLES > 0.2].sum() / SCORES.sum()
+    assert found["prevalence"].change == pytest.approx(-0.1 * above)
+    assert found["calibration"].change == pytest.approx(0.1 * above, rel=0.02)
+    assert found["score"].change == pytest.approx(0, abs=1e-12)
+    assert found["calibration"].p_value == 0.01
+    assert json.loads(json.dumps(found["score"].to_json()))["p_value"] > 0.5
+    assert drift_between(a, b, draws=99) == found
+
+
+def test_of_other_edges_the_common_ones_count() -> None:
+    a = release(SCORES, MIDDLES, 5000, ROOTS["flat"], 0)
+    starts = np.array([0, 7, 20, 30, 44])
+    b = merged(a, starts)
+    one, other = on_common_edges(a, b)
+    np.testing.assert_array_equal(one.edges, EDGES[[0, 7, 20, 30, 44, 60]])
+    np.testing.assert_allclose(one.counts, other.counts)
+    np.testing.assert_allclose(one.root @ one.root.T, other.root @ other.root.T)
+    assert drift_between(a, b, draws=99)["score"].p_value == 1.0
+
+
+def test_groups_stand_out_from_the_noise() -> None:
+    for noise in ROOTS:
+        a = release(SCORES, MIDDLES, 500, ROOTS[noise], 0)
+        b = release(SCORES, MIDDLES, 100, ROOTS[noise], 1)
+        one, other = grouped(a, b)
+        assert 1 <= one.buckets == other.buckets <= GROUPS
+        rows = (one.counts + other.counts).sum(axis=0)
+        std = np.sqrt(2 * (np.square(one.root).sum(axis=1) + np.square(other.root).sum(axis=1)))
+        assert one.buckets == 1 or (rows > 4.99 * std).all()
+
+
+def test_drowned_releases_are_refused() -> None:
+    a = release(SCORES, MIDDLES, 5000, ROOTS["flat"], 0)
+    b = release(SCORES, MIDDLES, 20, 50 * np.eye(B), 1)
+    with pytest.raises(InputError, match="the later release's noise drowns its rows"):
+        drift_between(a, b)
+    with pytest.raises(InputError, match="draws"):
+        drift_between(a, a, draws=1)

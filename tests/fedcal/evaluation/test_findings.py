@@ -1,0 +1,140 @@
+"""What a release says: metrics of views and groups as JSON, and as parts of a page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.evaluation import Histogram
+from fedcal.evaluation.findings import Findings, Key, findings
+from fedcal.evaluation.page import parts
+from fedcal.pages import Curve, Intervals, Table, from_json, to_json
+
+BUCKETS = 60
+EDGES = np.arange(BUCKETS + 1) / BUCKETS
+
+
+def histogram(rows: int, std: float = 0.0, power: float = 1.0, seed: int = 0) -> Histogram:
+    """Rows whose share of outcome 1 is their score to a power, counted with noise."""
+    rng = np.random.default_rng(seed)
+    score = rng.random(rows)
+    outcome = rng.random(rows) < score**power
+    exact = [np.histogram(score[outcome == k], EDGES)[0] for k in (False, True)]
+    counts = np.array(exact, np.float64) + std * rng.standard_normal((2, BUCKETS))
+    return Histogram(EDGES, counts, std * np.eye(BUCKETS) if std else np.zeros((BUCKETS, 0)))
+
+
+def of_groups(**sizes: int) -> dict[Key, Histogram]:
+    found: dict[Key, Histogram] = {("model", "", ""): histogram(5000, 3.0)}
+    for k, (name, rows) in enumerate(sizes.items()):
+        found["model", name, ""] = histogram(rows, 3.0, seed=k)
+    return found
+
+
+def named(shown: list[Any], title: str) -> Any:
+    (part,) = (part for part in shown if part.title == title)
+    return part
+
+
+def test_a_small_group_is_named_and_has_no_numbers() -> None:
+    histograms = of_groups(large=2000, middling=300, small=15)
+    found = findings(histograms, "positive")
+    told = found.to_json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["groups"]["small"] == {"suppressed": True}
+    assert set(told["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
+    shown = parts(found, histograms)
+    table = named(shown, "Groups")
+    assert [row[0] for row in table.rows] == ["large", "middling", "small"]
+    assert table.rows[-1][1:] == ("too few", "", "", "")
+    errors = named(shown, "Groups: errors at threshold 0.5")
+    assert errors.columns[:2] == ("group", "rows")
+    assert [row[0] for row in errors.rows] == [row[0] for row in table.rows]
+    for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
+        assert "Too few rows to say anything of: small." in named(shown, title).note
+    assert from_json(json.loads(json.dumps(to_json(shown)))) == shown
+
+
+def test_suppression_looks_at_the_noisy_count_and_its_noise() -> None:
+    many = {("model", "", ""): histogram(5000), ("model", "g", ""): histogram(200, std=8.0)}
+    found = findings(many, "positive")  # a noise of std 88: 200 rows do not stand out
+    assert found.groups["g"] == {}
+    sharp = {**many, ("model", "g", ""): histogram(200)}
+    assert findings(sharp, "positive").groups["g"]
+
+
+def test_drowned_is_said_in_words() -> None:
+    histograms = {("model", "", ""): histogram(100, std=30.0)}
+    found = findings(histograms, "positive")
+    told = found.to_json()["metrics"]["roc_auc"]
+    assert told["value"] is None
+    assert told["drowned"]
+    table = named(parts(found, histograms), "Metrics")
+    (row,) = (row for row in table.rows if row[0] == "ROC AUC")
+    assert row[1] == "drowned by noise"
+
+
+def two_views() -> tuple[Findings, dict[Key, Histogram]]:
+    histograms = {
+        ("model", "", ""): histogram(4000, 2.0, power=2.0),
+        ("calibrated", "", ""): histogram(4000, 2.0, power=1.0),
+    }
+    # rows that both, only the first, only the second, and none predicts right
+    agreement = np.array([2700.0, 100.0, 300.0, 900.0])
+    return findings(histograms, "positive", agreement=agreement, cell_std=2.0), histograms
+
+
+def test_two_views_stand_side_by_side() -> None:
+    found, histograms = two_views()
+    told = found.to_json()
+    assert {"metrics", "metrics_after", "metrics_difference"} <= set(told)
+    assert told["metrics_difference"]["accuracy"]["value"] == pytest.approx(200 / 4000)
+    assert told["metrics_difference"]["accuracy"]["low"] > 0
+    shown = parts(found, histograms)
+    both = named(shown, "Before and after")
+    assert both.columns[:4] == ("metric", "before", "after", "difference")
+    for title in ("ROC", "Precision and recall", "Reliability", "Decision curve"):
+        curve = named(shown, title)
+        assert isinstance(curve, Curve)
+        assert list(curve.series) == ["before", "after"] == list(curve.bands)
+    assert list(named(shown, "Decision curve").references) == ["treat all", "treat none"]
+
+
+def test_curves_are_those_of_the_rows() -> None:
+    h = histogram(200_000)
+    found = findings({("model", "", ""): h}, "positive")
+    shown = parts(found, {("model", "", ""): h})
+    for (x, y), (low, high) in zip(
+        named(shown, "Reliability").series["model"],
+        named(shown, "Reliability").bands["model"],
+        strict=True,
+    ):
+        assert y == pytest.approx(x, abs=0.03)
+        assert low <= y <= high
+    roc = np.array(named(shown, "ROC").series["model"])
+    area = -np.trapezoid(roc[:, 1], roc[:, 0])
+    assert area == pytest.approx(found.metrics["model"]["roc_auc"].value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("score", "titles"),
+    [("confidence", {"Reliability"}), ("classes", {"ROC", "Precision and recall", "Reliability"})],
+)
+def test_what_other_scores_show(score: str, titles: set[str]) -> None:
+    keys = [("model", "", "")] if score == "confidence" else [("model", "", c) for c in "012"]
+    histograms: dict[Key, Histogram] = {
+        (view, group, part): histogram(3000, 2.0, seed=k)
+        for k, (view, group, part) in enumerate(keys)
+    }
+    confusion = {"model": np.diag([900.0, 800.0, 700.0]) + 100}
+    found = findings(histograms, score, confusion=confusion)
+    shown = parts(found, histograms, confusion)
+    assert {part.title for part in shown if isinstance(part, Curve)} == titles
+    assert not any(isinstance(part, Intervals) for part in shown)
+    matrix = named(shown, "Confusion matrix")
+    assert isinstance(matrix, Table)
+    assert matrix.rows[0] == ("0", 1000.0, 100.0, 100.0)
+    assert found.to_json()["metrics"]["macro_f1"]["value"] > 0.7

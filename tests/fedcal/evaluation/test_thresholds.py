@@ -1,0 +1,128 @@
+"""Thresholds chosen from noisy counts: exact without noise, kept promises with it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fedcal.buckets import equal_width
+from fedcal.errors import InputError
+from fedcal.evaluation import Histogram
+from fedcal.evaluation.thresholds import choose_threshold
+
+B = 60
+MIDDLES = (np.arange(B) + 0.5) / B
+SHARE = MIDDLES**2 / (MIDDLES**2 + (1 - MIDDLES) ** 2)
+POPULATION = np.stack([1 - SHARE, SHARE]) * np.array([4.0, 1, 1, 1, 1, 3]).repeat(B // 6) / 110
+
+
+def histogram(rows: float = 5000, std: float = 0.0, seed: int | None = None) -> Histogram:
+    """Expected counts, or drawn ones with noise."""
+    counts, root = rows * POPULATION, std * np.eye(B)
+    if seed is None:
+        return Histogram.exact(equal_width(B), counts)
+    rng = np.random.default_rng(seed)
+    h = Histogram(equal_width(B), rng.poisson(counts).astype(float), root)
+    return Histogram(h.edges, h.counts + h.draws(rng, 1)[0], root)
+
+
+def table(h: Histogram, at: int) -> np.ndarray:
+    """(tn, fp, fn, tp)."""
+    low, high = h.counts[:, :at].sum(axis=1), h.counts[:, at:].sum(axis=1)
+    return np.array([low[0], high[0], low[1], high[1]])
+
+
+def truths(goal: str) -> np.ndarray:
+    """Of new rows, at each threshold."""
+    cells = np.array([table(histogram(), at) for at in range(B)]).T
+    return cells[3] / (cells[3] + cells[1 if goal == "precision" else 2])
+
+
+@pytest.mark.parametrize("wanted", [0.3, 0.6, 0.8, 0.95])
+def test_without_noise_it_is_what_a_search_finds(wanted: float) -> None:
+    h = histogram(seed=1)
+    cells = np.array([table(h, at) for at in range(B)]).T
+    _, fp, fn, tp = cells
+    low = choose_threshold(h, "precision", wanted)
+    assert low.value == h.edges[np.flatnonzero(tp / (tp + fp) >= wanted)[0]]
+    high = choose_threshold(h, "recall", wanted)
+    assert high.value == h.edges[np.flatnonzero(tp / (tp + fn) >= wanted)[-1]]
+    cheap = choose_threshold(h, "cost", wanted)
+    at = int((fn + wanted * fp).argmin())
+    assert cheap.value == h.edges[at]
+    assert cheap.estimates["cost"].value == pytest.approx((fn + wanted * fp)[at] / h.counts.sum())
+    assert cheap.estimates["recall"].value == pytest.approx(tp[at] / (tp[at] + fn[at]))
+
+
+def test_the_threshold_of_a_calibrated_score_is_what_theory_says() -> None:
+    counts = 1000 * np.stack([1 - MIDDLES, MIDDLES])
+    h = Histogram.exact(equal_width(B), counts)
+    for ratio in (0.25, 1.0, 3.0):  # positive where p > ratio / (1 + ratio)
+        found = choose_threshold(h, "cost", ratio).value
+        assert found == pytest.approx(ratio / (1 + ratio), abs=1 / B)
+
+
+@pytest.mark.parametrize("std", [0.0, 3.7])
+@pytest.mark.parametrize(("goal", "wanted"), [("precision", 0.8), ("recall", 0.9)])
+def test_confidence_is_kept_and_an_estimate_is_a_coin(goal: str, wanted: float, std: float) -> None:
+    truth, kept, plain, covered = truths(goal), [], [], []
+    for seed in range(100):
+        h = histogram(5000, std, seed)
+        sure = choose_threshold(h, goal, wanted, confident=True, seed=seed)  # type: ignore[arg-type]
+        kept.append(truth[round(sure.value * B)] >= wanted)
+        found = choose_threshold(h, goal, wanted, seed=seed)  # type: ignore[arg-type]
+        plain.append(truth[round(found.value * B)] >= wanted)
+        e = found.estimates[goal]
+        covered.append(e.low <= truth[round(found.value * B)] <= e.high)
+    assert np.mean(kept) >= 0.95
+    assert 0.2 < np.mean(plain) < 0.9
+    assert np.mean(covered) >= 0.95
+
+
+def test_confidence_costs_little_where_there_are_many_rows() -> None:
+    for goal in ("precision", "recall"):
+        few, many = (
+            abs(
+                choose_threshold(h, goal, 0.8, confident=True).value  # type: ignore[arg-type]
+                - choose_threshold(h, goal, 0.8).value  # type: ignore[arg-type]
+            )
+            for h in (histogram(2000, 3.0, 0), histogram(10**7, 3.0, 0))
+        )
+        assert many <= 1 / B < few
+
+
+def test_what_no_threshold_reaches_is_said() -> None:
+    with pytest.raises(InputError, match=r"precision of 0\.99999: the highest estimate is 0\.9999"):
+        choose_threshold(histogram(), "precision", 0.99999)
+    with pytest.raises(
+        InputError, match=r"recall of 0\.999 with 95 % confidence, though estimates do"
+    ):
+        choose_threshold(histogram(100, 1.0, 0), "recall", 0.999, confident=True)
+    with pytest.raises(InputError, match="noise drowns the counts"):
+        choose_threshold(histogram(10, 50.0, 0), "recall", 0.5)
+
+
+def test_bad_wishes_are_refused() -> None:
+    h = histogram()
+    for goal, wanted, match in [
+        ("auc", 0.5, "unknown goal 'auc'"),
+        ("precision", 1.0, r"must be in \(0, 1\)"),
+        ("recall", 0.0, "> 0"),
+        ("cost", -1.0, "> 0"),
+    ]:
+        with pytest.raises(InputError, match=match):
+            choose_threshold(h, goal, wanted)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="a cost has no least value"):
+        choose_threshold(h, "cost", 1.0, confident=True)
+    with pytest.raises(InputError, match="level"):
+        choose_threshold(h, "recall", 0.5, level=1.0)
+
+
+def test_a_choice_is_plain_json_and_repeats() -> None:
+    h = histogram(5000, 3.7, 0)
+    found = choose_threshold(h, "precision", 0.8, confident=True, seed=3)
+    again = choose_threshold(h, "precision", 0.8, confident=True, seed=3)
+    assert json.dumps(found.to_json()) == json.dumps(again.to_json())
+    assert json.loads(json.dumps(found.to_json()))["estimates"]["precision"]["value"] > 0.8

@@ -1,0 +1,163 @@
+"""Accuracy, AUC and the KS calibration error, each asked alone."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from fedcal.buckets import scored
+from fedcal.clients.answers import answer
+from fedcal.datasets import load
+from fedcal.errors import InputError
+from fedcal.evaluation.single import SingleMetric
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.mechanisms.exponential import scores_of
+from fedcal.partition import dirichlet, iid
+from fedcal.privacy.plan import Federation
+from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES, FedAccuracy
+from fedcal.types import Floats
+
+NAMES = ("evaluate-accuracy", "evaluate-auc", "evaluate-ks")
+
+
+@cache
+def data(name: str) -> Any:
+    return load(name)
+
+
+def dealt(name: str, clients: int, partition: str, seed: int) -> Shards:
+    rows, rng = data(name), np.random.default_rng(seed)
+    if partition == "iid":
+        owner = iid(rows.labels, clients, rng)
+    else:
+        owner = dirichlet(rows.labels, clients, float(partition.removeprefix("dirichlet:")), rng)
+    return Shards.from_owner(rows.logits, rows.labels, owner, clients)
+
+
+def exact(name: str, shards: Shards) -> float:
+    """What the pooled rows show."""
+    kind = "positive" if shards.classes == 2 else "confidence"
+    score, outcome = (x[:, 0] for x in scored(shards.logits, shards.labels, kind))
+    if name == "evaluate-accuracy":
+        return float((shards.logits.argmax(axis=1) == shards.labels).mean())
+    if name == "evaluate-auc":
+        return float(roc_auc_score(outcome, score))
+    gaps = np.cumsum((outcome - score)[np.argsort(score, kind="stable")])
+    return float(np.abs(gaps).max() / len(score))
+
+
+def found(name: str, shards: Shards, seed: int = 0, **fields: Any) -> SingleMetric:
+    known = {"epsilon": 1.0, "delta": 1e-5, **fields}
+    federation = Federation(clients=shards.clients, classes=shards.classes, seed=seed, **known)
+    rows = len(shards.labels) / shards.clients
+    strategy = STRATEGIES[name](federation, rows_per_client=rows, secure_aggregation="none")
+    result = run_inline(strategy, shards)
+    assert isinstance(result, SingleMetric)
+    return result
+
+
+def errors(name: str, of: str, clients: int, partition: str, seeds: int) -> tuple[Floats, Floats]:
+    """Of each seed: the error, and whether the interval holds the exact value."""
+    missed, held = [], []
+    for seed in range(seeds):
+        shards = dealt(of, clients, partition, seed)
+        estimate, truth = found(name, shards, seed).estimate, exact(name, shards)
+        missed.append(estimate.value - truth)
+        held.append(estimate.low <= truth <= estimate.high)
+    return np.array(missed), np.array(held, float)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("of", ["imdb-binary", "resnet110-cifar10"])
+def test_without_privacy_the_pooled_rows_value_comes_out(name: str, of: str) -> None:
+    near = {"evaluate-accuracy": 1e-12, "evaluate-auc": 0.004, "evaluate-ks": 0.001}[name]
+    for partition in ("iid", "dirichlet:0.1"):
+        shards = dealt(of, 100, partition, 0)
+        none = {"epsilon": math.inf, "delta": 0.0, "trust": "secagg"}
+        assert found(name, shards, **none).estimate.value == pytest.approx(
+            exact(name, shards), abs=near
+        )
+
+
+CASES = [
+    ("evaluate-accuracy", "resnet110-cifar10", 100, "dirichlet:1", 0.005),
+    ("evaluate-auc", "imdb-binary", 100, "iid", 0.025),
+    ("evaluate-auc", "imdb-binary", 1000, "iid", 0.003),
+    ("evaluate-auc", "imdb-binary", 1000, "dirichlet:0.1", 0.012),
+    ("evaluate-ks", "imdb-binary", 1000, "dirichlet:1", 0.01),
+    ("evaluate-ks", "game-forecasts", 1000, "dirichlet:0.1", 0.01),
+]
+"""Root mean square error of issue and docs at user-level epsilon = 1."""
+
+
+@pytest.mark.parametrize(("name", "of", "clients", "partition", "most"), CASES)
+def test_the_error_is_what_is_said(
+    name: str, of: str, clients: int, partition: str, most: float
+) -> None:
+    missed, held = errors(name, of, clients, partition, 12)
+    assert np.sqrt(np.mean(missed**2)) < most
+    assert held.mean() >= 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "of", "clients", "partition", "most"), CASES)
+def test_the_error_is_what_is_said_over_many_seeds(
+    name: str, of: str, clients: int, partition: str, most: float
+) -> None:
+    missed, held = errors(name, of, clients, partition, 100)
+    assert np.sqrt(np.mean(missed**2)) < most
+    assert held.mean() >= 0.9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_trust_models_find_it_too(name: str) -> None:
+    shards = dealt("imdb-binary", 1000, "iid", 0)
+    for fields in ({"trust": "distributed"}, {"mechanism": "laplace"}, {"delta": 0.0}):
+        estimate = found(name, shards, **fields).estimate
+        assert not estimate.drowned
+        assert abs(estimate.value - exact(name, shards)) < 0.015
+    local, truth = found(name, shards, trust="local").estimate, exact(name, shards)
+    assert local.low <= truth <= local.high
+    assert local.drowned or name == "evaluate-accuracy"
+
+
+def test_the_draw_keeps_epsilon_exactly() -> None:
+    """Probabilities of all candidates, with and without the client that moves them most."""
+    epsilon, clients = 1.0, 6
+    strategy = FedAccuracy(
+        Federation(clients=clients, classes=3, epsilon=epsilon), rows_per_client=20.0
+    )
+    asked = strategy.open_round(1)
+    assert asked is not None
+    rng = np.random.default_rng(0)
+    labels, owner = rng.integers(0, 3, 120), np.arange(120) % clients
+    logits = np.eye(3)[np.where(rng.random(120) < 0.7, labels, (labels + 1) % 3)] * 3
+    labels[owner == 0] = (logits[owner == 0].argmax(axis=1) + 1) % 3  # all of its rows are wrong
+    ring, bound = asked.request.ring, asked.request.bound
+
+    def log_probabilities(keep: Any) -> Floats:
+        shards = Shards.from_owner(logits[keep], labels[keep], owner[keep], clients)
+        total = ring.decode(answer(shards, asked.request).sum(axis=0, dtype=np.uint64))
+        weights = -scores_of(total, bound) * epsilon / (2 * max(bound.norms))
+        return weights - np.log(np.exp(weights - weights.max()).sum()) - weights.max()
+
+    ratio = np.abs(log_probabilities(owner >= 0) - log_probabilities(owner != 0)).max()
+    assert 0.5 * epsilon < ratio <= epsilon
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_asked_is_refused(name: str) -> None:
+    federation = Federation(clients=10, classes=2, epsilon=1.0)
+    with pytest.raises(InputError, match="needs rows_per_client"):
+        STRATEGIES[name](federation)
+    with pytest.raises(InputError, match="rounds here, got rounds = 7"):
+        STRATEGIES[name](Federation(clients=10, classes=2, epsilon=1.0, rounds=7))
+    if name != "evaluate-accuracy":
+        with pytest.raises(InputError, match="score"):
+            STRATEGIES[name](federation, rows_per_client=5, score="classes")
