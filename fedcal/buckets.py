@@ -103,3 +103,21 @@ def arcsine_edges(buckets: int) -> Floats:
     if buckets % 2 == 0:
         edges[buckets // 2] = 0.5
     return np.asarray(edges)
+
+
+def fine_tails(buckets: int) -> Floats:
+    """Edges of equal width, the first and the last bucket halved again and again towards its end.
+
+    Scores of good models crowd there: the ranking, and what is read from log-odds, would be lost.
+
+    Returns
+    -------
+    Floats
+        (buckets + 2 * HALVINGS + 1,)
+    """
+    tail = 0.5 ** np.arange(HALVINGS, 0, -1) / buckets
+    return np.concatenate([[0.0], tail, equal_width(buckets)[1:-1], 1.0 - tail[::-1], [1.0]])
+
+
+HALVINGS = 8
+"""Of an outer bucket: 240 of equal width make 256."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.bounding import Bound
-from fedcal.buckets import arcsine_edges
+from fedcal.buckets import arcsine_edges, fine_tails
 from fedcal.calibrators import load
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.encodings import ENCODINGS, Flat, Prefix, Tree, column_norm, prefix_std, tree_levels
@@ -41,7 +41,7 @@ from fedcal.strategies.score_rounds import (
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
-Edges = Literal["equal-width", "equi-depth"]
+Edges = Literal["fine-tails", "equal-width", "equi-depth"]
 
 BUCKETS = 240
 """Their edges are those of 2, 3, 5, 8, 10, 12, 15, 16, 20, 24 and 30 bins, too."""
@@ -78,8 +78,9 @@ class FedEvaluate(CalibrationStrategy):
     bins
         buckets of the score
     edges
-        "equal-width", or "equi-depth": a first round finds edges with about as many rows between
-        each two; half of the budget is for it
+        "fine-tails": of equal width, the first and the last bucket halved again and again towards
+        its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
+        round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
         see `fedcal.encodings`; "auto" and 0 = as said above
     other
@@ -109,7 +110,7 @@ class FedEvaluate(CalibrationStrategy):
         *,
         score: str = "",
         bins: int = BUCKETS,
-        edges: str = "equal-width",
+        edges: str = "fine-tails",
         encoding: str = "auto",
         height: int = 0,
         other: bool = False,
@@ -129,9 +130,9 @@ class FedEvaluate(CalibrationStrategy):
         if unary:
             given = {"other": other, "calibrator": calibrator, "groups": groups}
             given |= {"confusion": confusion, "encoding": encoding != AUTO}
-            given |= {"edges": edges != get_args(Edges)[0]}
+            given |= {"edges": edges == "equi-depth"}
             unused(
-                "unary encoding hides one cell of a row, in a tree of buckets of equal width",
+                "unary encoding hides one cell of a row, in a tree of buckets that are known",
                 **{name: value or None for name, value in given.items()},
             )
         if user and not unary and rows_per_client is None:
@@ -139,9 +140,10 @@ class FedEvaluate(CalibrationStrategy):
                 "evaluate with unit 'user' needs rows_per_client, a public nominal number of rows "
                 "> 0"
             )
+        fine = edges == get_args(Edges)[0]
         question = ScoreCounts(
             classes=federation.classes,
-            edges=np.array([float(bins)]),
+            edges=fine_tails(bins) if fine else np.array([float(bins)]),
             score=score,
             views="model,other" if other else "model,calibrated" if calibrator else "model",
             groups=groups,
@@ -152,7 +154,9 @@ class FedEvaluate(CalibrationStrategy):
         self._threshold = threshold
         part: Part = question.part(federation.unit)
         if unary:
-            question = replace(question, encoding=Tree.name, height=height or best_height(bins))
+            question = replace(
+                question, encoding=Tree.name, height=height or best_height(question.buckets)
+            )
             levels = len(question.levels)
             self._ways: ScoreRounds = LevelByLevel(question, np.ones(levels, np.int64), 0)
             law: type[Mechanism] = Unary
@@ -234,7 +238,7 @@ def _check_threshold(threshold: float, question: ScoreCounts, edges: str) -> Non
     if question.score != "positive":
         given = None if threshold == 0.5 else threshold
         unused(f"the score '{question.score}' has no threshold", threshold=given)
-    elif edges == "equal-width":
+    elif edges != "equi-depth":
         nothing = np.zeros((2, question.buckets))
         edge_index(Histogram.exact(question.bucket_edges, nothing), threshold)
     elif threshold != 0.5:
