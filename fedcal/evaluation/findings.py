@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
@@ -21,7 +21,7 @@ FEWEST = 20
 """Rows of a group below which nothing is said of it."""
 
 IN_GROUPS = (
-    *("accuracy", "precision", "recall", "prevalence"),
+    *("accuracy", "precision", "recall", "specificity", "prevalence"),
     *("roc_auc", "confidence_auc", "gap", "brier"),
 )
 """Metrics of each group, of those that the score has."""
@@ -165,6 +165,10 @@ def findings(
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
         tests = {v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()}
+        if groups:
+            for view in views:
+                gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
+                tests[view]["groups"] = groups_test(gaps)
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None

@@ -19,6 +19,7 @@ from fedcal.evaluation import (
     evaluate,
     evaluate_classes,
     evaluate_confusion,
+    groups_test,
     hosmer_lemeshow,
     ks_test,
     monotone_counts,
@@ -256,6 +257,18 @@ def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> N
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
         assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %
     assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
+
+
+@pytest.mark.parametrize("root", [np.zeros((BUCKETS, 0)), toeplitz(5)])
+def test_groups_whose_gaps_cancel_are_found_together(root: Floats) -> None:
+    def rejected(shift: float) -> float:
+        halves = [releases(truth(1, 1, 1, s), 400, root, 4 * 40) for s in (-shift, shift)]
+        gaps = [[evaluate(h, "positive", only=("gap",))["gap"] for h in half] for half in halves]
+        both = np.concatenate(np.reshape(np.array(gaps, object), (2, 40, 4)), axis=1)
+        return float(np.mean([groups_test(each).p_value <= 0.05 for each in both]))
+
+    assert rejected(0.0) <= 0.15
+    assert rejected(0.5) > 0.9
 
 
 def test_paired_differences() -> None:
