@@ -122,6 +122,8 @@ class FedAccuracy(SingleMetricStrategy):
     game-forecasts     Dir 0.1     4.24       3.54    3.08
     =================  ==========  =========  ======  ====
 
+    Under trust `distributed` it is 0.45, 0.56 and 0.72 in the first three lines (60 seeds).
+
     Where clients differ much (game-forecasts by labels: its accuracy is another one for each label)
     clipping biases it, and the interval does not hold that: it held the exact value in 26 % of the
     runs of the last line, in 87 % of the one before, in at least 97 % of all others.
