@@ -44,6 +44,9 @@ HEADINGS = {
     "macro_average_precision": "average precision, macro",
     "weighted_average_precision": "average precision, weighted",
     "brier": "Brier score",
+    "brier_reliability": "Brier: reliability",
+    "brier_resolution": "Brier: resolution",
+    "brier_uncertainty": "Brier: uncertainty",
     "log_loss": "log loss",
     "calibration_slope": "calibration slope",
     "calibration_intercept": "calibration intercept",
@@ -61,7 +64,7 @@ def heading(metric: str) -> str:
 
 def shown(metric: str, value: float, sign: bool = False) -> str:
     """A value of a metric as people read it."""
-    mark = "+" if sign else ""
+    mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
         return f"{100 * value:{mark}.2f}"
     return f"{value:{mark}.4f}"
@@ -166,10 +169,14 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     )
 
 
+def _p_value(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+
+
 def _tests(found: Findings, views: Sequence[str]) -> Table:
     """Whether scores could be calibrated."""
     rows = [
-        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", f"{test.p_value:.4f}")
+        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", _p_value(test.p_value))
         for view in views
         for name, test in found.tests[view].items()
     ]
