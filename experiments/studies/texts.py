@@ -239,9 +239,9 @@ def filled(macro: str, *of: Any) -> str:
     return str(getattr(_template(), macro)(*of)).strip()
 
 
-def tables(name: str) -> str:
-    """The tables of an experiment, as `NAME.md` has them."""
-    return "\n".join(map(markdown, results(name).blocks))
+def tables(name: str, some: slice = slice(None)) -> str:
+    """The tables of an experiment, or some of them, as `NAME.md` has them."""
+    return "\n".join(map(markdown, results(name).blocks[some]))
 
 
 _NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
@@ -253,6 +253,7 @@ _PAGES = {
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
+    "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
 }
 """Page -> what it shows."""
 
@@ -262,6 +263,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     "demo-table": lambda: as_markdown(comparison("demo")),
+    "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
     **{
         name: partial(filled, name.replace("-", "_"))
         for name in (
