@@ -10,7 +10,8 @@ import numpy as np
 
 from fedcal.checks import one_of
 from fedcal.evaluation import decomposition, metrics, ranking, recalibration
-from fedcal.evaluation.calibration import GAPS, GapMetric, gap_span, simulate
+from fedcal.evaluation.calibration import GAPS, GapMetric
+from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,
@@ -192,6 +193,9 @@ def smooth_span(
     firm = bool((sums > FIRM * h.noise_std(weights)).all())
     if isinstance(metric, RatioMetric):
         return replace(_ratio_span(metric, h, z, rows, spread), firm=firm)
+    if isinstance(metric, recalibration.Recalibration) and spread is None:
+        span = recalibration.score_test_span(metric, h, level, rows)
+        return span if firm else replace(span, low=-math.inf, high=math.inf, firm=False)
     gradient = metric.gradient(h)
     noise = float(h.noise_std(gradient))
     sampling = 0.0

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcal.errors import InputError
-from fedcal.evaluation.calibration import Ece, gap_span, simulate
+from fedcal.evaluation.calibration import Ece
+from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
     FIRM,

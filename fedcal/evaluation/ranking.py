@@ -19,7 +19,9 @@ class RocAuc(RatioMetric):
     Only pairs within one bucket are uncertain, half of each: |error| <= sum_i p_i n_i / (2 P N),
     and both ends are attained. The noise of the two outcomes is independent, so top and bottom
     are unbiased as they are released. (Measured: from monotone counts the error is the same where
-    the noise is small, a quarter less where it dominates, and then biased by a third of itself.)
+    the noise is small, a quarter less where it dominates, and then biased by a third of itself.
+    Cubic interpolation within buckets (PCHIP) takes 20 to 90 % off the error that 8 to 60 buckets
+    make, and at 240 of them a few 1e-4, far within the bound: it is not used.)
     """
 
     name = "roc_auc"

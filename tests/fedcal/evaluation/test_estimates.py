@@ -25,8 +25,8 @@ from fedcal.evaluation import (
     precision_recall_curve,
     roc_curve,
 )
-from fedcal.evaluation.calibration import gap_span, simulate
 from fedcal.evaluation.estimates import SCORES, smooth_span
+from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.types import Floats
 
 BUCKETS = 240
