@@ -22,10 +22,9 @@ from typing import Literal
 import numpy as np
 
 from fedcal.calibrators.noisy_counts import norm_sub
-from fedcal.evaluation.estimates import METRICS
+from fedcal.evaluation.estimates import METRICS, rows_variance
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.metrics import Metric
-from fedcal.evaluation.monotone import monotone_counts
 from fedcal.types import Floats
 
 Estimand = Literal["rows", "these", "clients"]
@@ -141,11 +140,10 @@ def spread_of(
         Metric -> variance; and how many times that of independent rows the largest one is (the
         design effect), at least 1
     """
-    counts = monotone_counts(h)
     found, effect = {}, 1.0
     for name, metric in _metrics(score, threshold).items():
         if name in measured and np.isfinite(metric.value(h)):
-            alone = float((counts * metric.gradient(h) ** 2).sum())
+            alone = rows_variance(metric, h)
             found[name] = max(measured[name], alone)
             effect = max(effect, found[name] / alone) if alone > 0 else effect
     return found, effect

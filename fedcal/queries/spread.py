@@ -47,11 +47,15 @@ class ScoreSpread(Query):
     facts = ("classes",)
     folds: ClassVar[int] = FOLDS
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"classes": 3, "edges": np.array([2.0]), "weights": np.array([-0.5, -1.0, 0.5, 1.0])},
         {
             "classes": 3,
-            "edges": np.array([0.0, 0.5, 1.0]),
-            "weights": np.array([-0.6, -0.6, 0.4, 0.4, 0.0, 0.2, -0.4, 0.1]),
+            "edges": np.array([3.0]),
+            "weights": np.array([-0.5, -1.0, -1.0, 0.5, 1.0, 1.0]),
+        },
+        {
+            "classes": 3,
+            "edges": np.array([0.0, 0.5, 0.7, 1.0]),
+            "weights": np.array([-0.6, -0.6, -0.5, 0.4, 0.4, 0.2, 0.2, -0.4, 0.1, 0.3, 0.2, 0.5]),
             "pad": 3,
         },
     )
