@@ -36,6 +36,7 @@ def settings(
     threshold: float | None,
     score: str | None,
     bins: int | None,
+    estimand: str | None,
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
     one_of("by", by, BY)
@@ -47,6 +48,7 @@ def settings(
         "threshold": threshold,
         "score": score,
         "bins": bins,
+        "estimand": estimand,
     }
     return {name: value for name, value in found.items() if value is not None}
 

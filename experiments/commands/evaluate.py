@@ -46,6 +46,9 @@ def evaluate_command(
         other(EVALUATION, "positive | confidence | classes (positive for two classes)."),
     ] = None,
     bins: Annotated[int | None, other(EVALUATION, "Buckets of the score (240).")] = None,
+    estimand: Annotated[
+        str | None, other(EVALUATION, "rows | these | clients: what intervals are for (rows).")
+    ] = None,
     release: Annotated[Path | None, other(AGAIN, "A release.npz of an earlier run.")] = None,
     precision: Annotated[
         float | None, other(AGAIN, "Find the threshold with this precision.")
@@ -78,7 +81,7 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    asked = settings(calibrator, by, threshold, score, bins)
+    asked = settings(calibrator, by, threshold, score, bins, estimand)
     if release is not None:
         given = {**options, **asked, "threshold": None, "set": set, "config": config}
         for name, value in given.items():
