@@ -244,7 +244,7 @@ class FedEvaluate(CalibrationStrategy):
     def _excluded(self) -> tuple[str, ...]:
         """What intervals do not contain."""
         plan, found = self.plan, list[str]()
-        if plan.private and plan.law.answers == "sum" and plan.unit != "example":
+        if plan.noisy_sums and plan.bound is not None and plan.bound.per != "row":
             of = "a client's answer" if plan.protected.whole_client else "what a subject's rows add"
             found.append(f"the bias of clipping {of}")
         if plan.sampling_rate < 1 and self._estimand != "clients":

@@ -19,7 +19,7 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.commands.simulate import run_and_show
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.evaluated import METHOD, evaluates, settings
+from fedcal.experiments.evaluated import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.files import to_json
 from fedcal.experiments.rereading import Reading, reread
 from fedcal.experiments.show.tables import of_part, print_table
@@ -138,6 +138,7 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     for part in found.page():
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
+    to.print(about_intervals(found.found.to_json()))
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:

@@ -10,12 +10,13 @@ import pytest
 from fedcal.clients.answers import answer, contribute
 from fedcal.errors import InputError
 from fedcal.evaluation import evaluate
-from fedcal.evaluation.clusters import FOLDS, MEASURED, variance_of_folds, variance_of_squares
+from fedcal.evaluation.clusters import MEASURED, variance_of_folds, variance_of_squares
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.queries import ScoreSpread, ScoreSquares
 from fedcal.queries.request import Request
+from fedcal.queries.spread import FOLDS
 from fedcal.shards import Shards
 from fedcal.strategies import FedEvaluate
 
@@ -68,7 +69,8 @@ def test_noise_is_paid_for_in_width_and_a_row_is_within_its_bound(delta: float) 
     assert rows.norms[0] <= plan.bound.norms[0] * (1 + 1e-12)
     assert rows.norms[0] == pytest.approx(plan.bound.norms[0])
     exact, noisy = run(data).result().spread, method.result().spread
-    assert all(noisy[name] > exact[name] for name in MEASURED["positive"])
+    ratios = [noisy[name] / exact[name] for name in MEASURED["positive"]]
+    assert np.mean(ratios) > 1.1
 
 
 def test_a_client_is_in_the_fold_of_its_number_whatever_its_rows() -> None:
