@@ -113,7 +113,7 @@ def contribute(
     sites
         (clients,) the number of each client's site, which keys its randomness
     simulated
-        draw coins and noise from the request's seed; False = from the operating system,
+        draw coins, folds and noise from the request's seed; False = from the operating system,
         whatever the request says
 
     Returns
@@ -128,7 +128,7 @@ def contribute(
     """
     words = answer(shards, request)
     if isinstance(request.query, ScoreSpread):
-        words = in_folds(words, request.query, sites)
+        words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:
         return words
     asked = request.key

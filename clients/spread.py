@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 
 from fedcal.evaluation.counting import cells_of
@@ -30,8 +32,8 @@ def score_squares(shards: Shards, query: ScoreSquares) -> Floats:
     return score_spread(shards, query) ** 2
 
 
-def in_folds(words: Words, query: ScoreSpread, sites: Integers) -> Words:
-    """Move each client's sums to the fold of its site, by the site's number alone.
+def in_folds(words: Words, query: ScoreSpread, sites: Integers, *, simulated: bool = True) -> Words:
+    """Move each client's sums to the fold of its site's number; a real site's is drawn.
 
     It comes after the clip: moving numbers changes no norm, and what the clip is about must not
     depend on who asks.
@@ -40,6 +42,7 @@ def in_folds(words: Words, query: ScoreSpread, sites: Integers) -> Words:
         return words
     metrics = len(query.by_metric)
     moved = np.zeros_like(words)
-    place = (sites % query.folds)[:, None] * metrics + np.arange(metrics)
+    own = sites % query.folds if simulated else [secrets.randbelow(query.folds) for _ in sites]
+    place = np.asarray(own)[:, None] * metrics + np.arange(metrics)
     np.put_along_axis(moved, place, words[:, :metrics], axis=1)
     return moved

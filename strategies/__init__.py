@@ -18,7 +18,8 @@ from fedcal.strategies.newton import (
 )
 from fedcal.strategies.query_binning import DPHistogram
 from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
-from fedcal.strategies.single_metrics import FedAccuracy, FedAUC, FedKS
+from fedcal.strategies.single_auc import FedAUC
+from fedcal.strategies.single_metrics import FedAccuracy, FedKS
 from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 
 __all__ = [

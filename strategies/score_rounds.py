@@ -177,11 +177,14 @@ def _scale(shares: Floats, edges: Floats, counts: Floats) -> Floats:
 
 
 def _rows_in(release: ScoreRelease, nominal: float) -> float:
-    """How many rows there are: as is publicly taken, unless counts say something else."""
+    """How many rows there are: as is publicly taken, unless counts say that there are more.
+
+    Fewer they say for their clip, too.
+    """
     whole = [h for (_, group, _), h in release.histograms.items() if group == ""]
     found = float(np.mean([h.counts.sum() for h in whole]))
     std = float(whole[0].noise_std(np.ones((2, whole[0].buckets))))
-    return nominal if abs(found - nominal) < 3.0 * std else max(found, 0.0)
+    return found if found > nominal + 3.0 * std else nominal
 
 
 def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:

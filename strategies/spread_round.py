@@ -91,8 +91,7 @@ class ThenSpread(ScoreRounds):
         metrics = len(self._scales)
         answers = release.values[: metrics * asked.folds].reshape(asked.folds, metrics)
         if asked.folds > 1:
-            filled = answers[: max(2, min(asked.folds, math.floor(self.clients)))]
-            found = variance_of_folds(filled, std, law)
+            found = variance_of_folds(answers, std, law, self.clients)
         else:
             found = variance_of_squares(answers[0], std, self.clients)
         names = MEASURED[asked.score]

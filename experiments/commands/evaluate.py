@@ -81,9 +81,9 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    asked = settings(calibrator, by, threshold, score, bins, estimand)
     if release is not None:
-        given = {**options, **asked, "threshold": None, "set": set, "config": config}
+        given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
+        given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
         for name, value in given.items():
             if value is not None:
                 raise InputError(
@@ -112,6 +112,7 @@ def evaluate_command(
     for name, value in of_releases.items():
         if value is not None:
             raise InputError(f"--{name} reads an earlier run's release: give --release FILE")
+    asked = settings(calibrator, by, threshold, score, bins, estimand)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):

@@ -19,7 +19,7 @@ from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.show.tables import markdown
-from fedcal.experiments.studies import luo
+from fedcal.experiments.studies import luo, subgroups
 from fedcal.experiments.studies.binning_pays import crossover
 from fedcal.experiments.studies.cells import MEAN
 from fedcal.experiments.studies.check import unsure
@@ -257,6 +257,7 @@ _PAGES = {
 """Page -> what it shows."""
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
+    **subgroups.BLOCKS,
     **{name: partial(tables, name) for name in _NAMES},
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},

@@ -15,7 +15,7 @@ from fedcal.evaluation.curves import (
 )
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, evaluate
-from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.monotone import monotone_counts
@@ -42,6 +42,7 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "evaluate_confusion",
+    "groups_test",
     "hosmer_lemeshow",
     "ks_test",
     "monotone_counts",

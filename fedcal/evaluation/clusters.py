@@ -74,15 +74,17 @@ def _metrics(score: str, threshold: float) -> dict[str, Metric]:
     return {name: METRICS[name](at) for name in MEASURED[score]}
 
 
-def variance_of_folds(sums: Floats, std: float, law: NoiseLaw) -> Floats:
+def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -> Floats:
     """Upper estimates of the variance of all clients' sum, from noisy sums over parts of them.
 
     Parameters
     ----------
     sums
-        (folds, metrics), of about as many clients each; at least 2
+        (folds, metrics), of about as many clients each
     std, law
         of the noise of each
+    clients
+        in all folds together
 
     Returns
     -------
@@ -97,9 +99,10 @@ def variance_of_folds(sums: Floats, std: float, law: NoiseLaw) -> Floats:
     share = np.minimum(1.0, noise / np.maximum(squares, 1e-300))
     freedom = folds * (1.0 if law == "normal" else 0.4)  # squares of Laplace noise vary 2.5 times
     least = float(chdtri(freedom, _CONFIDENCE)) / freedom
-    plain = _student(folds - 1)
+    filled = max(min(folds, clients), 2.0)
+    plain = _student(filled - 1)
     factor = plain + (1.0 / least - plain) * share
-    return np.asarray((factor * squares - noise) * folds / (folds - 1))
+    return np.asarray((factor * squares - noise) * filled / (filled - 1))
 
 
 def variance_of_squares(squares: Floats, std: float, clients: float) -> Floats:

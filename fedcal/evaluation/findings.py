@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcal.evaluation.clusters import ESTIMANDS, Estimand
 from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.goodness import CalibrationTest, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
@@ -22,7 +22,7 @@ FEWEST = 20
 """Rows of a group below which nothing is said of it."""
 
 IN_GROUPS = (
-    *("accuracy", "precision", "recall", "prevalence"),
+    *("accuracy", "precision", "recall", "specificity", "prevalence"),
     *("roc_auc", "confidence_auc", "gap", "brier"),
 )
 """Metrics of each group, of those that the score has."""
@@ -187,6 +187,10 @@ def findings(
             tests = {
                 v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()
             }
+        if groups:
+            for view in views:
+                gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
+                tests[view]["groups"] = groups_test(gaps)
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None

@@ -1,14 +1,16 @@
 """Tests of the hypothesis that scores are calibrated, which noise and buckets do not fool.
 
 P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
-probability that is its score), the noise of the release, and the test's own arithmetic. That a
-score is read at the middle of its bucket could look like a gap; gaps are made smaller by as much
-as it can explain. So a p-value is right or too large.
+probability that is its score), the noise of the release, and the test's own arithmetic; that of
+`groups_test` from a chi-squared distribution. That a score is read at the middle of its bucket
+could look like a gap; gaps are made smaller by as much as it can explain. So a p-value is right or
+too large.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from fedcal.checks import whole
 from fedcal.evaluation.calibration import Ks, equal_mass, residuals, rows_of
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Estimate
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 
@@ -67,6 +70,24 @@ def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
     rows, noise = _null(h, seed)
     observed = max(metric.value(h) - metric.binning(h), 0.0)
     return _test(observed, np.abs(np.cumsum(rows + noise, axis=1)).max(axis=1) / total)
+
+
+def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
+    """Sum over groups of gap**2 / variance: chi-squared if each group is calibrated in the large.
+
+    Groups whose gaps cancel in the whole are found together where no single one stands out.
+
+    Parameters
+    ----------
+    gaps
+        mean score less outcome of each group; groups of different rows, so independent
+    """
+    from scipy.special import chdtrc
+
+    known = [e for e in gaps if math.isfinite(e.value)]
+    sizes = [max(abs(e.value) - e.binning, 0.0) / math.hypot(e.sampling, e.noise) for e in known]
+    statistic = math.fsum(size**2 for size in sizes)
+    return CalibrationTest(statistic, float(chdtrc(len(known), statistic)) if known else 1.0)
 
 
 def _test(observed: float, drawn: Floats) -> CalibrationTest:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
-from fedcal.evaluation.findings import Findings, Key, Metrics
+from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.pages import Entry, Intervals, Part, Table
@@ -45,6 +45,9 @@ HEADINGS = {
     "macro_average_precision": "average precision, macro",
     "weighted_average_precision": "average precision, weighted",
     "brier": "Brier score",
+    "brier_reliability": "Brier: reliability",
+    "brier_resolution": "Brier: resolution",
+    "brier_uncertainty": "Brier: uncertainty",
     "log_loss": "log loss",
     "calibration_slope": "calibration slope",
     "calibration_intercept": "calibration intercept",
@@ -62,7 +65,7 @@ def heading(metric: str) -> str:
 
 def shown(metric: str, value: float, sign: bool = False) -> str:
     """A value of a metric as people read it."""
-    mark = "+" if sign else ""
+    mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
         return f"{100 * value:{mark}.2f}"
     return f"{value:{mark}.4f}"
@@ -93,7 +96,8 @@ def parts(
         shown_parts.append(_tests(found, views))
     shown_parts += curve_parts(found, histograms)
     if found.groups:
-        shown_parts += _groups(found, views)
+        rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
+        shown_parts += _groups(found, views, rows)
     for view, cells in (confusion or {}).items():
         shown_parts.append(_confusion(cells, _of(view, list(confusion or {}))))
     return shown_parts
@@ -183,10 +187,14 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     )
 
 
+def _p_value(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+
+
 def _tests(found: Findings, views: Sequence[str]) -> Table:
     """Whether scores could be calibrated."""
     rows = [
-        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", f"{test.p_value:.4f}")
+        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", _p_value(test.p_value))
         for view in views
         for name, test in found.tests[view].items()
     ]
@@ -199,17 +207,25 @@ def _tests(found: Findings, views: Sequence[str]) -> Table:
     )
 
 
-_TESTS = {"hosmer_lemeshow": "Hosmer-Lemeshow", "ks": "Kolmogorov-Smirnov"}
+_TESTS = {
+    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "ks": "Kolmogorov-Smirnov",
+    "groups": "all groups at once",
+}
 
 
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
+_RATES = ("prevalence", "recall", "specificity", "precision")
+"""Of a second one: how a model errs at the threshold."""
 
-def _groups(found: Findings, views: Sequence[str]) -> list[Part]:
+
+def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
     """Accuracy and calibration in the large of every group, and a table of both."""
     told = {group: metrics for group, metrics in found.groups.items() if metrics}
-    named = [m for m in _OF_GROUPS if all(m in own[views[0]] for own in told.values())]
+    there = set.intersection(*(set(own[views[0]]) for own in told.values())) if told else set()
+    named = [m for m in _OF_GROUPS if m in there]
     missing = [group for group in found.groups if group not in told]
     note = ""
     if missing:
@@ -221,11 +237,22 @@ def _groups(found: Findings, views: Sequence[str]) -> list[Part]:
     ):
         if metric in named and told:
             charts.append(_forest(found, told, views, metric, title, note))
-    pairs = [(metric, view) for metric in named for view in views]
-    rows = [(g, *(_whole(m, metrics[view][m]) for m, view in pairs)) for g, metrics in told.items()]
-    columns = [heading(m) + _of(view, views) for m, view in pairs]
-    table = Table("Groups", ("group", *columns), tuple(rows), note)
-    return [*charts, table]
+
+    def table(title: str, metrics: Sequence[str]) -> Table:
+        pairs = [(metric, view) for metric in metrics for view in views]
+        lines = [
+            (group, f"{rows[group]:,.0f}", *(_whole(m, own[view][m]) for m, view in pairs))
+            if own
+            else (group, "too few", *("" for _ in pairs))
+            for group, own in found.groups.items()
+        ]
+        columns = [heading(m) + _of(view, views) for m, view in pairs]
+        return Table(title, ("group", "rows", *columns), tuple(lines), note)
+
+    tables = [table("Groups", named)]
+    if set(_RATES) <= there:
+        tables.append(table(f"Groups: errors at threshold {found.threshold:g}", _RATES))
+    return [*charts, *tables]
 
 
 def _forest(

@@ -27,7 +27,8 @@ class ScoreSpread(Query):
 
     The weights are what a row changes metrics by (`fedcal.evaluation.clusters`). An answer has a
     place for each of `FOLDS` folds: the statistic puts the sums into the first one, and before a
-    client sends them they move to the fold of its number, which does not depend on its rows.
+    client sends them they move to the fold of its number, or to
+    one drawn by a real site, which has none: it does not depend on the rows.
 
     Parameters
     ----------

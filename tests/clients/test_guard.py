@@ -19,7 +19,7 @@ from fedcal.clients.prepared import Prepared, prepare, prepared
 from fedcal.errors import FedcalError, InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
-from fedcal.queries import ClassHistograms
+from fedcal.queries import ClassHistograms, ScoreCell
 from fedcal.queries.request import Context, Request
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
@@ -156,6 +156,24 @@ def test_another_question_in_the_same_round_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="asked before with another question"):
             answers.once(other, draw)
     assert len(draw.made) == 1
+
+
+def test_who_is_asked_once_in_a_run_does_not_answer_in_another_round(tmp_path: Path) -> None:
+    draw, answers = Draws(), Answers(tmp_path / "a")
+
+    def asked_of(level: int, run: str = "r") -> Request:
+        old, cell = request_of(run), ScoreCell(2, np.array([9.0]), 2, level, 0)
+        assert old.context is not None
+        context = replace(old.context, round=level + 1)
+        return replace(
+            old, query=cell, bound=cell.bound("client"), round=level + 1, context=context
+        )
+
+    first, _ = answers.once(asked_of(0), draw)
+    assert answers.once(asked_of(0), draw)[0].tolist() == first.tolist()
+    with pytest.raises(InputError, match="asked once"):
+        answers.once(asked_of(1), draw)
+    assert not answers.once(asked_of(1, "another"), draw)[1]
 
 
 def test_what_cannot_be_kept_is_not_answered(

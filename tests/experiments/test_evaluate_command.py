@@ -163,3 +163,89 @@ def test_another_method_s_config_and_result_are_no_evaluation(file: Path, tmp_pa
         _ = result.metrics
     config = str(tmp_path / "other" / "config.toml")
     assert _run(["evaluate", "--config", config, "--quiet"]) == 2
+
+
+# --- a release read again -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    evaluate(arrays(), partition="iid", epsilon=2.0, unit="example").save(folder)
+    return folder / "release.npz"
+
+
+def again(
+    capsys: pytest.CaptureFixture[str], release: Path, *options: str, code: int = 0
+) -> tuple[str, str]:
+    assert _run(["evaluate", "--release", str(release), *options]) == code
+    return capsys.readouterr()
+
+
+def test_a_release_is_read_again_at_another_threshold(
+    release: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = json.loads((release.parent / "result.json").read_text("utf-8"))
+    same = json.loads(again(capsys, release, "--json")[0])
+    assert same["metrics"] == first["metrics"]
+    assert same["statement"] == first["privacy"]["statement"]
+    other = json.loads(again(capsys, release, "--threshold", "0.75", "--json")[0])
+    assert other["metrics"]["precision"]["value"] > first["metrics"]["precision"]["value"]
+    chosen = json.loads(again(capsys, release, "--recall", "0.95", "--confident", "--json")[0])
+    assert chosen["chosen"]["estimates"]["recall"]["low"] >= 0.94
+    assert chosen["threshold"] == chosen["chosen"]["value"]
+    said, _ = again(capsys, release, "--cost", "4")
+    assert "no run, and no further charge" in said
+    assert "(2, 0)-DP for each example" in said
+
+
+def test_a_calibrator_of_a_release_is_one_like_others(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "platt.npz"
+    again(capsys, release, "--calibrate", "platt", "--out", str(out))
+    after = evaluate(arrays(), calibrator=out, partition="iid").judged
+    for metric in ("ece", "log_loss"):
+        assert after["metrics_after"][metric]["value"] < after["metrics"][metric]["value"]
+
+
+def test_drift_since_an_earlier_release(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = arrays()
+    changed["labels"] = np.where(np.arange(ROWS) % 4 == 0, 1, changed["labels"])
+    evaluate(changed, partition="iid", epsilon=2.0, unit="example").save(tmp_path)
+    later = tmp_path / "release.npz"
+    told = json.loads(again(capsys, later, "--since", str(release), "--json")[0])["changes"]
+    assert told["calibration"]["p_value"] < 0.01
+    assert told["score"]["p_value"] > 0.05
+    same = json.loads(again(capsys, release, "--since", str(release), "--json")[0])["changes"]
+    assert min(test["p_value"] for test in same.values()) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--epsilon", "1"], "--epsilon is of a run"),
+        (["--by", "site"], "--by is of a run"),
+        (["--recall", "0.9", "--precision", "0.9"], "give one of threshold, precision, recall"),
+        (["--calibrate", "platt"], "give both or neither"),
+        (["--calibrate", "magic", "--out", "c.npz"], "unknown how 'magic'"),
+        (["--precision", "0.999999"], "no threshold reaches a precision"),
+    ],
+)
+def test_what_is_no_reading_is_refused(
+    release: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    _, line = again(capsys, release, *options, code=2)
+    assert said in line
+    assert len(line.splitlines()) == 1
+
+
+def test_another_file_is_no_release(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate(file, method="pooled-temperature", out=tmp_path / "other")
+    for path in (file, tmp_path / "other" / "calibrator.npz", tmp_path / "none.npz"):
+        _, line = again(capsys, path, code=2)
+        assert str(path) in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,10 @@ def test_a_client_is_in_the_fold_of_its_number_whatever_its_rows() -> None:
         folds = words[k, : FOLDS * 6].reshape(FOLDS, 6)
         assert folds.any(axis=1).nonzero()[0].tolist() == [site % FOLDS]
         np.testing.assert_array_equal(folds[site % FOLDS], alone[k, :6])
+    real = contribute(data, replace(asked, noise=None), sites, simulated=False)  # has no number
+    folds = real[:, : FOLDS * 6].reshape(45, FOLDS, 6)
+    np.testing.assert_array_equal(folds.sum(axis=1, dtype=np.uint64), alone[:, :6])
+    assert len(np.unique(folds.any(axis=2).argmax(axis=1))) > 5
 
 
 def test_where_whole_clients_are_protected_squares_are_asked_for() -> None:
@@ -129,7 +134,7 @@ def test_upper_variances_keep_the_level_of_intervals(ratio: float) -> None:
     many = 20_000
     parts = rng.normal(0, np.sqrt(1 / FOLDS), (FOLDS, many))
     parts = (parts - parts.mean(axis=0)) + rng.normal(0, np.sqrt(ratio / FOLDS), parts.shape)
-    by_folds = variance_of_folds(parts, float(np.sqrt(ratio / FOLDS)), "normal")
+    by_folds = variance_of_folds(parts, float(np.sqrt(ratio / FOLDS)), "normal", 1e9)
     clients = rng.normal(0, 0.1, (100, many // 4))
     squares = np.square(clients - clients.mean(axis=0)).sum(axis=0) + ratio * rng.normal(
         size=many // 4

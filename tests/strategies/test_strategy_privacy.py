@@ -371,6 +371,8 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     # a users' release has noise of the largest clip also at this budget
     tolerance = {
         "evaluate": 0.06,
+        "evaluate-auc": 0.02,  # without privacy it takes more buckets
+        "evaluate-ks": 0.02,  # its clip is widened up to some noise
         "fedoneshot": 0.03,
         "fednewton-vector": 0.1,
         "fednewton-opvector": 0.12,

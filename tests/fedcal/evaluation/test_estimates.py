@@ -19,6 +19,7 @@ from fedcal.evaluation import (
     evaluate,
     evaluate_classes,
     evaluate_confusion,
+    groups_test,
     hosmer_lemeshow,
     ks_test,
     monotone_counts,
@@ -90,15 +91,17 @@ CASES = {
     "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), "normal"),
 }
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "f1", "log_loss")
+CAREFUL = ("average_precision", "balanced_accuracy", "mcc", "calibration_slope")
+"""Intervals that may cover more than they say."""
 
 
 def coverage(case: str, number: int) -> dict[str, float]:
     shape, rows, root, law = CASES[case]
     probabilities = truth(*shape)
     exact = Histogram.exact(EDGES, rows * probabilities)
-    hits = dict.fromkeys(SMOOTH, 0)
+    hits = dict.fromkeys((*SMOOTH, *CAREFUL), 0)
     for h in releases(probabilities, rows, root, number, law):
-        for name in SMOOTH:
+        for name in hits:
             metric = METRICS[name](0.5)
             span = smooth_span(metric, h, 0.95, "new")
             hits[name] += span.low <= metric.value(exact) <= span.high
@@ -107,9 +110,9 @@ def coverage(case: str, number: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover(case: str) -> None:
-    found = coverage(case, 300)  # 1.3 % standard error
-    assert min(found.values()) > 0.91, found
-    assert case == "dominating" or max(found.values()) < 0.985, found
+    found = coverage(case, 200)  # 1.5 % standard error
+    assert min(found.values()) > 0.90, found
+    assert case == "dominating" or max(found[name] for name in SMOOTH) < 0.99, found
 
 
 @pytest.mark.slow
@@ -118,7 +121,7 @@ def test_intervals_cover_95_percent(case: str) -> None:
     """Within 2.5 points; where noise dominates, an interval cut at 0 and 1 may cover more."""
     found = coverage(case, 1000)
     assert min(found.values()) >= 0.925, found
-    assert case == "dominating" or max(found.values()) <= 0.975, found
+    assert case == "dominating" or max(found[name] for name in SMOOTH) <= 0.975, found
 
 
 ERRORS = {
@@ -146,7 +149,7 @@ def error_coverage(case: str, number: int) -> dict[str, float]:
 
 
 def test_a_calibrated_truth_is_covered() -> None:
-    found = error_coverage("calibrated, noisy", 40)
+    found = error_coverage("calibrated, noisy", 25)
     assert min(found.values()) > 0.88, found
 
 
@@ -248,12 +251,24 @@ def test_curves_of_noisy_counts_run_one_way_and_cover() -> None:
 @pytest.mark.parametrize("test", [hosmer_lemeshow, ks_test])
 def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> None:
     def rejected(slope: float, root: Floats) -> float:
-        drawn = releases(truth(1, 1, slope), 3_000, root, 40)
+        drawn = releases(truth(1, 1, slope), 3_000, root, 30)
         return float(np.mean([test(h).p_value <= 0.05 for h in drawn]))  # type: ignore[operator]
 
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
-        assert rejected(1.0, root) <= 0.15  # 3 standard errors above 5 %
+        assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %
     assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
+
+
+@pytest.mark.parametrize("root", [np.zeros((BUCKETS, 0)), toeplitz(5)])
+def test_groups_whose_gaps_cancel_are_found_together(root: Floats) -> None:
+    def rejected(shift: float) -> float:
+        halves = [releases(truth(1, 1, 1, s), 400, root, 4 * 40) for s in (-shift, shift)]
+        gaps = [[evaluate(h, "positive", only=("gap",))["gap"] for h in half] for half in halves]
+        both = np.concatenate(np.reshape(np.array(gaps, object), (2, 40, 4)), axis=1)
+        return float(np.mean([groups_test(each).p_value <= 0.05 for each in both]))
+
+    assert rejected(0.0) <= 0.15
+    assert rejected(0.5) > 0.9
 
 
 def test_paired_differences() -> None:

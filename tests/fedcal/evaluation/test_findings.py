@@ -48,7 +48,11 @@ def test_a_small_group_is_named_and_has_no_numbers() -> None:
     assert set(told["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
     shown = parts(found, histograms)
     table = named(shown, "Groups")
-    assert [row[0] for row in table.rows] == ["large", "middling"]
+    assert [row[0] for row in table.rows] == ["large", "middling", "small"]
+    assert table.rows[-1][1:] == ("too few", "", "", "")
+    errors = named(shown, "Groups: errors at threshold 0.5")
+    assert errors.columns[:2] == ("group", "rows")
+    assert [row[0] for row in errors.rows] == [row[0] for row in table.rows]
     for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
         assert "Too few rows to say anything of: small." in named(shown, title).note
     assert from_json(json.loads(json.dumps(to_json(shown)))) == shown

@@ -1,0 +1,128 @@
+"""Studies of evaluation: what is simulated is what the engine releases, and small runs of both."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedcal.evaluation import METRICS
+from fedcal.evaluation.release import ScoreRelease
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.studies import evaluation_errors, evaluation_intervals
+from fedcal.experiments.studies.evaluation_intervals import Cell, shards_of
+from fedcal.experiments.studies.expected import shipped
+from fedcal.experiments.studies.score_worlds import (
+    released,
+    rng_of,
+    rows_of_rounds,
+    slope,
+    value_of,
+    world,
+)
+from fedcal.privacy.plan import Federation
+from fedcal.strategies import FedEvaluate
+
+
+def strategy(trust: str, unit: str = "example", clients: int = 20, seed: int = 3) -> FedEvaluate:
+    epsilon = math.inf if trust == "secagg" else 1.0
+    facts = Federation(clients, 2, epsilon=epsilon, unit=unit, trust=trust, seed=seed)
+    return FedEvaluate(facts, bins=12, secure_aggregation="none")
+
+
+def test_dealing_rows_otherwise_changes_no_bit() -> None:
+    rng = rng_of("test", 0)
+    drawn = world("beta").draw(500, rng)
+    counts = []
+    for dealt in ("iid", "dirichlet:0.1"):
+        found = run_inline(strategy("central"), shards_of(drawn, 20, dealt, rng))
+        assert isinstance(found, ScoreRelease)
+        counts.append(found.counts)
+    assert np.array_equal(*counts)
+    exact = run_inline(strategy("secagg"), shards_of(drawn, 20, "iid", rng))
+    assert isinstance(exact, ScoreRelease)
+    assert np.array_equal(exact.counts, released(strategy("secagg"), [drawn], rng).counts)
+
+
+@pytest.mark.parametrize(
+    ("trust", "unit"), [("distributed", "example"), ("local", "example"), ("local", "user")]
+)
+def test_noise_of_all_clients_has_the_std_that_is_stated(trust: str, unit: str) -> None:
+    rng = rng_of("test", 1, trust, unit)
+    asked = strategy(trust, unit, clients=3000)
+    off, stated = [], 0.0
+    for _ in range(200):
+        drawn = [world("calibrated").draw(size, rng) for size in rows_of_rounds(asked)]
+        seen = released(asked, drawn, rng).histograms["model", "", ""]
+        rows = np.sum(drawn, axis=0)
+        above = rows[:, rows.shape[1] // 2 :].sum()
+        off.append(seen.counts[:, 6:].sum() - above)
+        weights = np.zeros((2, 12))
+        weights[:, 6:] = 1.0
+        stated = float(seen.noise_std(weights))
+    # Unary encoding states the noise of an empty cell; a full one has up to a quarter more.
+    assert 0.85 < np.std(off) / stated < (1.3 if unit == "user" else 1.15)
+    assert abs(np.mean(off)) < 4 * stated / math.sqrt(200)
+
+
+def test_metrics_of_a_population_are_those_of_its_cells() -> None:
+    calibrated = world("calibrated")
+    assert calibrated.truth("ece") == pytest.approx(0, abs=1e-12)
+    assert calibrated.truth("ks") == pytest.approx(0, abs=1e-12)
+    assert calibrated.truth("brier") == pytest.approx(0.2, abs=1e-6)  # E[s (1 - s)], Beta(2, 2)
+    assert calibrated.truth("accuracy") == pytest.approx(0.6875, abs=1e-6)
+    drawn = world("imdb-binary").draw(1000, rng_of("test", 2))
+    assert drawn.sum() == 1000
+    assert value_of(drawn, "roc_auc") == pytest.approx(world("imdb-binary").truth("roc_auc"), 0.02)
+    assert slope([1, 10, 100], [1, 0.1, 0.01]) == pytest.approx(-1)
+
+
+def test_a_few_federations() -> None:
+    cells = [
+        Cell("beta", "central", ("accuracy", "roc_auc")),
+        Cell("calibrated", "central", ("ece",)),
+        Cell("imdb-binary", "central", ("accuracy",), unit="user", dealt="dirichlet:1"),
+    ]
+    found = evaluation_intervals.rows(federations=25, cells=cells)
+    assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "ece", "accuracy"]
+    for row in found:
+        assert row["coverage"] >= 0.75
+        assert 0 < row["width"] < 0.5
+    assert [r["group"] for r in found] == ["smooth", "smooth", "error", "user"]
+    said = evaluation_intervals.claims(found)
+    assert [holds for _, holds, _ in said] == [holds is True for _, holds, _ in said]
+    found[0]["coverage"] = 0.5
+    (bad,) = (s for s in evaluation_intervals.claims(found) if "at least 92.5" in s[0])
+    assert not bad[1]
+    assert "accuracy (beta, central) 50.0 %" in bad[2]
+
+
+def test_a_few_errors() -> None:
+    found = evaluation_errors.rows(trials=2, most_clients=1000)
+    errors = [r for r in found if r["what"] == "error"]
+    assert {r["clients"] for r in errors} == {1000}
+    assert {r["trust"] for r in errors} == {*evaluation_errors.TRUSTS}
+    for row in errors:
+        exact = (row["trust"], row["quantity"]) == ("secagg", "P/R/A given")
+        assert (row["error"] == 0) == exact
+    assert evaluation_errors.claims(found)[0][1]
+
+
+def test_an_error_falls_as_it_should() -> None:
+    few = evaluation_errors.Setting("distributed", 1_000, 24)
+    errors = [
+        np.mean(evaluation_errors._errors(s, "P/R/A given", 12))
+        for s in (few, evaluation_errors.replace(few, clients=100_000))
+    ]
+    assert slope([1_000, 100_000], errors) == pytest.approx(-1, abs=0.2)
+
+
+def test_what_the_files_say() -> None:
+    found = shipped("evaluation-intervals").rows
+    assert {r["federations"] for r in found} == {evaluation_intervals.FEDERATIONS}
+    smooth = [r for r in found if r["group"] == "smooth"]
+    assert {r["metric"] for r in smooth} <= {*METRICS}
+    assert min(r["coverage"] for r in smooth) >= evaluation_intervals.NARROW
+    slopes = [r for r in shipped("evaluation-errors").rows if r["what"] == "slope"]
+    assert {r["axis"] for r in slopes} == {"clients", "buckets", "epsilon", "height"}
