@@ -17,9 +17,10 @@ from fedcal.clients.parametric import scaling_newton, scaling_update
 from fedcal.clients.scalers import temperature_update
 from fedcal.clients.score_counts import row_words, score_cell, score_counts
 from fedcal.clients.single_metrics import mean_gaps, score_gaps
+from fedcal.clients.spread import in_folds, score_spread, score_squares
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES, ScoreCounts
+from fedcal.queries import QUERIES, ScoreCounts, ScoreSpread
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums
 from fedcal.shards import Shards
@@ -48,6 +49,8 @@ STATISTICS: dict[str, Statistic] = {
     "score_cell": score_cell,
     "score_counts": score_counts,
     "score_gaps": score_gaps,
+    "score_spread": score_spread,
+    "score_squares": score_squares,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
@@ -103,14 +106,14 @@ def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
 def contribute(
     shards: Shards, request: Request, sites: Integers, *, simulated: bool = True
 ) -> Words:
-    """What each client sends, before masks: its answer, its own coin and its own noise.
+    """What each client sends, before masks: its answer in its fold, its own coin and its own noise.
 
     Parameters
     ----------
     sites
         (clients,) the number of each client's site, which keys its randomness
     simulated
-        draw coins and noise from the request's seed; False = from the operating system,
+        draw coins, folds and noise from the request's seed; False = from the operating system,
         whatever the request says
 
     Returns
@@ -124,6 +127,8 @@ def contribute(
         As `answer`.
     """
     words = answer(shards, request)
+    if isinstance(request.query, ScoreSpread):
+        words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:
         return words
     asked = request.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def settings(
     threshold: float | None,
     score: str | None,
     bins: int | None,
+    estimand: str | None,
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
     one_of("by", by, BY)
@@ -47,6 +49,7 @@ def settings(
         "threshold": threshold,
         "score": score,
         "bins": bins,
+        "estimand": estimand,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -80,6 +83,16 @@ def _listed(asked: str, names: tuple[str, ...]) -> list[str]:
         raise InputError(
             f"groups must be {', '.join(BY[1:])}, or a JSON list of names, got {asked!r}"
         ) from None
+
+
+def about_intervals(told: Mapping[str, Any]) -> str:
+    """What intervals are for and do not contain, from the keys of `result.json`; "" = no such."""
+    if "estimand" not in told:
+        return ""
+    line = f"Intervals are for {told['estimand']}."
+    if excluded := told["intervals_exclude"]:
+        line += f" No interval contains {' or '.join(excluded)}."
+    return line
 
 
 def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ def evaluate(
     threshold: float | None = None,
     score: str | None = None,
     bins: int | None = None,
+    estimand: str | None = None,
     config: Config | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
@@ -46,6 +47,9 @@ def evaluate(
         "positive" (two classes), "confidence" or "classes"; None = the first that the model has
     bins
         buckets of the score; None = 240
+    estimand
+        what intervals are for: "rows" (new rows like these; the default), "these" rows, or new
+        "clients" like these, which takes one more round
     config
         instead of options
     out
@@ -66,6 +70,6 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     if config is None:
-        asked = settings(calibrator, by, threshold, score, bins)
+        asked = settings(calibrator, by, threshold, score, bins, estimand)
         options = {**options, "set": {**asked, **options.get("set", {})}, "method": METHOD}
     return simulate(data, config=config, out=out, progress=progress, **options)

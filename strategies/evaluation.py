@@ -22,6 +22,7 @@ from fedcal.calibrators import load
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.encodings import ENCODINGS, Flat, Prefix, Tree, column_norm, prefix_std, tree_levels
 from fedcal.errors import InputError
+from fedcal.evaluation.clusters import ESTIMANDS, Estimand
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.metrics import edge_index
 from fedcal.evaluation.release import ScoreRelease
@@ -38,6 +39,7 @@ from fedcal.strategies.score_rounds import (
     Twice,
     log_odds_edges,
 )
+from fedcal.strategies.spread_round import ThenSpread, with_room
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -93,6 +95,10 @@ class FedEvaluate(CalibrationStrategy):
         count predicted class by label, too
     threshold
         an edge: a row is predicted positive from this score on (score `positive`)
+    estimand
+        what intervals are for: new "rows" like these, each drawn by itself; "these" rows; or new
+        "clients" like these: one more round then asks how much metrics vary from client to client
+        (`fedcal.evaluation.clusters`), for its share of the budget. Of all rows and one model only
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
     """
@@ -101,6 +107,7 @@ class FedEvaluate(CalibrationStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 12},
         {"bins": 8, "edges": "equi-depth", "confusion": True},
+        {"bins": 8, "estimand": "clients"},
     )
     planned = 0
 
@@ -118,11 +125,14 @@ class FedEvaluate(CalibrationStrategy):
         groups: str = "",
         confusion: bool = False,
         threshold: float = 0.5,
+        estimand: str = "rows",
         rows_per_client: float | None = None,
         **base: Any,
     ) -> None:
         one_of("edges", edges, get_args(Edges))
         whole("bins", bins, 2)
+        self._estimand: Estimand = one_of("estimand", estimand, ESTIMANDS)
+        clusters = self._estimand == "clients"
         user = federation.private and UNITS[federation.unit].whole_client
         if other and calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
@@ -130,11 +140,20 @@ class FedEvaluate(CalibrationStrategy):
         if unary:
             given = {"other": other, "calibrator": calibrator, "groups": groups}
             given |= {"confusion": confusion, "encoding": encoding != AUTO}
-            given |= {"edges": edges == "equi-depth"}
+            given |= {"edges": edges == "equi-depth", "estimand": clusters}
             unused(
                 "unary encoding hides one cell of a row, in a tree of buckets that are known",
                 **{name: value or None for name, value in given.items()},
             )
+        if clusters:
+            given = {"other": other, "calibrator": calibrator, "groups": groups}
+            given |= {"confusion": confusion, "score": score == "classes"}
+            unused(
+                "estimand 'clients' is for all rows of one model, one score of each",
+                **{name: value or None for name, value in given.items()},
+            )
+            if federation.clients < 2:
+                raise InputError("estimand 'clients' needs 2 clients at least")
         if user and not unary and rows_per_client is None:
             raise InputError(
                 "evaluate with unit 'user' needs rows_per_client, a public nominal number of rows "
@@ -158,12 +177,16 @@ class FedEvaluate(CalibrationStrategy):
                 question, encoding=Tree.name, height=height or best_height(question.buckets)
             )
             levels = len(question.levels)
-            self._ways: ScoreRounds = LevelByLevel(question, np.ones(levels, np.int64), 0)
+            levelled = LevelByLevel(question, np.ones(levels, np.int64), 0)
+            self._ways: ScoreRounds = levelled
             law: type[Mechanism] = Unary
-            bound = self._ways.query(1).bound("client", (), law.order)
+            opening: Query = levelled.query(1)
+            bound = opening.bound("client", (), law.order)
         else:
             equi = edges == "equi-depth"
-            law, last = _least_noise(federation, question, 1 + (equi or user), encoding, height)
+            rounds = 1 + (equi or user) + clusters
+            law, last = _least_noise(federation, question, rounds, encoding, height)
+            last = with_room(last) if clusters else last
             self._ways = AtOnce(last)
             if user:
                 rows = positive("rows_per_client", rows_per_client)
@@ -171,7 +194,14 @@ class FedEvaluate(CalibrationStrategy):
                 self._ways = Twice(first, last, equi, federation.clients * rows)
             elif equi:
                 self._ways = Twice(replace(last, edges=log_odds_edges(bins)), last, equi)
+            opening = last
             bound = last.bound(part, (1.0,) if part == "client" else (), law.order)
+            if clusters:
+                row = None if user or not federation.private else bound.norms[0]
+                asked = federation.clients * federation.sampling_rate
+                self._ways = ThenSpread(
+                    self._ways, last, threshold, asked, row, law.order, rows_per_client
+                )
         if federation.rounds not in (None, self._ways.rounds):
             raise InputError(
                 f"evaluate asks {self._ways.rounds} times here: rounds = {federation.rounds}"
@@ -181,12 +211,14 @@ class FedEvaluate(CalibrationStrategy):
             rounds=self._ways.rounds,
             bound=bound,
             prefers=(law,),
-            row_sums=self._ways.query(1).row_sums,
-            asked_once=self._ways.query(1).asked_once,
+            row_sums=opening.row_sums,
+            asked_once=opening.asked_once,
         )
         if unary:
-            asked = [len(plan.sample(k + 1)) for k in range(plan.rounds)]
-            self._ways = LevelByLevel(question, np.array(asked), plan.client_seed)
+            parts = [len(plan.sample(k + 1)) for k in range(plan.rounds)]
+            self._ways = LevelByLevel(question, np.array(parts), plan.client_seed)
+        elif user and isinstance(self._ways, ThenSpread):
+            self._ways.noise = max(plan.noise_std or (0.0,))
         self._read = ScoreRelease(question, np.zeros(question.counts))
         super().__init__(plan, **base)
 
@@ -195,7 +227,7 @@ class FedEvaluate(CalibrationStrategy):
         """For the clips of unit `user`; what unary encoding hides needs none."""
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
-    def query(self, round_number: int) -> Query:
+    def query(self, round_number: int) -> Query | None:
         """Counts; see `score_rounds`."""
         return self._ways.query(round_number)
 
@@ -206,7 +238,18 @@ class FedEvaluate(CalibrationStrategy):
 
     def result(self) -> ScoreRelease:
         """What is known so far."""
-        return replace(self._read, threshold=self._threshold)
+        read, excluded = self._read, self._excluded()
+        return replace(read, threshold=self._threshold, estimand=self._estimand, excluded=excluded)
+
+    def _excluded(self) -> tuple[str, ...]:
+        """What intervals do not contain."""
+        plan, found = self.plan, list[str]()
+        if plan.noisy_sums and plan.bound is not None and plan.bound.per != "row":
+            of = "a client's answer" if plan.protected.whole_client else "what a subject's rows add"
+            found.append(f"the bias of clipping {of}")
+        if plan.sampling_rate < 1 and self._estimand != "clients":
+            found.append("the choice of the clients that were asked")
+        return tuple(found)
 
 
 FIRST, FIRST_L1, RESIDUAL = 0.5, 0.6, 0.88

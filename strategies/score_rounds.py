@@ -23,8 +23,8 @@ class ScoreRounds(ABC):
     rounds: int
 
     @abstractmethod
-    def query(self, number: int) -> Query:
-        """The question of a round."""
+    def query(self, number: int) -> Query | None:
+        """The question of a round; None where it follows from a release that is not there yet."""
 
     @abstractmethod
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:

@@ -19,7 +19,7 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.commands.simulate import run_and_show
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.evaluated import METHOD, evaluates, settings
+from fedcal.experiments.evaluated import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.files import to_json
 from fedcal.experiments.rereading import Reading, reread
 from fedcal.experiments.show.tables import of_part, print_table
@@ -46,6 +46,9 @@ def evaluate_command(
         other(EVALUATION, "positive | confidence | classes (positive for two classes)."),
     ] = None,
     bins: Annotated[int | None, other(EVALUATION, "Buckets of the score (240).")] = None,
+    estimand: Annotated[
+        str | None, other(EVALUATION, "rows | these | clients: what intervals are for (rows).")
+    ] = None,
     release: Annotated[Path | None, other(AGAIN, "A release.npz of an earlier run.")] = None,
     precision: Annotated[
         float | None, other(AGAIN, "Find the threshold with this precision.")
@@ -80,7 +83,7 @@ def evaluate_command(
     """Run and show it, or read a release again."""
     if release is not None:
         given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
-        given |= {"by": None if by == "none" else by, "config": config}
+        given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
         for name, value in given.items():
             if value is not None:
                 raise InputError(
@@ -109,7 +112,7 @@ def evaluate_command(
     for name, value in of_releases.items():
         if value is not None:
             raise InputError(f"--{name} reads an earlier run's release: give --release FILE")
-    asked = settings(calibrator, by, threshold, score, bins)
+    asked = settings(calibrator, by, threshold, score, bins, estimand)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):
@@ -136,6 +139,7 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     for part in found.page():
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
+    to.print(about_intervals(found.found.to_json()))
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:

@@ -18,6 +18,7 @@ from fedcal.experiments.commands.parameters import (
     takes,
 )
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.evaluated import about_intervals
 from fedcal.experiments.files import OWN_PAGES, check_out, to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
@@ -82,6 +83,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to.print(f"{c.method} {where}{rows}")
     for table in _tables(result):
         print_table(to, table, edge=True)
+    if about := about_intervals(result.judged):
+        to.print(about)
     to.print(
         f"{_protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"

@@ -126,6 +126,8 @@ def released(
     plan = strategy.plan
     for number in range(1, plan.rounds + 1):
         query = strategy.query(number)
+        if query is None:
+            break
         counts = drawn[number - 1] if plan.parts > 1 else np.sum(drawn, axis=0)
         total = _answer(query, counts)
         if plan.private and plan.bound is not None:

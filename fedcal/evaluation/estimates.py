@@ -90,6 +90,7 @@ def evaluate(
     level: float = 0.95,
     rows: str = "new",
     spread: Mapping[str, float] | None = None,
+    effect: float = 1.0,
     seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
@@ -112,6 +113,8 @@ def evaluate(
     spread
         metric -> variance of its value that clients give, in place of independent rows': the
         intervals are then for new clients like these
+    effect
+        what the sampling variance of metrics that `spread` does not name is multiplied by
     seed
         of simulated noise; the same seed gives the same bits
     only
@@ -132,7 +135,7 @@ def evaluate(
     check_rows(rows)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
-    found = spans(h, score, at, level, rows, spread or {}, seed, only)
+    found = spans(h, score, at, level, rows, spread or {}, seed, only, effect)
     return {
         name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
         for name, (metric, span) in found.items()
@@ -155,6 +158,7 @@ def spans(
     spread: Mapping[str, float],
     seed: int,
     only: Collection[str] = (),
+    effect: float = 1.0,
 ) -> dict[str, tuple[Metric | GapMetric, Span]]:
     """The metrics of `evaluate`, and their intervals without binning."""
     found: dict[str, tuple[Metric | GapMetric, Span]] = {}
@@ -162,15 +166,23 @@ def spans(
         if only and name not in only:
             continue
         metric = METRICS[name](threshold)
-        found[name] = metric, smooth_span(metric, h, level, rows, spread.get(name))
+        variance = spread.get(name)
+        if variance is None and effect > 1:
+            variance = effect * rows_variance(metric, h)
+        found[name] = metric, smooth_span(metric, h, level, rows, variance)
     wanted = {name: kind for name, kind in GAPS.items() if not only or name in only}
     if not wanted:
         return found
     simulated = simulate(h, seed)
     for name, kind in wanted.items():
         error = kind()
-        found[name] = error, gap_span(error, h, simulated, level, rows, spread.get(name))
+        found[name] = error, gap_span(error, h, simulated, level, rows, spread.get(name), effect)
     return found
+
+
+def rows_variance(metric: Metric, h: Histogram) -> float:
+    """Of a smooth metric, to first order, if each row is drawn independently of all others."""
+    return float((monotone_counts(h) * metric.gradient(h) ** 2).sum())
 
 
 def smooth_span(
@@ -200,8 +212,7 @@ def smooth_span(
     noise = float(h.noise_std(gradient))
     sampling = 0.0
     if rows == "new":
-        variance = float((monotone_counts(h) * gradient**2).sum())
-        sampling = math.sqrt(variance if spread is None else spread)
+        sampling = math.sqrt(rows_variance(metric, h) if spread is None else spread)
     half = z * math.hypot(sampling, noise) if firm else math.inf
     return Span(value, value - half, value + half, sampling, noise, firm)
 

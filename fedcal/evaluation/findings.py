@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.evaluation.clusters import ESTIMANDS, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
@@ -55,7 +56,12 @@ class Findings:
     groups
         group -> view -> metrics; {} for a group of too few rows (by its noisy count)
     tests
-        view -> name of a test -> whether the view is calibrated; {} of the score `classes`
+        view -> name of a test -> whether the view is calibrated; {} of the score `classes`, and
+        for new clients: the tests take rows for independent
+    estimand
+        what intervals are for
+    excluded
+        sources of error that no interval contains, in words
     """
 
     score: str
@@ -66,6 +72,8 @@ class Findings:
     difference: Metrics
     groups: Mapping[str, Mapping[str, Metrics]]
     tests: Mapping[str, Mapping[str, CalibrationTest]]
+    estimand: Estimand = "rows"
+    excluded: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
@@ -73,6 +81,8 @@ class Findings:
             "score": self.score,
             "threshold": self.threshold,
             "level": self.level,
+            "estimand": ESTIMANDS[self.estimand],
+            "intervals_exclude": list(self.excluded),
             "rows": {"value": self.rows[0], "noise": self.rows[1]},
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
@@ -110,7 +120,10 @@ def findings(
     cell_std: float = 0.0,
     threshold: float = 0.5,
     level: float = 0.95,
-    rows: str = "new",
+    estimand: Estimand = "rows",
+    spread: Mapping[str, float] | None = None,
+    effect: float = 1.0,
+    excluded: tuple[str, ...] = (),
     seed: int = 0,
 ) -> Findings:
     """Read all metrics of a release.
@@ -129,7 +142,11 @@ def findings(
         std of the noise of each number of the latter two
     threshold
         of predictions, for the score `positive`
-    level, rows, seed
+    estimand
+        what intervals are for; see `fedcal.evaluation.clusters`
+    excluded
+        what no interval contains, in words
+    level, spread, effect, seed
         as `evaluate` takes them
 
     Raises
@@ -137,13 +154,15 @@ def findings(
     InputError
         If the threshold is no edge of a bucket.
     """
+    rows = "these" if estimand == "these" else "new"
     options: dict[str, Any] = {"level": level, "rows": rows, "seed": seed}
+    clustered: dict[str, Any] = {"spread": spread, "effect": effect}
 
     def read(view: str, group: str, only: Collection[str] = ()) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
             return evaluate_classes(parts, **options)
-        return evaluate(parts[0], score, threshold=threshold, only=only, **options)
+        return evaluate(parts[0], score, threshold=threshold, only=only, **options, **clustered)
 
     def of_all(view: str) -> Metrics:
         found = read(view, "")
@@ -164,7 +183,10 @@ def findings(
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
-        tests = {v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()}
+        if estimand != "clients":
+            tests = {
+                v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()
+            }
         if groups:
             for view in views:
                 gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
@@ -191,6 +213,8 @@ def findings(
         difference,
         groups,
         tests,
+        estimand,
+        excluded,
     )
 
 

@@ -47,6 +47,7 @@ def gap_span(
     level: float,
     rows: str,
     spread: float | None = None,
+    effect: float = 1.0,
 ) -> Span:
     """Value and interval of a calibration error, before binning.
 
@@ -65,6 +66,8 @@ def gap_span(
     spread
         variance of the error that clients give; the deviations of independent rows are then made
         larger (or smaller) by the ratio of both standard deviations
+    effect
+        what the variance of these deviations is multiplied by, without `spread`
     """
     total = h.counts.sum()
     if total <= 0:
@@ -91,6 +94,8 @@ def gap_span(
     if spread is not None:
         alone = _invert(metric, gap, deviations, tails).replicates ** metric.power
         deviations *= np.float32(math.sqrt(spread) / max(float(np.std(alone)), 1e-12))
+    else:
+        deviations *= np.float32(math.sqrt(effect))
     if h.noisy:
         deviations += by_noise
     both = _invert(metric, gap, deviations, tails)

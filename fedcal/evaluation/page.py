@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
@@ -130,10 +131,12 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
         told = (shown(metric, half) if half == half else "" for half in halves)
         rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
     of_rows, noise = found.rows
-    about = f"{of_rows:,.0f} rows" + (f" (noise of std {noise:,.1f})" if noise else "")
+    about = f"Intervals are for {ESTIMANDS[found.estimand]}. {of_rows:,.0f} rows"
+    about += f" (noise of std {noise:,.1f})" if noise else ""
     note = (
         f"{about}. Half-widths of an interval by cause: which rows there were, the noise of the "
         "release, and buckets of the score; the first two add up as squares, the last in full."
+        + _beyond(found)
     )
     return Table(
         f"Metrics{_of(view, views)}",
@@ -148,6 +151,21 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
         tuple(rows),
         note,
     )
+
+
+def _beyond(found: Findings) -> str:
+    """What intervals do not contain, and what those for new clients rest on."""
+    told = ""
+    if found.estimand == "clients":
+        measured = ", ".join(name.replace("_", " ") for name in MEASURED[found.score])
+        told = (
+            f" How much clients differ was measured for {measured}; intervals of other metrics are "
+            "widened by the largest ratio found among these, which is an assumption. Bands of "
+            "curves are for new rows."
+        )
+    if found.excluded:
+        told += f" No interval contains {' or '.join(found.excluded)}."
+    return told
 
 
 def _both(found: Findings, views: Sequence[str]) -> Table:

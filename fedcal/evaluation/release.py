@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from fedcal.buckets import scored
 from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
+from fedcal.evaluation.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
@@ -52,6 +53,12 @@ class ScoreRelease(Artifact):
         what was promised for it, in sentences; those who read the file later need it
     threshold
         from which score on a row is predicted positive, where nobody says another one
+    estimand
+        what intervals are for; see `fedcal.evaluation.clusters`
+    spread
+        metric -> upper estimate of its variance over clients, at this threshold; {} if not asked
+    excluded
+        sources of error that no interval contains, in words
     input
         what the clients' rows were, and so what a calibrator from these counts takes
     """
@@ -65,6 +72,9 @@ class ScoreRelease(Artifact):
     law: NoiseLaw = "normal"
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
+    estimand: Estimand = "rows"
+    spread: Mapping[str, float] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
     input: Kind = "logits"
 
     def __post_init__(self) -> None:
@@ -85,6 +95,9 @@ class ScoreRelease(Artifact):
             "law": np.array(self.law),
             "privacy": np.array(json.dumps(self.privacy)),
             "threshold": np.array(self.threshold),
+            "estimand": np.array(self.estimand),
+            "spread": np.array(json.dumps(dict(self.spread))),
+            "excluded": np.array(json.dumps(self.excluded)),
             "input": np.array(self.input),
         }
 
@@ -98,7 +111,18 @@ class ScoreRelease(Artifact):
         law: Any = str(arrays["law"])
         privacy = tuple(map(str, json.loads(str(arrays["privacy"]))))
         threshold, kind = float(arrays["threshold"]), one_of("input", str(arrays["input"]), KINDS)
-        return cls(question, counts, float(arrays["std"]), law, privacy, threshold, kind)
+        return cls(
+            question,
+            counts,
+            float(arrays["std"]),
+            law,
+            privacy,
+            threshold,
+            one_of("estimand", str(arrays["estimand"]), ESTIMANDS),
+            {str(k): float(v) for k, v in json.loads(str(arrays["spread"])).items()},
+            tuple(map(str, json.loads(str(arrays["excluded"])))),
+            kind,
+        )
 
     # -- what is told of it ---------------------------------------------------------------
 
@@ -112,14 +136,33 @@ class ScoreRelease(Artifact):
 
     def findings(self, threshold: float | None = None) -> Findings:
         """All metrics; InputError for a threshold that is no edge of a bucket."""
+        at = self.threshold if threshold is None else threshold
+        histograms = self.histograms
+        spread, effect = self._spread(histograms, at)
         return findings(
-            self.histograms,
+            histograms,
             self.question.score,
             agreement=self.agreement,
             confusion=self.confusion,
             cell_std=self.cell_std,
-            threshold=self.threshold if threshold is None else threshold,
+            threshold=at,
+            estimand=self.estimand,
+            spread=spread,
+            effect=effect,
+            excluded=self.excluded,
         )
+
+    def _spread(
+        self, histograms: Mapping[Key, Histogram], threshold: float
+    ) -> tuple[dict[str, float], float]:
+        """Variances over clients of what was measured, and the design effect for all else."""
+        if self.estimand != "clients":
+            return {}, 1.0
+        whole = histograms["model", _ALL, ""]
+        found, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
+        if threshold != self.threshold:
+            found = {name: v for name, v in found.items() if name not in AT_THRESHOLD}
+        return found, effect
 
     @cached_property
     def found(self) -> Findings:

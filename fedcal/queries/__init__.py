@@ -13,6 +13,7 @@ from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
+from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.registry import registry
 
@@ -32,6 +33,8 @@ QUERIES: dict[str, type[Query]] = registry(
     ScoreCell,
     ScoreCounts,
     ScoreGaps,
+    ScoreSpread,
+    ScoreSquares,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -59,6 +62,8 @@ __all__ = [
     "ScoreCell",
     "ScoreCounts",
     "ScoreGaps",
+    "ScoreSpread",
+    "ScoreSquares",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

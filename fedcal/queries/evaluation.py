@@ -44,7 +44,7 @@ calibrator."""
 _OPTIONAL = ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad")
 
 MOST_GROUPS = 1000
-_ROOM = 1.0 + 2.0**-20
+ROOM = 1.0 + 2.0**-20
 """A norm above what a row adds, so that the clip's slack cuts nothing off."""
 
 
@@ -280,7 +280,7 @@ class ScoreCounts(Query):
         if self.reference is not None:
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         norm *= self.gain
-        return Bound(self.lengths(), (norm * _ROOM / (1.0 - SLACK),), order=order)
+        return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
 
 
 @dataclass(frozen=True, eq=False)
