@@ -50,13 +50,15 @@ from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.outcome import Progress
+from fedcal.trust import Distributed, Local, SecAgg
 from fedcal.types import Floats, Integers
+from fedcal.units import Example, User
 
 TRIALS = 16
 SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
 """Clients; slopes are of the last four."""
 LARGE = 100_000
-TRUSTS = ("secagg", "distributed", "local")
+TRUSTS = (SecAgg.name, Distributed.name, Local.name)
 PREDICTIONS = ("accuracy", "precision", "recall")
 SLACK = 0.1
 """By how much a slope, less two of its standard errors, may exceed the exponent of the bound and
@@ -78,12 +80,12 @@ class Setting:
 
     def strategy(self) -> FedEvaluate:
         """The one that releases it."""
-        local = self.trust == "local"
+        local = self.trust == Local.name
         facts = Federation(
             self.clients,
             2,
-            epsilon=math.inf if self.trust == "secagg" else self.epsilon,
-            unit="user" if local else "example",
+            epsilon=math.inf if self.trust == SecAgg.name else self.epsilon,
+            unit=User.name if local else Example.name,
             trust=self.trust,
         )
         flat = local and self.encoding == Flat.name  # unary encoding takes a tree: of one level
@@ -92,7 +94,7 @@ class Setting:
             bins=self.bins,
             edges=self.edges,
             height=1 if flat else self.height,
-            encoding="auto" if flat or self.trust == "secagg" else self.encoding,
+            encoding="auto" if flat or self.trust == SecAgg.name else self.encoding,
         )
 
 
@@ -209,13 +211,13 @@ def _by_clients() -> Iterator[Series]:
     ) -> tuple[Setting, ...]:
         return tuple(Setting(trust, m, bins(m), encoding=encoding) for m in SIZES)
 
-    yield Series("clients", "2 buckets", "P/R/A given", None, along("secagg", lambda m: 2))
-    for trust, theory in (("distributed", -1.0), ("local", -0.5)):
+    yield Series("clients", "2 buckets", "P/R/A given", None, along(SecAgg.name, lambda m: 2))
+    for trust, theory in ((Distributed.name, -1.0), (Local.name, -0.5)):
         flat = along(trust, lambda m: 2, encoding=Flat.name)
         yield Series("clients", "2 buckets", "P/R/A given", theory, flat)
         whole = along(trust, lambda m: 240)
         yield Series("clients", "240 buckets", "P/R/A given", theory, whole)
-    for trust, exponent, factor in (("distributed", 2 / 3, 0.05), ("local", 1 / 3, 1.0)):
+    for trust, exponent, factor in ((Distributed.name, 2 / 3, 0.05), (Local.name, 1 / 3, 1.0)):
 
         def balanced(m: int, exponent: float = exponent, factor: float = factor) -> int:
             return _power(m, exponent, factor)
@@ -224,9 +226,9 @@ def _by_clients() -> Iterator[Series]:
         for label, encoding in ((f"flat, {text}", Flat.name), (text, "auto")):
             many = along(trust, balanced, encoding=encoding)
             yield Series("clients", label, "P/R/A varying", -exponent, many)
-    for trust, theory in (("distributed", -1.0), ("local", -0.5)):
+    for trust, theory in ((Distributed.name, -1.0), (Local.name, -0.5)):
         yield Series("clients", "480 buckets", "ROC AUC", theory, along(trust, lambda m: 480))
-    for trust, exponent in (("secagg", 1 / 3), ("distributed", 1 / 3), ("local", 1 / 4)):
+    for trust, exponent in ((SecAgg.name, 1 / 3), (Distributed.name, 1 / 3), (Local.name, 1 / 4)):
 
         def rooted(m: int, exponent: float = exponent) -> int:
             return _power(m, exponent, 1.0)
@@ -234,7 +236,7 @@ def _by_clients() -> Iterator[Series]:
         few = along(trust, rooted, encoding=Flat.name)
         label = f"flat, M**{exponent:.2f} buckets"
         yield Series("clients", label, "calibration", -exponent, few)
-    for trust in ("distributed", "local"):
+    for trust in (Distributed.name, Local.name):
         for quantity in ("ECE", "ECE, plug-in"):
             yield Series("clients", "240 buckets", quantity, None, along(trust, lambda m: 240))
 
@@ -245,7 +247,7 @@ BUCKETS_RUN = (10, 20, 40, 80, 160, 320)
 def _by_buckets() -> Iterator[Series]:
     for name in ("beta", "imdb-binary"):
         for edges in ("equal-width", "equi-depth"):
-            base = Setting("secagg", 1_000_000, 2, world=name, edges=edges)
+            base = Setting(SecAgg.name, 1_000_000, 2, world=name, edges=edges)
             many = tuple(replace(base, bins=b) for b in BUCKETS_RUN)
             label = f"{name}, {edges}"
             yield Series("buckets", label, "P/R/A varying", -1.0, many)
@@ -253,7 +255,7 @@ def _by_buckets() -> Iterator[Series]:
 
 
 def _by_epsilon() -> Iterator[Series]:
-    for trust in ("distributed", "local"):
+    for trust in (Distributed.name, Local.name):
         for quantity in ("P/R/A given", "ROC AUC"):
             base = Setting(trust, 100_000, 240)
             many = tuple(replace(base, epsilon=e) for e in (0.25, 0.5, 1.0, 2.0))
@@ -261,9 +263,9 @@ def _by_epsilon() -> Iterator[Series]:
 
 
 def _by_height() -> Iterator[Series]:
-    for trust in ("distributed", "local"):
+    for trust in (Distributed.name, Local.name):
         for quantity, theory in (("P/R/A given", None), ("ROC AUC", 1.0)):
-            encoding = Tree.name if trust == "distributed" else "auto"
+            encoding = Tree.name if trust == Distributed.name else "auto"
             base = Setting(trust, 100_000, 256, encoding=encoding)
             many = tuple(replace(base, height=h) for h in (1, 2, 3, 4, 8))
             yield Series("height", "256 buckets", quantity, theory, many)
@@ -309,7 +311,7 @@ def rows(
                 "trust": setting.trust,
                 "clients": setting.clients,
                 "buckets": setting.bins,
-                "epsilon": "inf" if setting.trust == "secagg" else setting.epsilon,
+                "epsilon": "inf" if setting.trust == SecAgg.name else setting.epsilon,
                 "height": setting.height,
             }
             spread = std / math.sqrt(trials)
@@ -363,7 +365,7 @@ def claims(found: Rows) -> list[RowsClaim]:
     exact = [
         r["error"]
         for r in found
-        if r["what"] == "error" and r["trust"] == "secagg" and r["quantity"] == "P/R/A given"
+        if r["what"] == "error" and r["trust"] == SecAgg.name and r["quantity"] == "P/R/A given"
     ]
     said: list[RowsClaim] = [
         (

@@ -42,7 +42,9 @@ from fedcal.shards import Shards
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.evaluation import BUCKETS
 from fedcal.strategies.outcome import Progress
+from fedcal.trust import Central, Distributed, Local, SecAgg
 from fedcal.types import Floats, Integers
+from fedcal.units import Example, User
 
 FEDERATIONS = 1000
 ROWS_PER_CLIENT = 50
@@ -53,7 +55,7 @@ SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier")
 ERRORS = ("ece", "ece_debiased", "smooth_ece", "ks")
 OF_USERS = (*SMOOTH, "ks")
 
-TRUSTS = ("secagg", "central", "distributed", "local")
+TRUSTS = (SecAgg.name, Central.name, Distributed.name, Local.name)
 NARROW, WIDE = 0.925, 0.975
 """Between which coverage of smooth metrics must lie: 95 % but for three and a half standard errors
 of 1,000 federations."""
@@ -74,17 +76,17 @@ class Cell:
     trust: str
     metrics: tuple[str, ...]
     bins: int = BUCKETS
-    unit: str = "example"
+    unit: str = Example.name
     clients: int = 100
     dealt: str = "any"
 
 
 CELLS_RUN = (
     *(Cell(w, t, SMOOTH) for w, t in product(WORLDS, TRUSTS)),
-    *(Cell(w, "secagg", ("roc_auc", "brier"), FINE) for w in WORLDS),
-    *(Cell("calibrated", t, ERRORS) for t in ("secagg", "central", "local")),
+    *(Cell(w, SecAgg.name, ("roc_auc", "brier"), FINE) for w in WORLDS),
+    *(Cell("calibrated", t, ERRORS) for t in (SecAgg.name, Central.name, Local.name)),
     *(
-        Cell("imdb-binary", "central", OF_USERS, unit="user", clients=k, dealt=dealt)
+        Cell("imdb-binary", Central.name, OF_USERS, unit=User.name, clients=k, dealt=dealt)
         for k, dealt in product((100, 1000), ("iid", "dirichlet:1"))
     ),
 )
@@ -136,7 +138,7 @@ def _measured(cell: Cell, federations: int) -> Rows:
         mean, std = (float(known.mean()), float(known.std())) if len(known) else (math.nan, 0.0)
         width = float(np.mean(high - low))
         row: Record = {
-            "group": "user" if cell.unit == "user" else "smooth" if metric in SMOOTH else "error",
+            "group": _group(cell, metric),
             **{name: entry for name, entry in vars(cell).items() if name != "metrics"},
             "metric": metric,
             "federations": federations,
@@ -156,6 +158,12 @@ def _measured(cell: Cell, federations: int) -> Rows:
     return found
 
 
+def _group(cell: Cell, metric: str) -> str:
+    if cell.unit == User.name:
+        return cell.unit
+    return "smooth" if metric in SMOOTH else "error"
+
+
 def _share(low: Floats, truth: float, high: Floats) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
@@ -171,17 +179,17 @@ def _releases(cell: Cell, federations: int) -> Iterator[Histogram]:
     facts = Federation(
         cell.clients,
         2,
-        epsilon=math.inf if cell.trust == "secagg" else EPSILON,
+        epsilon=math.inf if cell.trust == SecAgg.name else EPSILON,
         unit=cell.unit,
         trust=cell.trust,
     )
-    nominal = float(ROWS_PER_CLIENT) if cell.unit == "user" else None
+    nominal = float(ROWS_PER_CLIENT) if cell.unit == User.name else None
     asked = FedEvaluate(facts, bins=cell.bins, rows_per_client=nominal)
     what = (cell.world, cell.trust, cell.unit, cell.clients, cell.dealt, cell.bins)
     for seed in range(federations):
         rng = rng_of("evaluation intervals", seed, *what)
         drawn = population.draw(size, rng)
-        if cell.unit == "example":
+        if cell.unit == Example.name:
             release = released(asked, [drawn], rng)
         else:
             again = replace(facts, seed=seed)
@@ -227,7 +235,7 @@ def claims(found: Rows) -> list[RowsClaim]:
         mine = [r for r in found if r["group"] == "error" and r["world"] == name]
         text = f"Unit example, {name}: intervals of calibration errors hold at least 93 %"
         said.append((text, *_covered(mine, LEAST, 1.0)))
-    users = [r for r in found if r["group"] == "user"]
+    users = [r for r in found if r["group"] == User.name]
     for clients, dealt in dict.fromkeys((r["clients"], r["dealt"]) for r in users):
         mine = [r for r in users if (r["clients"], r["dealt"]) == (clients, dealt)]
         where = f"Unit user, {clients:,} clients, {dealt}"
@@ -254,4 +262,4 @@ def _covered(found: Rows, least: float, most: float, key: str = "coverage") -> t
 
 
 def _place(row: Record) -> str:
-    return f"{row['world']}, {row['trust']}" if row["unit"] == "example" else row["world"]
+    return f"{row['world']}, {row['trust']}" if row["unit"] == Example.name else row["world"]

@@ -26,6 +26,7 @@ from fedcal.experiments.figures.drawing import draw, save_figure
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.pages import Intervals
 from fedcal.strategies.evaluation import BUCKETS
+from fedcal.units import Example
 
 SEEDS = 20
 """Of the noise, where a sentence says how often something is found."""
@@ -47,7 +48,7 @@ def release(
 ) -> ScoreRelease:
     """What the page's command writes; with other buckets, if said so."""
     options = ASKED[data] if bins is None else ASKED[data] | {"bins": bins}
-    run = evaluate(data, epsilon=epsilon, unit="example", seed=seed, **options)
+    run = evaluate(data, epsilon=epsilon, unit=Example.name, seed=seed, **options)
     return cast("ScoreRelease", run.artifact)
 
 

@@ -35,6 +35,7 @@ OTHERS = {
     ("clients/guard.py", "subject"): "a part of a client, which the unit of that name protects",
     ("experiments/shipped/hospitals.py", "subject"): "a column of data",
     ("experiments/shipped/mmlu.py", "subject"): "a column of data",
+    ("experiments/studies/subgroups.py", "subject"): "of an exam",
     ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
     ("fedcal/datasets/_arrays.py", "subject"): "a column of data",
     ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
