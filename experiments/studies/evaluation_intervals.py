@@ -22,7 +22,7 @@ from itertools import product
 
 import numpy as np
 
-from fedcal.buckets import equal_width
+from fedcal.buckets import fine_tails
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
@@ -127,8 +127,8 @@ def rows(
 
 def _measured(cell: Cell, federations: int) -> Rows:
     population = world(cell.world)
-    coarse = bucket_counts(population.shares, equal_width(cell.bins))
-    shown = Histogram.exact(equal_width(cell.bins), coarse)
+    coarse = bucket_counts(population.shares, fine_tails(cell.bins))
+    shown = Histogram.exact(fine_tails(cell.bins), coarse)
     read = np.array([_read(one, cell.metrics) for one in _releases(cell, federations)])
     found: Rows = []
     for k, metric in enumerate(cell.metrics):

@@ -28,7 +28,7 @@ from fedcal.strategies import FedEvaluate
 def strategy(trust: str, unit: str = "example", clients: int = 20, seed: int = 3) -> FedEvaluate:
     epsilon = math.inf if trust == "secagg" else 1.0
     facts = Federation(clients, 2, epsilon=epsilon, unit=unit, trust=trust, seed=seed)
-    return FedEvaluate(facts, bins=12, secure_aggregation="none")
+    return FedEvaluate(facts, bins=12, edges="equal-width", secure_aggregation="none")
 
 
 def test_dealing_rows_otherwise_changes_no_bit() -> None:
