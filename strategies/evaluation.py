@@ -293,6 +293,8 @@ def _check_threshold(threshold: float, question: ScoreCounts, edges: str) -> Non
         given = None if threshold == 0.5 else threshold
         unused(f"the score '{question.score}' has no threshold", threshold=given)
     elif edges != "equi-depth":
+        if threshold == 0.5 and 0.5 not in question.bucket_edges:
+            raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
         nothing = np.zeros((2, question.buckets))
         edge_index(Histogram.exact(question.bucket_edges, nothing), threshold)
     elif threshold != 0.5:
