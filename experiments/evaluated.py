@@ -68,7 +68,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         if asked == "group" and shards.groups is None:
             raise InputError("the data have no column group; --by site takes clients instead")
         listed = _listed(asked, shards.group_names if asked == "group" else names)
-        if asked == "site" or not set(listed) <= set(shards.group_names):
+        if asked == "site" or set(listed) <= set(names) - set(shards.group_names):
             shards = replace(shards, groups=shards.owner, group_names=names)
         chosen["groups"] = json.dumps(listed)
     return replace(config, set=chosen), shards

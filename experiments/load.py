@@ -54,9 +54,11 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
 def rows_to_evaluate(data: Dataset) -> Dataset:
     """What an evaluation reads: the test part as the only rows, or all where there is none.
 
-    Scores of a second model are those of the other rows: where they are given, these are read.
+    Scores of a second model, and whom rows are about, are known of the other rows: where they are
+    given, these are read.
     """
-    if data.test_scores is None or data.test_labels is None or data.other_scores is not None:
+    more = data.other_scores is not None or data.subject is not None
+    if data.test_scores is None or data.test_labels is None or more:
         if not data.labelled:
             raise InputError(f"{data.name}: rows without labels cannot be evaluated")
         return data
@@ -66,7 +68,6 @@ def rows_to_evaluate(data: Dataset) -> Dataset:
         labels=data.test_labels,
         client=data.test_client,
         client_names=None if data.test_client is None else data.client_names,
-        subject=None,
         group=data.test_group,
         group_names=None if data.test_group is None else data.group_names,
         test_scores=None,

@@ -177,14 +177,15 @@ def _scale(shares: Floats, edges: Floats, counts: Floats) -> Floats:
 
 
 def _rows_in(release: ScoreRelease, nominal: float) -> float:
-    """How many rows there are: as is publicly taken, unless counts say that there are more.
+    """How many rows there are: as is publicly taken, unless counts say something else.
 
-    Fewer they say for their clip, too.
+    Up to a half fewer they say for their clip, too.
     """
     whole = [h for (_, group, _), h in release.histograms.items() if group == ""]
     found = float(np.mean([h.counts.sum() for h in whole]))
     std = float(whole[0].noise_std(np.ones((2, whole[0].buckets))))
-    return found if found > nominal + 3.0 * std else nominal
+    likely = nominal / 2 - 3.0 * std <= found <= nominal + 3.0 * std
+    return nominal if likely else max(found, 0.0)
 
 
 def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:

@@ -132,7 +132,7 @@ class FedAUC(SingleMetricStrategy):
         if not self.plan.private:
             self._rows = float(noisy.sum())
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
-        draw = stream(self.plan.seed, Purpose.BOOTSTRAP, 1, self.name)
+        draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
         self._reference = found = AucReference.of(noisy)
         moved, self._remainder = found.redrawn(std, law, draw) if std else (0.0, 0.0)
         values, auc = found.values, found.auc

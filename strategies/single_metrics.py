@@ -195,10 +195,10 @@ class FedAccuracy(SingleMetricStrategy):
 class FedKS(SingleMetricStrategy):
     """Calibration error by the largest gap, asked alone (ours).
 
-    KS = max over t of |sum of (outcome - score) over rows with score <= t| / rows (Gupta et al.
-    2021), t over the edges of 30 buckets (at most .05 points below that over all t, on the
-    shipped sets). The gaps of a calibrated model are 0 on average: they are residuals as they
-    are, and a client's add up to about the root of its number of rows. They are encoded for
+    KS: the largest absolute value, over t, of the sum of (outcome - score) over rows with score
+    <= t, divided by the rows (Gupta et al. 2021); t over the edges of 30 buckets (at most .05
+    points below that over all t, on the shipped sets). The gaps of a calibrated model are 0 on
+    average: they are residuals as they are, and a client's add up to about the root of its number of rows. They are encoded for
     prefix sums (`fedcal.encodings`) and get Gaussian noise; with delta = 0, or where the user
     names Laplace noise, 15 buckets are sent as they are.
 
@@ -303,7 +303,7 @@ class FedKS(SingleMetricStrategy):
 
     def _with_interval(self, value: float, std: float, rows: float) -> Estimate:
         """By noise and sampling drawn anew; `std` of the answers' noise, over rows."""
-        draw = stream(self.plan.seed, Purpose.BOOTSTRAP, 1, self.name)
+        draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
         size = (_DRAWS, self._sums.shape[1])
         z = draw.laplace(0.0, math.sqrt(0.5), size) if self.plan.tailed else draw.normal(size=size)
         noise = std * z @ self._sums.T

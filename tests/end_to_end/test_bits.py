@@ -90,8 +90,8 @@ def make(
     own = Federation(sampling_rate=rate, epsilon=epsilon, **{"rounds": 2, **public})
     try:
         return strategy(own, **settings, secure_aggregation=masks)
-    except InputError:  # it asks once
-        own = Federation(sampling_rate=rate, epsilon=epsilon, **{"rounds": 1, **public})
+    except InputError:  # it asks as often as it needs
+        own = Federation(sampling_rate=rate, epsilon=epsilon, **public)
         return strategy(own, **settings, secure_aggregation=masks)
 
 

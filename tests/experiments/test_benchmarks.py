@@ -39,6 +39,7 @@ TOLERANCES = {
     **{"T": 1e-6, "NLL": 1e-10, "cwECE": 1e-9, "ECE": 1e-4},
     **dict.fromkeys(("table crc32", "releases", "released crc32"), 0.0),
     **{"held-out NLL": 0.0, "held-out ECE": 0.0},
+    **{"AUC": 0.02},  # ours has noise
 }
 NEEDS = {"scikit-learn": ("sklearn",), "torchmetrics": ("torch", "torchmetrics")}
 ABSENT = ("netcal", "probmetrics", "Flower's loop, Ray")  # in the fixture
