@@ -198,7 +198,8 @@ class FedKS(SingleMetricStrategy):
     KS: the largest absolute value, over t, of the sum of (outcome - score) over rows with score
     <= t, divided by the rows (Gupta et al. 2021); t over the edges of 30 buckets (at most .05
     points below that over all t, on the shipped sets). The gaps of a calibrated model are 0 on
-    average: they are residuals as they are, and a client's add up to about the root of its number of rows. They are encoded for
+    average: they are residuals as they are, and a client's add up to about the root of its number
+    of rows. They are encoded for
     prefix sums (`fedcal.encodings`) and get Gaussian noise; with delta = 0, or where the user
     names Laplace noise, 15 buckets are sent as they are.
 
