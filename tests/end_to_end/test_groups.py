@@ -52,7 +52,8 @@ def test_groups_are_counted_exactly_by_both_models_without_privacy() -> None:
             counts = found[view, group, ""].counts
             assert counts.sum() == own.sum()
             above = np.bincount(data["labels"][own & (score > 0)], minlength=2)
-            np.testing.assert_allclose(counts[:, counts.shape[1] // 2 :].sum(axis=1), above, atol=1e-9)
+            upper = counts[:, counts.shape[1] // 2 :].sum(axis=1)
+            np.testing.assert_allclose(upper, above, atol=1e-9)
 
 
 def test_a_site_keeps_them_in_its_folder(tmp_path: Path) -> None:
