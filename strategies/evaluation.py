@@ -137,20 +137,25 @@ class FedEvaluate(CalibrationStrategy):
         if other and calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
         unary = _encodes(federation)
+        more: dict[str, Any] = {
+            "other": other,
+            "calibrator": calibrator,
+            "groups": groups,
+            "confusion": confusion,
+        }
         if unary:
-            given = {"other": other, "calibrator": calibrator, "groups": groups}
-            given |= {"confusion": confusion, "encoding": encoding != AUTO}
-            given |= {"edges": edges == "equi-depth", "estimand": clusters}
-            unused(
+            _refuse(
                 "unary encoding hides one cell of a row, in a tree of buckets that are known",
-                **{name: value or None for name, value in given.items()},
+                **more,
+                encoding=encoding != AUTO,
+                edges=edges == "equi-depth",
+                estimand=clusters,
             )
         if clusters:
-            given = {"other": other, "calibrator": calibrator, "groups": groups}
-            given |= {"confusion": confusion, "score": score == "classes"}
-            unused(
+            _refuse(
                 "estimand 'clients' is for all rows of one model, one score of each",
-                **{name: value or None for name, value in given.items()},
+                **more,
+                score=score == "classes",
             )
             if federation.clients < 2:
                 raise InputError("estimand 'clients' needs 2 clients at least")
@@ -261,6 +266,11 @@ by `fedcal reproduce evaluation-intervals`."""
 
 OFF = 0.3
 """Part of the first look's squared error that is expected in a client's residual."""
+
+
+def _refuse(why: str, **asked: Any) -> None:
+    """NoEffect for the first of these that is asked for."""
+    unused(why, **{name: value or None for name, value in asked.items()})
 
 
 def _in_clips(

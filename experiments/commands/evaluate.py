@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,11 +85,7 @@ def evaluate_command(
     if release is not None:
         given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
         given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
-        for name, value in given.items():
-            if value is not None:
-                raise InputError(
-                    f"--{name.replace('_', '-')} is of a run, and --release reads what one left"
-                )
+        _refuse(given, "is of a run, and --release reads what one left")
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         how: Any = calibrate  # checked where it is used
         found = reread(
@@ -109,9 +106,7 @@ def evaluate_command(
         "calibrate": calibrate,
         "since": since,
     }
-    for name, value in of_releases.items():
-        if value is not None:
-            raise InputError(f"--{name} reads an earlier run's release: give --release FILE")
+    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
     asked = settings(calibrator, by, threshold, score, bins, estimand)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
@@ -121,6 +116,13 @@ def evaluate_command(
             "runs it"
         )
     run_and_show(known, out, quiet=quiet, json=json)
+
+
+def _refuse(options: Mapping[str, Any], why: str) -> None:
+    """InputError for the first option that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:

@@ -42,6 +42,7 @@ VIEWS = ("model", "model,other", "model,calibrated")
 calibrator."""
 
 _OPTIONAL = ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad")
+"""Parameters of `ScoreCounts` that travel where they are not the default."""
 
 MOST_GROUPS = 1000
 ROOM = 1.0 + 2.0**-20
@@ -248,16 +249,7 @@ class ScoreCounts(Query):
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"edges": self.edges, "score": self.score}
-        for name in (
-            "encoding",
-            "height",
-            "views",
-            "groups",
-            "confusion",
-            "calibrator",
-            "gain",
-            "pad",
-        ):
+        for name in _OPTIONAL:
             if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
                 params[name] = value
         if self.reference is not None:
