@@ -7,18 +7,16 @@ the partition. Encodings for Gaussian noise, residual queries and groups are our
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.buckets import arcsine_edges, fine_tails
-from fedcal.calibrators import load
+from fedcal.calibrators.as_text import text_of
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.encodings import ENCODINGS, Flat, Prefix, Tree, column_norm, prefix_std, tree_levels
 from fedcal.errors import InputError
@@ -172,7 +170,7 @@ class FedEvaluate(CalibrationStrategy):
             views="model,other" if other else "model,calibrated" if calibrator else "model",
             groups=groups,
             confusion=confusion,
-            calibrator=_text_of(calibrator, federation.classes) if calibrator else "",
+            calibrator=text_of(calibrator, federation.classes) if calibrator else "",
         )
         _check_threshold(threshold, question, edges)
         self._threshold = threshold
@@ -331,16 +329,6 @@ def best_height(buckets: int) -> int:
         return math.sqrt(levels) * prefix_std(Tree.name, buckets, height, law) / one
 
     return min(_HEIGHTS, key=noise)
-
-
-def _text_of(calibrator: str, classes: int) -> str:
-    """The file of a calibrator, checked, as text."""
-    found = load(Path(calibrator))
-    if found.classes != classes:
-        raise InputError(
-            f"the calibrator {calibrator!r} is for {found.classes} classes, not for {classes}"
-        )
-    return base64.b64encode(Path(calibrator).read_bytes()).decode()
 
 
 def _least_noise(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
-from functools import lru_cache
-from io import BytesIO
 
 import numpy as np
 
 from fedcal.buckets import Score, bucket_of, scored
-from fedcal.calibrators import Calibrator, load
+from fedcal.calibrators.as_text import of_text
 from fedcal.errors import InputError
 from fedcal.queries import ScoreCounts
 from fedcal.shards import Shards
@@ -74,14 +70,5 @@ def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         if shards.other is None:
             raise InputError("the question is about a second model, and these rows have one only")
         return shards.other
-    calibrator = _calibrator(query.calibrator)
+    calibrator = of_text(query.calibrator)
     return np.log(np.maximum(calibrator.calibrated(shards.logits), 1e-12))
-
-
-@lru_cache(4)
-def _calibrator(text: str) -> Calibrator:
-    try:
-        content = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise InputError("the calibrator of the question is no base64 text") from None
-    return load(BytesIO(content))

@@ -1,0 +1,32 @@
+"""A calibrator's file as text, which a question to clients can hold."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+
+from fedcal.calibrators.base import Calibrator, load
+from fedcal.errors import InputError
+
+
+def text_of(path: str | Path, classes: int) -> str:
+    """The file of a calibrator for so many classes, checked, as base64 text."""
+    found = load(Path(path))
+    if found.classes != classes:
+        raise InputError(
+            f"the calibrator {str(path)!r} is for {found.classes} classes, not for {classes}"
+        )
+    return base64.b64encode(Path(path).read_bytes()).decode()
+
+
+@lru_cache(4)
+def of_text(text: str) -> Calibrator:
+    """The calibrator whose file is this base64 text; InputError if there is none in it."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError("the calibrator of the question is no base64 text") from None
+    return load(BytesIO(content))

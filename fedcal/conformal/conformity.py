@@ -1,0 +1,119 @@
+"""A conformity score with its parameters: from a model's logits to scores of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcal.buckets import DIGITS
+from fedcal.calibrators.as_text import of_text
+from fedcal.checks import one_of, unused, whole
+from fedcal.conformal.scores import SCORES, Score
+from fedcal.errors import InputError
+from fedcal.numerics import softmax
+from fedcal.streams import check_seed
+from fedcal.types import Floats, Integers
+
+PENALTY, FREE = 0.01, 5
+"""Of `raps`, where nobody says anything else (Angelopoulos et al. 2021, for many classes)."""
+
+_MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Conformity:
+    """A score of labels, of raw or calibrated probabilities.
+
+    Attributes
+    ----------
+    name
+        of `SCORES`
+    randomised
+        leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
+        cover exactly. The part is a hash of the row's logits and `seed`, so that the same row
+        always has the same set; without it scores by order are deterministic
+    penalty, free
+        of `raps`: added for each label after the first `free`
+    seed
+        of the parts
+    calibrator
+        the file of a calibrator in base64 text, which probabilities are taken of; "" = none
+    """
+
+    name: str = "lac"
+    randomised: bool = False
+    penalty: float | None = None
+    free: int | None = None
+    seed: int = 0
+    calibrator: str = ""
+
+    def __post_init__(self) -> None:
+        one_of("score", self.name, SCORES)
+        check_seed(self.seed)
+        if not self._score.ranked:
+            unused(
+                f"the score '{self.name}' knows no order of classes",
+                randomised=self.randomised or None,
+            )
+        if self.name != "raps":
+            unused(f"it is of the score 'raps', not of '{self.name}'", penalty=self.penalty)
+            unused(f"it is of the score 'raps', not of '{self.name}'", free=self.free)
+        elif not 0.0 <= self._penalty <= 1e6:
+            raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
+        whole("free", self._free, 0)
+
+    @property
+    def _score(self) -> type[Score]:
+        return SCORES[self.name]
+
+    @property
+    def _penalty(self) -> float:
+        return PENALTY if self.penalty is None else self.penalty
+
+    @property
+    def _free(self) -> int:
+        return FREE if self.free is None else self.free
+
+    def probs(self, logits: Floats) -> Floats:
+        """Probabilities of the rows, calibrated if a calibrator is given, (n, c) -> (n, c)."""
+        if self.calibrator:
+            return of_text(self.calibrator).calibrated(logits)
+        return np.asarray(softmax(logits))
+
+    def of_all(self, logits: Floats) -> Floats:
+        """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
+        u = self._parts(logits)
+        found = self._score.of_all(self.probs(logits), u, self._penalty, self._free)
+        return np.round(found, DIGITS)
+
+    def of_labels(self, logits: Floats, labels: Integers) -> Floats:
+        """The score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
+        u = self._parts(logits)
+        found = self._score.of_labels(self.probs(logits), labels, u, self._penalty, self._free)
+        return np.round(found, DIGITS)
+
+    def _parts(self, logits: Floats) -> Floats | None:
+        return uniform_of(logits, self.seed) if self.randomised else None
+
+
+def uniform_of(logits: Floats, seed: int) -> Floats:
+    """A number in [0, 1) of each row, a hash of its bits and the seed, (n, c) -> (n,).
+
+    The same for a row wherever it is computed, and so for a test row again and again. As a function
+    of the row it leaves rows exchangeable: what is proven of coverage needs no more.
+    """
+    bits = np.ascontiguousarray(logits, np.float64).view(np.uint64)
+    state = np.full(len(bits), np.uint64(seed) ^ _MIX[0])
+    for column in bits.T:
+        state = _mixed(state ^ column)
+    return np.asarray((state >> np.uint64(11)) * 2.0**-53)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """splitmix64 (Steele, Lea & Flood 2014)."""
+    with np.errstate(over="ignore"):
+        x = x + _MIX[0]
+        x = (x ^ (x >> np.uint64(30))) * _MIX[1]
+        x = (x ^ (x >> np.uint64(27))) * _MIX[2]
+    return np.asarray(x ^ (x >> np.uint64(31)))

@@ -1,0 +1,53 @@
+"""What a conformity score is: how little each label conforms to what the model says of a row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from fedcal.types import Floats, Integers
+
+
+class Score(ABC):
+    """A conformity score in [0, 1] of each label of each row; small = the label conforms.
+
+    Attributes
+    ----------
+    name
+        on the command line and in files
+    ranked
+        whether it goes by the order of the classes, and so may be randomised and penalised
+    """
+
+    name: ClassVar[str]
+    ranked: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+        """The score of every label.
+
+        Parameters
+        ----------
+        probs
+            (n, c), each row sums to 1
+        u
+            (n,) uniform in [0, 1): how much of the label's own probability is left out; None =
+            nothing is
+        penalty, free
+            of `raps`
+
+        Returns
+        -------
+        Floats
+            (n, c)
+        """
+
+    @classmethod
+    def of_labels(
+        cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
+    ) -> Floats:
+        """The score of one label of each row, (n,): the same bits as `of_all` has there."""
+        return cls.of_all(probs, u, penalty, free)[np.arange(len(labels)), labels]
