@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcal.buckets import DIGITS
 from fedcal.calibrators.as_text import of_text
 from fedcal.checks import one_of, unused, whole
-from fedcal.conformal.scores import SCORES, Score
+from fedcal.conformal.scores import SCORES, Score, rounded
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
+from fedcal.parallel import by_rows
 from fedcal.streams import check_seed
 from fedcal.types import Floats, Integers
 
@@ -32,7 +33,8 @@ class Conformity:
     randomised
         leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
         cover exactly. The part is a hash of the row's logits and `seed`, so that the same row
-        always has the same set; without it scores by order are deterministic
+        always has the same set (and rows of the same logits have the same part); without it scores
+        by order are deterministic
     penalty, free
         of `raps`: added for each label after the first `free`
     seed
@@ -83,15 +85,55 @@ class Conformity:
 
     def of_all(self, logits: Floats) -> Floats:
         """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
-        u = self._parts(logits)
-        found = self._score.of_all(self.probs(logits), u, self._penalty, self._free)
-        return np.round(found, DIGITS)
+        found = np.empty(logits.shape)
+
+        def fill(part: slice) -> None:
+            of = self._score.of_all(*self._seen(logits[part]), self._penalty, self._free)
+            found[part] = rounded(of)
+
+        by_rows(fill, *logits.shape)
+        return found
 
     def of_labels(self, logits: Floats, labels: Integers) -> Floats:
         """The score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
-        u = self._parts(logits)
-        found = self._score.of_labels(self.probs(logits), labels, u, self._penalty, self._free)
-        return np.round(found, DIGITS)
+        found = np.empty(len(logits))
+
+        def fill(part: slice) -> None:
+            probs, u = self._seen(logits[part])
+            of = self._score.of_labels(probs, labels[part], u, self._penalty, self._free)
+            found[part] = rounded(of)
+
+        by_rows(fill, *logits.shape)
+        return found
+
+    def within(self, logits: Floats, limits: Floats) -> NDArray[np.bool_]:
+        """`of_all` <= limits, faster.
+
+        Parameters
+        ----------
+        logits
+            (n, c)
+        limits
+            (1,), (c,) of each label or (n, 1) of each row
+
+        Returns
+        -------
+        NDArray[np.bool_]
+            (n, c)
+        """
+        found = np.empty(logits.shape, np.bool_)
+
+        def fill(part: slice) -> None:
+            own = limits[part] if limits.ndim == 2 else limits
+            probs, u = self._seen(logits[part])
+            found[part] = self._score.within(probs, own, u, self._penalty, self._free)
+
+        by_rows(fill, *logits.shape)
+        return found
+
+    def _seen(self, logits: Floats) -> tuple[Floats, Floats | None]:
+        """Probabilities of the rows, and the parts that are left out."""
+        return self.probs(logits), self._parts(logits)
 
     def _parts(self, logits: Floats) -> Floats | None:
         return uniform_of(logits, self.seed) if self.randomised else None
@@ -103,7 +145,7 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     The same for a row wherever it is computed, and so for a test row again and again. As a function
     of the row it leaves rows exchangeable: what is proven of coverage needs no more.
     """
-    bits = np.ascontiguousarray(logits, np.float64).view(np.uint64)
+    bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
     state = np.full(len(bits), np.uint64(seed) ^ _MIX[0])
     for column in bits.T:
         state = _mixed(state ^ column)

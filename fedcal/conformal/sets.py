@@ -106,7 +106,7 @@ class PredictionSets(Artifact):
             raise InputError(
                 f"these sets are for {self.classes} classes, the rows have {logits.shape[1]}"
             )
-        return np.asarray(self.conformity.of_all(logits) <= self._limits(len(logits), groups))
+        return self.conformity.within(logits, self._limits(len(logits), groups))
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
         """Thresholds as they broadcast over (n, c)."""
