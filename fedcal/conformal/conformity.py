@@ -146,9 +146,8 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     of the row it leaves rows exchangeable: what is proven of coverage needs no more.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-    state = np.full(len(bits), np.uint64(seed) ^ _MIX[0])
-    for column in bits.T:
-        state = _mixed(state ^ column)
+    keys = _mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ _mixed(np.array(seed, np.uint64)))
+    state = _mixed(_mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return np.asarray((state >> np.uint64(11)) * 2.0**-53)
 
 
