@@ -51,6 +51,8 @@ class Holdout:
         (n,) the client of each row by its place among the names; None = nobody says whose they are
     shards
         the same rows in the same order, where the run itself is about them
+    group, group_names
+        (n,) the group of each row by its place among the names; None = nobody says
     kept
         what an artifact computed of these rows and needs again, by a key of its own
     """
@@ -62,6 +64,8 @@ class Holdout:
     owner: Integers | None = None
     names: tuple[str, ...] = ()
     shards: Shards | None = None
+    group: Integers | None = None
+    group_names: tuple[str, ...] = ()
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
@@ -170,6 +174,10 @@ class Artifact(ABC):
 
     def page(self) -> list[Part]:
         """Its part of a report, from top to bottom."""
+        return []
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """Further parts below, which test rows tell of it."""
         return []
 
 
