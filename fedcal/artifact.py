@@ -238,3 +238,11 @@ def read_arrays(
     except InputError as e:
         where = f" {str(path)!r}" if isinstance(path, Path) else ""
         raise InputError(f"{noun}{where}: {e}") from None
+
+
+def form_of(path: Path) -> str:
+    """The form of the artifact in a file, "" if its header says none: readers refuse it then."""
+    try:
+        return str(json.loads(str(read_npz(path)["header"])).get("form", ""))
+    except (InputError, KeyError, ValueError, AttributeError):
+        return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.calibrators import Calibrator
 from fedcal.calibrators.as_text import of_text
 from fedcal.checks import one_of, unused, whole
 from fedcal.conformal.scores import SCORES, Score, rounded
@@ -53,7 +54,7 @@ class Conformity:
     def __post_init__(self) -> None:
         one_of("score", self.name, SCORES)
         check_seed(self.seed)
-        if not self._score.ranked:
+        if not self.score.ranked:
             unused(
                 f"the score '{self.name}' knows no order of classes",
                 randomised=self.randomised or None,
@@ -61,34 +62,39 @@ class Conformity:
         if self.name != "raps":
             unused(f"it is of the score 'raps', not of '{self.name}'", penalty=self.penalty)
             unused(f"it is of the score 'raps', not of '{self.name}'", free=self.free)
-        elif not 0.0 <= self._penalty <= 1e6:
+        penalty, free = self.regularisation
+        if not 0.0 <= penalty <= 1e6:
             raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
-        whole("free", self._free, 0)
+        whole("free", free, 0)
 
     @property
-    def _score(self) -> type[Score]:
+    def score(self) -> type[Score]:
+        """The class of the score."""
         return SCORES[self.name]
 
     @property
-    def _penalty(self) -> float:
-        return PENALTY if self.penalty is None else self.penalty
+    def regularisation(self) -> tuple[float, int]:
+        """`penalty` and `free`, or what they are by default."""
+        return (
+            PENALTY if self.penalty is None else self.penalty,
+            FREE if self.free is None else self.free,
+        )
 
-    @property
-    def _free(self) -> int:
-        return FREE if self.free is None else self.free
+    def read_calibrator(self) -> Calibrator | None:
+        """The calibrator, if there is one."""
+        return of_text(self.calibrator) if self.calibrator else None
 
     def probs(self, logits: Floats) -> Floats:
         """Probabilities of the rows, calibrated if a calibrator is given, (n, c) -> (n, c)."""
-        if self.calibrator:
-            return of_text(self.calibrator).calibrated(logits)
-        return np.asarray(softmax(logits))
+        calibrator = self.read_calibrator()
+        return np.asarray(softmax(logits)) if calibrator is None else calibrator.calibrated(logits)
 
     def of_all(self, logits: Floats) -> Floats:
         """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
         found = np.empty(logits.shape)
 
         def fill(part: slice) -> None:
-            of = self._score.of_all(*self._seen(logits[part]), self._penalty, self._free)
+            of = self.score.of_all(*self._seen(logits[part]), *self.regularisation)
             found[part] = rounded(of)
 
         by_rows(fill, *logits.shape)
@@ -100,7 +106,7 @@ class Conformity:
 
         def fill(part: slice) -> None:
             probs, u = self._seen(logits[part])
-            of = self._score.of_labels(probs, labels[part], u, self._penalty, self._free)
+            of = self.score.of_labels(probs, labels[part], u, *self.regularisation)
             found[part] = rounded(of)
 
         by_rows(fill, *logits.shape)
@@ -126,7 +132,7 @@ class Conformity:
         def fill(part: slice) -> None:
             own = limits[part] if limits.ndim == 2 else limits
             probs, u = self._seen(logits[part])
-            found[part] = self._score.within(probs, own, u, self._penalty, self._free)
+            found[part] = self.score.within(probs, own, u, *self.regularisation)
 
         by_rows(fill, *logits.shape)
         return found

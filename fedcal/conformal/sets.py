@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.artifact import Artifact, Holdout
+from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
@@ -243,3 +244,21 @@ class PredictionSets(Artifact):
     def under(self, statement: Sequence[str]) -> PredictionSets:
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
+
+
+def load(path: str | Path) -> PredictionSets:
+    """The sets in a file that a run left (`sets.npz`).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds values
+        that do not fit together.
+    """
+
+    def made(header: Header, arrays: Arrays) -> PredictionSets:
+        if header["form"] != PredictionSets.form:
+            raise InputError("holds no prediction sets")
+        return PredictionSets.from_arrays(arrays)
+
+    return read_arrays(Path(path), FORMAT, ("form",), made, PredictionSets.form)
