@@ -175,7 +175,11 @@ class FedConformal(CalibrationStrategy):
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
         wanted = Wanted(Goal(0.1), score, None, False, 0, average)
-        return bool(settings.get("rows_known")) or chosen(asked, federation, wanted).needs_rows
+        try:
+            rule = chosen(asked, federation, wanted)
+        except InputError:  # told when the run is made
+            return False
+        return bool(settings.get("rows_known")) or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery:
         """As the rule asks."""
