@@ -254,7 +254,10 @@ _PAGES = {
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
     "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
-    "angelopoulos": tuple(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
+    "angelopoulos": (
+        *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
+        "prediction-sets-peers",
+    ),
 }
 """Page -> what it shows."""
 

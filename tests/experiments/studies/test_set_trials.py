@@ -7,6 +7,9 @@ import pytest
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.noise import Noise
+from fedcal.conformal.release import Goal, SetRelease
+from fedcal.encodings import column_norm, decoder_of
 from fedcal.errors import InputError
 from fedcal.experiments.studies import (
     angelopoulos_figure2,
@@ -16,6 +19,7 @@ from fedcal.experiments.studies import (
     angelopoulos_figure6,
     fedcp_qq,
     pcoqs,
+    prediction_sets_peers,
 )
 from fedcal.experiments.studies.set_trials import (
     MEDICAL,
@@ -24,6 +28,7 @@ from fedcal.experiments.studies.set_trials import (
     scored,
     split,
 )
+from fedcal.strategies.quantiles.prefix import spread_thresholds
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 
@@ -100,3 +105,31 @@ def test_levels_and_what_is_lost_at_one() -> None:
     assert angelopoulos_figure2.sheet(rows) is not None
     verdicts = [holds for _, holds, *_ in angelopoulos_figure2.claims(rows)]
     assert verdicts == [True, True, False, False]
+
+
+def test_peers_on_few_splits() -> None:
+    rows = prediction_sets_peers.rows(splits=2, made=20)
+    assert {r["rule"] for r in rows} == {
+        *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
+        *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
+        *("P-COQS", "P-COQS, not rounded"),
+    }
+    assert len(prediction_sets_peers.claims(rows)) == 10
+    sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
+    assert all(r["set_size"] > 0 for r in sized)
+
+
+def test_our_release_is_the_library_s() -> None:
+    n, grid, multiplier = 1000, spread_thresholds(64), 2.0
+    rng = np.random.default_rng(0)
+    scores = rng.random((300, n))
+    here = prediction_sets_peers.release(scores, rng, grid, multiplier)
+    std = multiplier * column_norm("prefix", 64, 1, 2)
+    decoder, found = decoder_of("prefix", 64), []
+    for row in scores[:100]:
+        counts = np.bincount(np.searchsorted(grid, row), minlength=64)
+        noisy = counts + decoder @ rng.normal(0.0, std, 64)
+        told = SetRelease(grid, noisy[None], decoder, Noise(std), n)
+        found.append(told.found(Goal(0.1))[0])
+    spread = np.std(here) / 100**0.5 + np.std(here) / 300**0.5
+    assert np.mean(found) == pytest.approx(here.mean(), abs=3 * spread)
