@@ -40,6 +40,7 @@ class FedConformal(CalibrationStrategy):
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
     `unary`        one encoded bucket of each client                       `local`, unit user
     `gaps`         noisy centred counts at a few thresholds                unit user
+    `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
 
     Privacy: the federation's unit and trust, as the rule says. Public: the federation, all
