@@ -132,6 +132,11 @@ class FedConformal(CalibrationStrategy):
         average = weigh != WEIGH[0]
         if average and federation.private and not UNITS[federation.unit].whole_client:
             raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
+        if average and promise == "pac":
+            raise InputError(
+                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
+                "weigh = 'clients'"
+            )
         bins = whole("bins", bins, 0, 4096)
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average)
         if rows_known and (rows is None or federation.sampling_rate < 1):

@@ -19,6 +19,7 @@ from fedcal.release import Release
 from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 
 class Crossing(QuantileRule):
@@ -112,10 +113,19 @@ class Crossing(QuantileRule):
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
+        elif UNITS[self.federation.unit].per == "subject":
+            whose = (
+                "for one row, drawn at random, of a subject that is exchangeable with all clients' "
+                "subjects taken together."
+            )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
         found.append(of_whom(goal, "none", whose))
-        found.append(f"This counts on at least {fewest:,} rows in all.")
+        noun = "subjects" if UNITS[self.federation.unit].per == "subject" else "rows"
+        if goal.promise == "marginal":
+            found.append(f"This counts on at least {fewest:,} {noun} in all.")
+        else:
+            found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
         if self.whole_client:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
