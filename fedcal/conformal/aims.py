@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.errors import InputError
 from fedcal.types import Floats, Integers
@@ -96,13 +97,13 @@ class Aim:
             hit = hit / np.where(hit > 0, np.array(self.source), 1.0)
         return hit, (1.0 - alpha) * hit
 
-    def judged(self, missed: Integers, labels: Integers) -> dict[str, float]:
+    def judged(self, missed: NDArray[np.bool_], labels: Integers) -> dict[str, float]:
         """What labelled rows show of the promise.
 
         Parameters
         ----------
         missed, labels
-            (n,) whether the label is not in the set (0, 1); the label
+            (n,) whether the label is not in the set; the label
 
         Returns
         -------

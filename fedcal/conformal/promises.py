@@ -5,11 +5,13 @@ from __future__ import annotations
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.release import Goal, SetRelease
 
+SOURCE = "This counts on source being the shares of labels of the clients' rows."
+
 
 def of_whom(goal: Goal, by: str, whose: str, aim: Aim | None = None) -> str:
     """What a goal promises, as a sentence that ends with whose rows it is about."""
     if aim is not None:
-        return f"{aim.promise(goal.alpha)}, {whose}"
+        return aim.promise(goal.alpha) + ("." if aim.kind == "target" else f", {whose}")
     each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
     share = f"at least {1 - goal.alpha:.4g}"
     if goal.promise == "marginal":
@@ -31,7 +33,7 @@ def of_release(release: SetRelease, goal: Goal, by: str, aim: Aim | None) -> tup
             f"noise may do to coverage, {release.shift(aim):.4f} in the mean, is taken off alpha."
         )
     elif aim is not None and aim.source:
-        found.append("This counts on source being the shares of labels of the clients' rows.")
+        found.append(SOURCE)
     if release.rows is not None:
         found.append(
             f"The number of rows, {release.rows:,}, was taken for public and exact: with another "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.checks import one_of
 from fedcal.conformal.aims import Aim
@@ -19,7 +22,7 @@ from fedcal.conformal.levels import (
     pac_level,
 )
 from fedcal.conformal.noise import Noise
-from fedcal.conformal.weighted import shift, stratified, weighted_level
+from fedcal.conformal.weighted import exact_terms, shift, weighted_level
 from fedcal.errors import InputError
 from fedcal.streams import Purpose, key_of, stream
 from fedcal.types import Floats
@@ -89,6 +92,43 @@ class SetRelease:
     labels: Floats | None = None
     labels_std: float = 0.0
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it, for files."""
+        plain = {
+            "std": self.noise.std,
+            "tailed": self.noise.tailed,
+            "draws": self.noise.draws,
+            "rows": self.rows,
+            "whose": self.whose,
+            "labels_std": self.labels_std,
+        }
+        found: dict[str, NDArray[Any]] = {
+            "release_thresholds": self.thresholds,
+            "release_counts": self.counts,
+            "release_decoder": self.decoder,
+            "release": np.array(json.dumps(plain)),
+        }
+        return found if self.labels is None else {**found, "release_labels": self.labels}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
+        """What `arrays` gave; None where there was no release."""
+        if "release" not in arrays:
+            return None
+        plain = json.loads(str(arrays["release"]))
+        noise = Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"]))
+        labels = arrays.get("release_labels")
+        return cls(
+            np.array(arrays["release_thresholds"], np.float64),
+            np.array(arrays["release_counts"], np.float64),
+            np.array(arrays["release_decoder"], np.float64),
+            noise,
+            None if plain["rows"] is None else int(plain["rows"]),
+            str(plain["whose"]),
+            None if labels is None else np.array(labels, np.float64),
+            float(plain["labels_std"]),
+        )
+
     @cached_property
     def below(self) -> Floats:
         """Noisy numbers of rows with a score of at most each threshold, (parts, m)."""
@@ -149,12 +189,8 @@ class SetRelease:
             alpha -= self.shift(aim)
             if alpha <= 0:
                 return float(self.thresholds[-1])
-            hit = stratified(np.array(aim.numbers), self._labels)
-            need = (1.0 - alpha) * hit
-            most_need = float(need.sum())
-        else:
-            hit, need = aim.terms(alpha)
-            most_need = float(need.max())
+        rows = self._labels if aim.counted else self.total
+        hit, need, most_need = exact_terms(aim, alpha, rows)
         last = self._prefix[-1]
         weights = hit[:, None, None] * self._prefix[:-1] - need[:, None, None] * last
         sums = hit @ self.below[:, :-1] - need @ self.below[:, -1:]
@@ -220,3 +256,10 @@ class SetRelease:
     def total_std(self) -> float:
         """Of their noise."""
         return float(np.linalg.norm(self._prefix[-1]) * self.noise.std)
+
+
+def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
+    """A threshold of each part, or the one of an aim, (parts,)."""
+    if aim is None:
+        return release.found(goal)
+    return np.array([release.aimed(goal.alpha, aim)])

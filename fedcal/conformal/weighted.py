@@ -20,10 +20,10 @@ and L = B + x with E min(x - Z, spare) >= 0 is enough.
 
 **Weights from counted labels** (label shift). Given their labels, rows of each label are
 exchangeable with a new row of that label. With w_y a function of the labels alone (and of noise
-that is not in Z), add a new row of *each* label to the rows: the same argument, with B = (1 - alpha)
-sum of w_y, gives sum over y of w_y (n_y + 1) (E F_y(T) - (1 - alpha)) >= 0: coverage for label
-shares ~ w_y (n_y + 1), whatever the shares at the clients. w_y = q_y / (n_y + 1) makes that the
-target q, exactly and without any error of estimated weights. Where n_y is noisy, shares are off by
+that is not in Z), add a new row of *each* label to the rows: the same argument, with B = (1 -
+alpha) sum of w_y, gives: the sum over y of w_y (n_y + 1) (E F_y(T) - (1 - alpha)) is at least 0,
+which is coverage for label shares ~ w_y (n_y + 1), whatever the shares at the clients. With
+w_y = q_y / (n_y + 1) that is the target q, exactly and without any error of estimated weights. Where n_y is noisy, shares are off by
 at most their total variation from q, and so is coverage: `shift` says how much in the mean, and
 alpha is lowered by it.
 """
@@ -35,6 +35,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
+from fedcal.conformal.aims import Aim
 from fedcal.conformal.levels import Law, Normal, Nothing
 from fedcal.conformal.noise import Noise
 from fedcal.streams import Purpose, stream
@@ -92,6 +93,31 @@ def _normal_start(area: float, std: float) -> float:
 def stratified(target: Floats, rows: Floats) -> Floats:
     """Weights of labels so that rows stand for the target, (classes,): q_y / (n_y + 1)."""
     return np.asarray(target / (np.maximum(rows, 0.0) + 1.0))
+
+
+def exact_terms(aim: Aim, alpha: float, rows: Floats) -> tuple[Floats, Floats, float]:
+    """Hit and need of each label, and what the sum must reach, by exact numbers of rows.
+
+    Parameters
+    ----------
+    aim
+        how rows count by their label
+    alpha
+        of it
+    rows
+        (classes,) n_y
+
+    Returns
+    -------
+    tuple[Floats, Floats, float]
+        (classes,), (classes,), B
+    """
+    if aim.counted:
+        hit = stratified(np.array(aim.numbers), rows)
+        need = (1.0 - alpha) * hit
+        return hit, need, float(need.sum())
+    hit, need = aim.terms(alpha)
+    return hit, need, float(need.max())
 
 
 def shift(target: Floats, rows: Floats, noise: Noise) -> float:

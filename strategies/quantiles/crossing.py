@@ -10,6 +10,7 @@ import numpy as np
 
 from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, log_odds_thresholds
 from fedcal.conformal.levels import Shortfall, centred_pac_level
+from fedcal.conformal.promises import SOURCE
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
@@ -32,27 +33,33 @@ class Crossing(QuantileRule):
 
     name = "crossing"
     needs_rows = True
+    takes_aim = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         alpha, rows = wanted.goal.alpha, wanted.rows or 1.0
-        need, hit = 1.0 - alpha, 1.0
+        hit: Floats = np.ones(1)
+        need: Floats = np.array([1.0 - alpha])
+        if wanted.aim is not None:
+            hit, need = wanted.aim.terms(alpha)
         if wanted.average:
-            need, hit = need * rows, rows
-        self._clip = client_clip(rows, alpha) if self.whole_client else max(alpha, 1.0 - alpha)
+            need, hit = need * rows, hit * rows
+        self._clip = float(np.maximum(hit - need, np.abs(need)).max())
+        if self.whole_client:
+            self._clip = client_clip(rows, alpha) * (1.0 if wanted.average else float(hit.max()))
         self._missed = alpha * self.expected
         spacing = OF_CLIENTS if self.whole_client else OF_ROWS
         self._draw = Draw.of(self._missed, 2.0 * self._clip / federation.epsilon, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        self._need = need
+        self._need = float(need.max())
         self.opening = self._query = SetGaps(
             federation.classes,
             self._draw.thresholds,
             **wanted.score,
             once=self.one_row_each,
-            need=np.array([need]),
-            hit=np.array([hit]),
+            need=need,
+            hit=hit,
             average=wanted.average,
         )
         part = self._query.part(federation.unit)
@@ -66,6 +73,8 @@ class Crossing(QuantileRule):
             return "nothing is private here: the exact rule serves"
         if wanted.apart:
             return "it draws one threshold, and by asks for several"
+        if wanted.aim is not None and wanted.aim.counted:
+            return "it releases no counts of labels: give source, their public shares"
         if not TRUSTS[str(federation.trust)].takes(Exponential):
             return f"under trust '{federation.trust}' the server does not have the exact sums"
         if federation.mechanism not in (AUTO, Exponential.name):
@@ -78,7 +87,7 @@ class Crossing(QuantileRule):
         self._scale = 2.0 * norm / plan.epsilon_per_release
         goal = self.wanted.goal
         if goal.promise == "marginal":
-            whole_rows = not self.wanted.average
+            whole_rows = not (self.wanted.average or self.wanted.aim)
             level = self._need + self._draw.slack(self._scale, whole_rows=whole_rows)
         else:
             law = Shortfall(self._draw.weight, self._scale)
@@ -119,8 +128,13 @@ class Crossing(QuantileRule):
             )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
-        found.append(of_whom(goal, "none", whose))
+        aim = self.wanted.aim
+        found.append(of_whom(goal, "none", whose, aim))
         noun = "subjects" if self.one_row_each else "rows"
+        if aim is not None and aim.kind == "among":
+            noun += " with such a label"
+        if aim is not None and aim.source:
+            found.append(SOURCE)
         if goal.promise == "marginal":
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:
