@@ -23,9 +23,9 @@ exchangeable with a new row of that label. With w_y a function of the labels alo
 that is not in Z), add a new row of *each* label to the rows: the same argument, with B = (1 -
 alpha) sum of w_y, gives: the sum over y of w_y (n_y + 1) (E F_y(T) - (1 - alpha)) is at least 0,
 which is coverage for label shares ~ w_y (n_y + 1), whatever the shares at the clients. With
-w_y = q_y / (n_y + 1) that is the target q, exactly and without any error of estimated weights. Where n_y is noisy, shares are off by
-at most their total variation from q, and so is coverage: `shift` says how much in the mean, and
-alpha is lowered by it.
+w_y = q_y / (n_y + 1) that is the target q, exactly and without any error of estimated weights.
+Where n_y is noisy, shares are off by at most their total variation from q, and so is coverage:
+`shift` says how much in the mean, and alpha is lowered by it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from fedcal.types import Floats
 
 _POINTS = 20_001
 _DRAWS = 4096
+_FEW = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 
 def weighted_level(most_need: float, spare: float, law: Law) -> float:
@@ -123,7 +124,8 @@ def exact_terms(aim: Aim, alpha: float, rows: Floats) -> tuple[Floats, Floats, f
 def shift(target: Floats, rows: Floats, noise: Noise) -> float:
     """Mean total variation between the target and the shares ~ q_y (n_y + 1) / (noisy n_y + 1).
 
-    By simulation of the noise, and its three standard errors above. It falls with n_y.
+    By simulation of the noise, and its three standard errors above. It falls with n_y, but where
+    that is below a few standard deviations: there the largest for some n_y from `rows` on is taken.
 
     Parameters
     ----------
@@ -140,9 +142,12 @@ def shift(target: Floats, rows: Floats, noise: Noise) -> float:
     z = draw.standard_normal((_DRAWS, len(rows)))
     if noise.tailed:  # a sum of that many draws is between this law and the normal one
         z = draw.laplace(0.0, math.sqrt(0.5), (_DRAWS, len(rows)))
-    there = np.maximum(rows, 0.0)
-    seen = np.maximum(there + noise.std * z, 0.0)
-    shares = target * (there + 1.0) / (seen + 1.0)
-    shares /= shares.sum(axis=1, keepdims=True)
-    off = 0.5 * np.abs(shares - target).sum(axis=1)
-    return float(off.mean() + 3.0 * off.std() / math.sqrt(_DRAWS))
+    found = []
+    for few in _FEW:
+        there = np.maximum(rows, few * noise.std)
+        seen = np.maximum(there + noise.std * z, 0.0)
+        shares = target * (there + 1.0) / (seen + 1.0)
+        shares /= shares.sum(axis=1, keepdims=True)
+        off = 0.5 * np.abs(shares - target).sum(axis=1)
+        found.append(float(off.mean() + 3.0 * off.std() / math.sqrt(_DRAWS)))
+    return max(found)

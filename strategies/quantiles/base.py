@@ -11,7 +11,6 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.conformal.aims import Aim
-from fedcal.conformal.promises import of_whom
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.conformal.reported import Reported
 from fedcal.mechanisms import Mechanism
@@ -149,9 +148,6 @@ class QuantileRule(ABC):
     def facts(self) -> Mapping[str, float]:
         """Public numbers that say how much the thresholds are off, for `result.json`."""
         return {}
-
-
-__all__ = ["QuantileRule", "Wanted", "all_labels", "draws_of", "of_whom"]
 
 
 def all_labels(query: SetQuery) -> Floats:

@@ -10,14 +10,14 @@ import numpy as np
 
 from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, log_odds_thresholds
 from fedcal.conformal.levels import Shortfall, centred_pac_level
-from fedcal.conformal.promises import SOURCE
+from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.conformal.levels import Nothing, pac_level
+from fedcal.conformal.promises import of_whom
 from fedcal.conformal.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.conformal.weighted import exact_terms
@@ -15,7 +16,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.types import Floats
 
 POINTS = 100

@@ -9,7 +9,7 @@ import numpy as np
 from fedcal.conformal.crossing import client_clip, log_odds_thresholds
 from fedcal.conformal.levels import centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
-from fedcal.conformal.promises import SOURCE
+from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.release import FAILS
 from fedcal.conformal.weighted import weighted_level
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
@@ -17,7 +17,7 @@ from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.types import Floats
 from fedcal.units import UNITS
 

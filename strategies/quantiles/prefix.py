@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.buckets import equal_width
 from fedcal.conformal.noise import Noise
-from fedcal.conformal.promises import of_release
+from fedcal.conformal.promises import of_release, of_whom
 from fedcal.conformal.release import SetRelease, thresholds_of
 from fedcal.conformal.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
@@ -22,7 +22,7 @@ from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetCounts
 from fedcal.release import Release
 from fedcal.strategies.encoding_choice import quietest
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
