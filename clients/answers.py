@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.bounding import Per, encode_bounded
+from fedcal.bounding import Bound, Per, encode_bounded
 from fedcal.checks import one_of
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_newton, scaling_update
+from fedcal.clients.prediction_sets import row_words as rows_of_sets
+from fedcal.clients.prediction_sets import set_cell, set_counts, set_gaps
 from fedcal.clients.scalers import temperature_update
 from fedcal.clients.score_counts import row_words, score_cell, score_counts
 from fedcal.clients.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.spread import in_folds, score_spread, score_squares
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES, ScoreCounts, ScoreSpread
+from fedcal.queries import QUERIES, ScoreSpread
 from fedcal.queries.request import Request
-from fedcal.secure_aggregation import ClientSums
+from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers, Words
@@ -51,10 +53,20 @@ STATISTICS: dict[str, Statistic] = {
     "score_gaps": score_gaps,
     "score_spread": score_spread,
     "score_squares": score_squares,
+    "set_cell": set_cell,
+    "set_counts": set_counts,
+    "set_gaps": set_gaps,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
 }
+
+QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
+    "score_counts": row_words,
+    "set_counts": rows_of_sets,
+    "set_gaps": rows_of_sets,
+}
+"""Where rows have few different answers: the sum of them all, in one pass; None = row by row."""
 
 if apart := set(QUERIES) ^ set(STATISTICS):
     raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
@@ -84,8 +96,8 @@ def answer(shards: Shards, request: Request) -> Words:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if bound.per == "client":
             return encode_bounded(statistic(shards, query), bound, ring)
-        if bound.per == "row" and isinstance(query, ScoreCounts):
-            quick = row_words(shards, query, bound, ring)
+        if bound.per == "row" and query.kind in QUICK:
+            quick = QUICK[query.kind](shards, query, bound, ring)
             if quick is not None:
                 return quick
         sums = ClientSums(shards.clients, bound.length, ring)

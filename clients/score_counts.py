@@ -15,7 +15,7 @@ from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
 
-_MOST_IN_HALVES = 2**20
+MOST_IN_HALVES = 2**20
 """Rows of a client up to which sums of 32-bit halves are exact in doubles."""
 
 
@@ -66,23 +66,23 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
         return None
     inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * (1.0 - SLACK)
     most = int(shards.rows.max(initial=0))
-    if not inside or len(bound.norms) > 1 or query.reference is not None or most > _MOST_IN_HALVES:
+    if not inside or len(bound.norms) > 1 or query.reference is not None or most > MOST_IN_HALVES:
         return None
     counts = counts_of(shards, query)
     size = math.prod(query.shape)
     halves = counts[:, :size].reshape(shards.clients, -1, query.buckets)
     sums = ClientSums(shards.clients, bound.length, ring)
     parts = []
-    for high_or_low in _halves(ring.encode(query.matrix.T * query.gain)):
+    for high_or_low in halves_of(ring.encode(query.matrix.T * query.gain)):
         coded = halves.astype(np.float64) @ high_or_low.astype(np.float64)
         parts.append(coded.astype(np.int64).reshape(shards.clients, -1))
-    for k, word in enumerate(_halves(ring.encode(np.array([[query.weight * query.gain]])))):
+    for k, word in enumerate(halves_of(ring.encode(np.array([[query.weight * query.gain]])))):
         parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
     sums.add_halves(*parts)
     return sums.saturated()
 
 
-def _halves(words: Words) -> tuple[Integers, Integers]:
+def halves_of(words: Words) -> tuple[Integers, Integers]:
     """Upper and lower 32 bits of signed words."""
     signed = words.view(np.int64)
     return signed >> 32, signed & np.int64(2**32 - 1)

@@ -100,9 +100,9 @@ def simulate(
     given = config
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
+    names = evaluated.client_names(loaded, config.partition, shards.clients)
+    config, shards = evaluated.resolved(config, shards, names)
     if evaluates:
-        names = evaluated.client_names(loaded, config.partition, shards.clients)
-        config, shards = evaluated.resolved(config, shards, names)
         test = evaluated.holdout(shards, names, config.seed)
     else:
         test = test_part(loaded, config.seed)

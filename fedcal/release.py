@@ -279,7 +279,7 @@ class Curator:
         source = partial(self._source, asked)
         if plan.model.noise_by == "server" and plan.noise is not None:
             total = request.ring.add(total, plan.noise.draw(source()))
-        of = plan.sum_of(request.bound, repliers)
+        of = plan.sum_of(request.bound, repliers, request.query.costs)
         values, std = plan.law.release(request.ring.decode(total), of, source)
         return Release(asked.round, request.query.kind, values, std)
 

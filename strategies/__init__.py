@@ -8,6 +8,7 @@ if __name__ != "fedcal.strategies":  # a second copy of every class and registry
 from fedcal.registry import registry
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
+from fedcal.strategies.conformal import FedConformal
 from fedcal.strategies.evaluation import FedEvaluate
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
 from fedcal.strategies.method import Method
@@ -34,6 +35,7 @@ __all__ = [
     "FedBBQ",
     "FedBin",
     "FedCal",
+    "FedConformal",
     "FedEvaluate",
     "FedKS",
     "FedMatrix",
@@ -54,5 +56,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
+    FedConformal,
 )
 """Method name on the command line -> strategy."""

@@ -28,8 +28,10 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, 
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import Part, Query, ScoreCounts
+from fedcal.queries.base import Order
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.encoding_choice import HEIGHTS, quietest
 from fedcal.strategies.score_rounds import (
     AtOnce,
     LevelByLevel,
@@ -45,8 +47,6 @@ Edges = Literal["fine-tails", "equal-width", "equi-depth"]
 
 BUCKETS = 240
 """Their edges are those of 2, 3, 5, 8, 10, 12, 15, 16, 20, 24 and 30 bins, too."""
-
-_HEIGHTS = (1, 2, 3, 4)
 
 
 class FedEvaluate(CalibrationStrategy):
@@ -328,7 +328,7 @@ def best_height(buckets: int) -> int:
         levels = len(tree_levels(buckets, height))
         return math.sqrt(levels) * prefix_std(Tree.name, buckets, height, law) / one
 
-    return min(_HEIGHTS, key=noise)
+    return min(HEIGHTS, key=noise)
 
 
 def _least_noise(
@@ -348,21 +348,11 @@ def _least_noise(
     if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
         name = Prefix.name if encoding == AUTO and not height else names[0]
         return Gaussian, replace(question, encoding=name, height=height or 1)
-    target = Target(federation.epsilon, federation.delta, rounds)
-    best: tuple[float, type[Mechanism], ScoreCounts] | None = None
-    for law in (Laplace, Gaussian):
-        if order not in (None, law.order) or not (law.pure or federation.delta > 0):
-            continue
-        made = law.calibrate(target)
-        for name in names:
-            for levels in ((height,) if height else _HEIGHTS) if name == Tree.name else (1,):
-                asked = replace(question, encoding=name, height=levels)
-                one = column_norm(name, asked.buckets, levels, law.order)
-                bound = Bound((1,), (asked.row_norm(law.order) / one,), order=law.order)
-                noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
-                noise *= prefix_std(name, asked.buckets, levels, law.order)
-                if best is None or noise < best[0]:
-                    best = noise, law, asked
-    if best is None:
-        raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
-    return best[1], best[2]
+
+    def weight(name: str, levels: int, norm: Order) -> float:
+        asked = replace(question, encoding=name, height=levels)
+        return asked.row_norm(norm) / column_norm(name, asked.buckets, levels, norm)
+
+    heights = (height,) if height else HEIGHTS
+    law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
+    return law, replace(question, encoding=name, height=levels)

@@ -16,13 +16,11 @@ from fedcal.checks import one_of
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
 from fedcal.conformal.page import judged_parts, promise
+from fedcal.conformal.parts import BY
 from fedcal.errors import InputError
 from fedcal.pages import Part
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.types import Floats, Integers
-
-BY = ("none", "class", "group")
-"""What has a threshold of its own: nothing, each label, or each group of rows."""
 
 ALL_LABELS = 1.0
 """A threshold that every score is below: sets of all labels, which promise nothing."""

@@ -30,7 +30,7 @@ def cells_of(shards: Shards, query: ScoreCounts) -> Integers:
 def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     views, groups, parts, _, buckets = query.shape
     score: Score = query.score  # type: ignore[assignment]
-    group = _group_of(shards, query)[:, None]
+    group = group_of(shards, query.group_names)[:, None]
     rows = [view_logits(shards, view, query) for view in query.view_names]
     found = []
     for v, logits in enumerate(rows):
@@ -50,10 +50,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(found, axis=1)
 
 
-def _group_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """Number of each row's group in the question, (n,); the last one is of all others."""
-    names = query.group_names
-    if names == ("",):
+def group_of(shards: Shards, names: tuple[str, ...]) -> Integers:
+    """Number of each row's group among the names, (n,); the last one is of all others."""
+    if not any(names):
         return np.zeros(len(shards.labels), np.int64)
     if shards.groups is None:
         raise InputError("the question counts groups of rows, and these rows have no column group")

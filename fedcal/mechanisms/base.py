@@ -121,6 +121,8 @@ class Sum:
         (length,) of the noise in it
     alone
         whether that is about one whole draw, or many that add up to nearly normal noise
+    costs
+        what candidates of a draw cost, by exact sums; None = by their absolute values
     """
 
     ring: Ring
@@ -129,6 +131,7 @@ class Sum:
     repliers: int
     std: Floats
     alone: bool
+    costs: Callable[[Floats], Floats | None] | None = None
 
 
 class Mechanism(ABC):

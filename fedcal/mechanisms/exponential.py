@@ -23,7 +23,9 @@ class Exponential(AddsNothing):
     """Index i with probability ~ `exp(-epsilon |S_i| / (2 C))`; neighbours differ in `|S_i|` by C.
 
     epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
-    must have the exact sums.
+    must have the exact sums. A question may have costs of its own in place of `|S_i|`
+    (`Query.costs`): it is enough that the changes of any two by a neighbour differ by at most 2 C
+    (bounded range, Dong, Durfee & Rogers 2020).
     """
 
     epsilon: float
@@ -74,7 +76,9 @@ class Exponential(AddsNothing):
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """The drawn index, (1,), and no std."""
         norm = max(of.bound.norms) * of.diameter
-        index = draw_index(scores_of(sums, of.bound), self.epsilon, norm, source())
+        costs = None if of.costs is None else of.costs(sums)
+        scores = scores_of(sums, of.bound) if costs is None else costs
+        index = draw_index(scores, self.epsilon, norm, source())
         return np.array([float(index)]), np.zeros(0)
 
     @classmethod

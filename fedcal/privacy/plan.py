@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -226,10 +226,15 @@ class Plan:
             return np.zeros(0)
         return self.law.std(self._scales(), self.noises(repliers), self.bound)
 
-    def sum_of(self, bound: Bound, repliers: int) -> Sum:
-        """What the sum of so many answers is, clipped to `bound` each."""
+    def sum_of(
+        self,
+        bound: Bound,
+        repliers: int,
+        costs: Callable[[Floats], Floats | None] | None = None,
+    ) -> Sum:
+        """What the sum of so many answers is, clipped to `bound` each; see `Query.costs`."""
         std = self.std_of_sum(repliers)
-        return Sum(self.ring, bound, self.diameter, repliers, std, not self.many_draws)
+        return Sum(self.ring, bound, self.diameter, repliers, std, not self.many_draws, costs)
 
     @property
     def noise_std(self) -> tuple[float, ...] | None:

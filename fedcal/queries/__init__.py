@@ -7,6 +7,7 @@ what it is asked for (`Context`).
 from __future__ import annotations
 
 from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
@@ -35,6 +36,9 @@ QUERIES: dict[str, type[Query]] = registry(
     ScoreGaps,
     ScoreSpread,
     ScoreSquares,
+    SetCell,
+    SetCounts,
+    SetGaps,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -64,6 +68,9 @@ __all__ = [
     "ScoreGaps",
     "ScoreSpread",
     "ScoreSquares",
+    "SetCell",
+    "SetCounts",
+    "SetGaps",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

@@ -103,6 +103,14 @@ class Query(ABC):
             If the question is no sum over rows, or has no use for so many clips.
         """
 
+    def costs(self, sums: Floats) -> Floats | None:
+        """What each candidate of a draw costs, by exact sums; None = by absolute values.
+
+        `sums` and the costs are (length,), (candidates,). The changes of two candidates' costs by
+        one neighbour must differ by at most two norms of the bound.
+        """
+        return None
+
     @classmethod
     def part(cls, unit: str) -> Part:
         """The part of a client that is clipped by itself, where `unit` is protected."""

@@ -49,6 +49,19 @@ ROOM = 1.0 + 2.0**-20
 """A norm above what a row adds, so that the clip's slack cuts nothing off."""
 
 
+def check_names(groups: str) -> tuple[str, ...]:
+    """Names of groups from their JSON list, or InputError."""
+    try:
+        names = json.loads(groups)
+    except (TypeError, ValueError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
+        raise InputError("groups must be a JSON list of names")
+    if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
+        raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
+    return tuple(names)
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreCounts(Query):
     """How many rows of each outcome have their score in which bucket?
@@ -162,15 +175,7 @@ class ScoreCounts(Query):
         """Groups that are counted apart; ("",) = all rows together."""
         if self.groups == "":
             return ("",)
-        try:
-            names = json.loads(self.groups)
-        except (TypeError, ValueError):
-            names = None
-        if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-            raise InputError("groups must be a JSON list of names")
-        if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
-            raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
-        return tuple(names)
+        return check_names(self.groups)
 
     @property
     def view_names(self) -> tuple[str, ...]:

@@ -1,0 +1,316 @@
+"""The questions behind prediction sets: rows by the conformity score of their label.
+
+Thresholds are public and increasing; a row is in bucket j if its score is above t_{j-1} and at most
+t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcal.bounding import SLACK, Bound
+from fedcal.checks import one_of, positive, whole
+from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.parts import BY
+from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.errors import InputError
+from fedcal.queries.base import (
+    Order,
+    Param,
+    Part,
+    Query,
+    finite,
+    flag,
+    not_too_long,
+    number_of_classes,
+    vector,
+)
+from fedcal.queries.evaluation import ROOM, check_names
+from fedcal.types import Floats
+
+_LARGEST = 1e6
+"""Of what a row of a class adds."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetQuery(Query):
+    """What the three share: the score, its thresholds, and what rows are told apart by.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    thresholds
+        increasing, in [0, 1]
+    score, randomised, penalty, free, seed, calibrator
+        see `fedcal.conformal.Conformity`
+    once
+        one of a client's rows counts, drawn by a hash of their logits; one of each subject's where
+        these are clipped by themselves
+    by, groups
+        "none"; "class": each label by itself; "group": each of the JSON list of names by itself, by
+        the rows' column, and all other rows after them
+    """
+
+    facts = ("classes",)
+
+    classes: int
+    thresholds: Any
+    score: str = "lac"
+    randomised: bool = False
+    penalty: float | None = None
+    free: int | None = None
+    seed: int = 0
+    calibrator: str = ""
+    by: str = "none"
+    groups: str = ""
+    once: bool = False
+
+    def __post_init__(self) -> None:
+        thresholds = vector("thresholds", self.thresholds)
+        if thresholds[0] < 0 or thresholds[-1] > 1 or (np.diff(thresholds) <= 0).any():
+            raise InputError("thresholds must increase within [0, 1]")
+        if not isinstance(self.calibrator, str):
+            raise InputError("a calibrator must be text")
+        self._set(
+            classes=number_of_classes(self.classes),
+            thresholds=thresholds,
+            randomised=flag("randomised", self.randomised),
+            by=one_of("by", self.by, BY),
+            once=flag("once", self.once),
+        )
+        if self.penalty is not None:
+            self._set(penalty=finite("penalty", self.penalty))
+        _ = self.conformity  # refuses what is none
+        if (self.by == "group") != bool(self.groups):
+            raise InputError("names of groups go with by = 'group', and only with it")
+        _ = self.names
+
+    @cached_property
+    def conformity(self) -> Conformity:
+        """The score of labels."""
+        return Conformity(
+            self.score, self.randomised, self.penalty, self.free, self.seed, self.calibrator
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups."""
+        return check_names(self.groups) if self.groups else ()
+
+    @property
+    def parts(self) -> int:
+        """What rows are told apart by: how many; with groups the others are one more."""
+        return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
+
+    def params(self) -> Mapping[str, Param]:
+        """All that is not the default."""
+        params: dict[str, Param] = {"thresholds": self.thresholds}
+        for name, field in self.__dataclass_fields__.items():
+            value = getattr(self, name)
+            if name in (*self.facts, "thresholds") or value is None:
+                continue
+            if isinstance(value, np.ndarray) or value != field.default:
+                params[name] = value
+        return params
+
+
+@dataclass(frozen=True, eq=False)
+class SetGaps(SetQuery):
+    """Sum over rows of hit_y [score <= t] - need_y, for each threshold t, times `gain`.
+
+    With hit = 1 and need = 1 - alpha: by how many more rows have a score of at most t than a share
+    1 - alpha of them. How many rows there are need not be known, and for all rows of a client it is
+    around the root of their number near the threshold that is looked for (a residual query). It
+    grows with t. With `average` a client's answer is divided by its number of rows.
+
+    Answers are (parts, thresholds), clipped each by itself. As candidates of a draw they have
+    `costs`.
+
+    Parameters
+    ----------
+    hit, need
+        (classes,) by a row's label, or (1,) for all of them; 0 <= need <= hit
+    gain
+        what answers are multiplied by before they are clipped
+    average
+        divide by the client's rows
+    level
+        L, in answers: what the sum should reach
+    tilt
+        what each candidate further from the last one costs
+    """
+
+    kind = "set_gaps"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
+        {
+            "classes": 3,
+            "thresholds": np.array([0.5, 1.0]),
+            "need": np.array([0.9, 0.5, 0.25]),
+            "hit": np.array([1.0, 0.5, 0.5]),
+            "gain": 0.5,
+        },
+        {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
+    )
+
+    need: Any = None
+    hit: Any = None
+    gain: float = 1.0
+    average: bool = False
+    level: float = 0.0
+    tilt: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        hit = vector("hit", np.ones(1) if self.hit is None else self.hit)
+        need = vector("need", self.need)
+        for name, each in (("hit", hit), ("need", need)):
+            if len(each) not in (1, self.classes):
+                raise InputError(f"{name} must have 1 or {self.classes} numbers, got {len(each)}")
+        if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
+            raise InputError(f"need and hit must be 0 <= need <= hit <= {_LARGEST:g}, not all 0")
+        self._set(
+            hit=hit,
+            need=need,
+            gain=positive("gain", self.gain),
+            average=flag("average", self.average),
+            level=finite("level", self.level),
+            tilt=finite("tilt", self.tilt),
+        )
+        if self.tilt < 0:
+            raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
+        not_too_long(self)
+
+    def lengths(self) -> tuple[int, ...]:
+        """All in one block."""
+        return (self.parts * len(self.thresholds),)
+
+    @property
+    def row_bound(self) -> float:
+        """The most that a row adds to a number, in absolute value, before any gain."""
+        return float(np.maximum(self.hit - self.need, self.need).max())
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Each number by itself: of a client to its clip, of a row to what a row adds."""
+        if self.average and part != "client":
+            raise InputError("a mean over a client's rows is no sum over rows")
+        norm = clips[0] if self.takes(part, clips, 1) else self.row_bound * self.gain * ROOM
+        return Bound(self.lengths(), (norm,), "per_value", order)
+
+    def costs(self, sums: Floats) -> Floats:
+        """How far each threshold is from the one where the sum crosses the level, (m,).
+
+        max{S_{j-1} - L, L - S_j, 0}, and for the last threshold, of all labels, without the second:
+        so there always is one that costs nothing. Both change by at most C where every S_j does,
+        and so do costs. The tilt is public.
+        """
+        before = np.concatenate([[-np.inf], sums[:-1]]) - self.level
+        after = np.concatenate([self.level - sums[:-1], [-np.inf]])
+        later = np.arange(len(sums) - 1, -1, -1)
+        return np.asarray(np.maximum(np.maximum(before, after), 0.0) + self.tilt * later)
+
+
+@dataclass(frozen=True, eq=False)
+class SetCounts(SetQuery):
+    """How many rows are in each bucket of the score, encoded, of each part; times `gain`.
+
+    The last threshold is 1. The answer is the product of each part's counts and the matrix of the
+    encoding (`fedcal.encodings`); a row is a 1 in one count.
+
+    Parameters
+    ----------
+    encoding, height
+        of each part's counts
+    gain
+        what answers are multiplied by before they are clipped
+    """
+
+    kind = "set_counts"
+    signed = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])},
+        {"classes": 3, "thresholds": np.array([0.3, 0.6, 0.9, 1.0]), "encoding": "prefix"},
+        {
+            "classes": 3,
+            "thresholds": np.array([0.3, 0.6, 1.0]),
+            "encoding": "tree",
+            "height": 2,
+            "by": "class",
+        },
+    )
+
+    encoding: str = "flat"
+    height: int = 1
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thresholds[-1] != 1:
+            raise InputError("the last threshold must be 1, so that each row is counted")
+        self._set(gain=positive("gain", self.gain), height=whole("height", self.height, 1, 12))
+        check_encoding(self.encoding, self.buckets, self.height)
+        not_too_long(self)
+
+    @property
+    def buckets(self) -> int:
+        """As many as thresholds."""
+        return len(self.thresholds)
+
+    @property
+    def matrix(self) -> Floats:
+        """Of the encoding, (answers, buckets)."""
+        return matrix_of(self.encoding, self.buckets, self.height)
+
+    def decode(self, answers: Floats) -> Floats:
+        """Counts from a sum of answers, without gain, (parts, buckets)."""
+        decoder = decoder_of(self.encoding, self.buckets, self.height)
+        return np.asarray(answers.reshape(self.parts, -1) @ decoder.T / self.gain)
+
+    def lengths(self) -> tuple[int, ...]:
+        """All in one block."""
+        return (self.parts * len(self.matrix),)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """All numbers together: of a client to its clip, of a row to what a row adds."""
+        if self.takes(part, clips, 1):
+            return Bound(self.lengths(), (clips[0],), order=order)
+        norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
+        return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
+
+
+@dataclass(frozen=True, eq=False)
+class SetCell(SetQuery):
+    """The bucket of one row of each client, as a single 1, for unary encoding.
+
+    It is no sum over rows: one row may move the 1. `bound` leaves it as it is.
+    """
+
+    kind = "set_cell"
+    row_sums = False
+    signed = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "once": True},
+        {"classes": 3, "thresholds": np.array([0.3, 1.0]), "once": True, "seed": 7},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thresholds[-1] != 1:
+            raise InputError("the last threshold must be 1, so that each row has a bucket")
+        if self.by != "none" or not self.once:
+            raise InputError("unary encoding hides one bucket of one row: by = 'none', once = true")
+
+    def lengths(self) -> tuple[int, ...]:
+        """A number for each bucket."""
+        return (len(self.thresholds),)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Room for the 1, which a norm of 1 would cut."""
+        self.takes(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)

@@ -1,0 +1,147 @@
+"""What a way of finding thresholds is: what it asks, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcal.bounding import Bound
+from fedcal.conformal.release import Goal, SetRelease
+from fedcal.mechanisms import Mechanism
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import Plan
+from fedcal.queries.conformal import SetQuery
+from fedcal.release import Release
+from fedcal.types import Floats
+from fedcal.units import UNITS
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user wants of sets, whatever finds their thresholds.
+
+    Attributes
+    ----------
+    goal
+        how often labels are to be in sets
+    score
+        fields of `SetQuery`: the score, and what has thresholds of its own
+    rows
+        public nominal rows of a client; None = nobody said
+    known
+        whether that times the clients is exactly the number of rows, and public
+    bins
+        thresholds that are looked at; 0 = as the rule likes
+    average
+        clients count equally, whatever their rows
+    """
+
+    goal: Goal
+    score: Mapping[str, Any]
+    rows: float | None
+    known: bool
+    bins: int
+    average: bool
+
+    @property
+    def apart(self) -> bool:
+        """Whether there are several thresholds."""
+        return bool(self.score.get("by", "none") != "none")
+
+
+class QuantileRule(ABC):
+    """A way of finding thresholds, for one run.
+
+    Attributes
+    ----------
+    name
+        in settings
+    needs_rows
+        whether it takes a public nominal number of rows
+    opening
+        the first question, which the plan is made for
+    bound
+        of a client's answer, or of a row's
+    prefers
+        mechanisms, best first
+    rounds
+        how often it asks
+    """
+
+    name: ClassVar[str]
+    needs_rows: ClassVar[bool] = False
+    opening: SetQuery
+    bound: Bound
+    prefers: tuple[type[Mechanism], ...]
+    rounds: int = 1
+
+    def __init__(self, federation: Federation, wanted: Wanted) -> None:
+        self.federation, self.wanted = federation, wanted
+
+    @classmethod
+    @abstractmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Why it cannot serve; "" = it can."""
+
+    @property
+    def expected(self) -> float:
+        """Rows of all clients that are asked, as is publicly taken."""
+        asked = self.federation.clients * self.federation.sampling_rate
+        return (self.wanted.rows or 0.0) * asked
+
+    @property
+    def whole_client(self) -> bool:
+        """Whether whole clients are protected."""
+        return UNITS[self.federation.unit].whole_client
+
+    def planned(self, plan: Plan) -> None:  # noqa: B027  few need to know
+        """Hear the plan, before anything is asked."""
+
+    @abstractmethod
+    def query(self, number: int) -> SetQuery:
+        """The question of a round."""
+
+    @abstractmethod
+    def learn(self, release: Release) -> Floats:
+        """Thresholds after a release, (parts,)."""
+
+    @property
+    def release(self) -> SetRelease | None:
+        """Counts that thresholds for any other alpha can be read from; None = there are none."""
+        return None
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> tuple[str, ...]:
+        """What is proven of coverage, and what is assumed, in sentences."""
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Public numbers that say how much the thresholds are off, for `result.json`."""
+        return {}
+
+
+def all_labels(query: SetQuery) -> Floats:
+    """Thresholds of all parts that every score is below."""
+    return np.ones(query.parts)
+
+
+def of_whom(goal: Goal, by: str, whose: str) -> str:
+    """What a goal promises, as the beginning of a sentence."""
+    each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
+    share = f"at least {1 - goal.alpha:.4g}"
+    if goal.promise == "marginal":
+        return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
+    return (
+        f"With probability at least {goal.confidence:.4g} over the clients' rows and the release, "
+        f"the label of a new row is in its set with probability {share}{each[by]}, {whose}"
+    )
+
+
+def draws_of(plan: Plan, std: float) -> float:
+    """How many whole draws are in noise of this std."""
+    return float((std / float(plan.std_of_sum(plan.shares).max())) ** 2)

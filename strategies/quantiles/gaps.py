@@ -1,0 +1,108 @@
+"""Thresholds from the clients' centred counts with noise: whole clients, and no draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedcal.conformal.crossing import client_clip, log_odds_thresholds
+from fedcal.conformal.levels import centred_level, centred_pac_level
+from fedcal.conformal.noise import Noise
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.plan import Plan
+from fedcal.queries.conformal import SetGaps
+from fedcal.release import Release
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of, of_whom
+from fedcal.types import Floats
+from fedcal.units import UNITS
+
+BINS = 24
+"""Thresholds: each is noisy by itself, and all share the budget."""
+
+
+class NoisyGaps(QuantileRule):
+    """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
+
+    Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
+    counts is clipped to +-C. How many rows there are is taken from the public nominal number; of
+    several parts from a noisy bound.
+    """
+
+    name = "gaps"
+    needs_rows = True
+
+    def __init__(self, federation: Federation, wanted: Wanted) -> None:
+        super().__init__(federation, wanted)
+        alpha = wanted.goal.alpha
+        self._query = self.opening = SetGaps(
+            federation.classes,
+            log_odds_thresholds(wanted.bins or BINS),
+            **wanted.score,
+            need=np.array([1.0 - alpha]),
+        )
+        rows = (wanted.rows or 1.0) / self._query.parts
+        self._clip = client_clip(rows, alpha)
+        self.bound = self._query.bound("client", (self._clip,))
+        self.prefers = (Gaussian, Laplace)
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Without privacy, and where rows are protected: these need no clip."""
+        if not federation.private:
+            return "nothing is private here: the exact rule serves"
+        if not UNITS[federation.unit].whole_client:
+            return "it protects whole clients; of rows and subjects counts are better"
+        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
+            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
+        if wanted.average:
+            return "it counts rows, and weigh = 'clients' counts clients"
+        return ""
+
+    def planned(self, plan: Plan) -> None:
+        """Hear how many draws are in the noise of a sum."""
+        self._plan = plan
+
+    def query(self, number: int) -> SetGaps:
+        """The centred counts."""
+        return self._query
+
+    def learn(self, release: Release) -> Floats:
+        """The threshold after the last noisy count below the level, of each part."""
+        asked, goal = self._query, self.wanted.goal
+        std = float(release.std.max(initial=0.0))
+        if not std:
+            return all_labels(asked)  # trust `local`, and nobody was asked
+        noise = Noise(std, self._plan.law.tailed, draws_of(self._plan, std))
+        law, _ = noise.of_sums(np.eye(1))
+        found = []
+        for sums in release.values.reshape(asked.parts, -1):
+            fewest = self.expected
+            if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
+                fewest = (float(sums[-1]) - noise.bound(np.ones(1), 0.999)) / goal.alpha
+            if goal.promise == "marginal":
+                level = centred_level(fewest, goal.alpha, law)
+            else:
+                most = self.expected
+                level = centred_pac_level(fewest, most, goal.alpha, law, goal.confidence)
+            short = np.flatnonzero(sums[:-1] < level)
+            found.append(asked.thresholds[short[-1] + 1 if len(short) else 0])
+        return np.array(found)
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """By an assumption about clipping."""
+        by = str(self.wanted.score.get("by", "none"))
+        whose = "for a row that is exchangeable with all clients' rows taken together."
+        return (
+            of_whom(self.wanted.goal, by, whose),
+            f"An assumption: what clipping to {self._clip:.4g} rows cuts off clients that have far "
+            "more misses than others, near the threshold, is a small part of all rows; coverage "
+            "may be lower by that part. No release tells it.",
+        )
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Noise and clip, in rows."""
+        return {"sum_std": max(self._plan.noise_std or (0.0,)), "clip": self._clip}
