@@ -94,7 +94,7 @@ class FedConformal(CalibrationStrategy):
         randomised: bool = False,
         penalty: float | None = None,
         free: int | None = None,
-        score_seed: int = 0,
+        score_seed: int | None = None,
         calibrator: str = "",
         quantile: str = AUTO,
         bins: int = 0,
@@ -116,17 +116,16 @@ class FedConformal(CalibrationStrategy):
         promise: Promise = guarantee  # type: ignore[assignment]  # checked by the goal
         self._goal = Goal(positive("alpha", alpha), promise, confidence)
         text = text_of(calibrator, federation.classes) if calibrator else ""
-        self._conformity = Conformity(score, randomised, penalty, free, score_seed, text)
+        self._conformity = Conformity(score, randomised, penalty, free, score_seed or 0, text)
         fields = {
             "score": score,
             "randomised": randomised,
             "penalty": penalty,
             "free": free,
-            "seed": score_seed,
+            "seed": score_seed or 0,
             "calibrator": text,
             "by": by,
             "groups": groups,
-            "once": federation.private and UNITS[federation.unit].per == "subject",
         }
         rows = None if rows_per_client is None else positive("rows_per_client", rows_per_client)
         average = weigh != WEIGH[0]
@@ -140,12 +139,16 @@ class FedConformal(CalibrationStrategy):
                 "the number of rows is public"
             )
         rule = chosen(quantile, federation, wanted)
+        if not rule.takes_known:
+            unused(f"quantile '{rule.name}' makes no use of it", rows_known=rows_known or None)
         if rule.needs_rows and rows is None and federation.private:
             raise InputError(
                 f"conformal with quantile '{rule.name}' needs rows_per_client, a public nominal "
                 "number of rows > 0"
             )
         self._rule = rule(federation, wanted)
+        if not (randomised or self._rule.opening.once):
+            unused("nothing is drawn by it", score_seed=score_seed)
         if federation.rounds not in (None, self._rule.rounds):
             raise InputError(
                 f"conformal asks {self._rule.rounds} times here: rounds = {federation.rounds}"

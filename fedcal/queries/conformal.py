@@ -7,7 +7,7 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -111,12 +111,12 @@ class SetQuery(Query):
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"thresholds": self.thresholds}
-        for name, field in self.__dataclass_fields__.items():
-            value = getattr(self, name)
-            if name in (*self.facts, "thresholds") or value is None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in (*self.facts, *params) or value is None:
                 continue
             if isinstance(value, np.ndarray) or value != field.default:
-                params[name] = value
+                params[field.name] = value
         return params
 
 

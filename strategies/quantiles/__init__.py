@@ -15,4 +15,13 @@ QUANTILES: dict[str, type[QuantileRule]] = registry(
 )
 """Name in settings -> rule; of those that can serve the first is the default."""
 
-__all__ = ["QUANTILES", "QuantileRule", "Wanted"]
+__all__ = [
+    "QUANTILES",
+    "Crossing",
+    "EncodedBuckets",
+    "Exact",
+    "NoisyGaps",
+    "PrefixCounts",
+    "QuantileRule",
+    "Wanted",
+]

@@ -30,7 +30,7 @@ class EncodedBuckets(QuantileRule):
     nothing is clipped. Each client's row is drawn by a hash, and sets are for such a row.
     """
 
-    name = "unary"
+    name = Unary.name
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
