@@ -132,6 +132,11 @@ class FedConformal(CalibrationStrategy):
         average = weigh != WEIGH[0]
         if average and federation.private and not UNITS[federation.unit].whole_client:
             raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
+        if average and promise == "pac":
+            raise InputError(
+                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
+                "weigh = 'clients'"
+            )
         bins = whole("bins", bins, 0, 4096)
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average)
         if rows_known and (rows is None or federation.sampling_rate < 1):
@@ -176,7 +181,11 @@ class FedConformal(CalibrationStrategy):
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
         wanted = Wanted(Goal(0.1), score, None, False, 0, average)
-        return bool(settings.get("rows_known")) or chosen(asked, federation, wanted).needs_rows
+        try:
+            rule = chosen(asked, federation, wanted)
+        except InputError:  # told when the run is made
+            return False
+        return bool(settings.get("rows_known")) or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery:
         """As the rule asks."""

@@ -112,10 +112,19 @@ class Crossing(QuantileRule):
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
+        elif self.one_row_each:
+            whose = (
+                "for one row, drawn at random, of a subject that is exchangeable with all clients' "
+                "subjects taken together."
+            )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
         found.append(of_whom(goal, "none", whose))
-        found.append(f"This counts on at least {fewest:,} rows in all.")
+        noun = "subjects" if self.one_row_each else "rows"
+        if goal.promise == "marginal":
+            found.append(f"This counts on at least {fewest:,} {noun} in all.")
+        else:
+            found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
         if self.whole_client:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
