@@ -72,6 +72,13 @@ def test_a_user_counts_with_one_row() -> None:
     assert _threshold(rule, _shards(score=score)) == pytest.approx(0.94, abs=0.002)
 
 
+def test_a_simulation_says_how_many_rows_there_are() -> None:
+    federation = Federation(CLIENTS, 2, epsilon=1.0, unit="example")
+    settings = {"quantile": "exponential", "rows_known": True}
+    assert FedConformal.needs_rows(federation, settings)
+    assert not FedConformal.needs_rows(federation, {"quantile": "exponential"})
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
