@@ -180,12 +180,13 @@ class FedConformal(CalibrationStrategy):
         asked, by = str(settings.get("quantile", AUTO)), str(settings.get("by", "none"))
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
-        wanted = Wanted(Goal(0.1), score, None, False, 0, average)
+        known = bool(settings.get("rows_known"))
+        wanted = Wanted(Goal(0.1), score, None, known, 0, average)
         try:
             rule = chosen(asked, federation, wanted)
         except InputError:  # told when the run is made
             return False
-        return bool(settings.get("rows_known")) or rule.needs_rows
+        return known or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery:
         """As the rule asks."""
