@@ -40,6 +40,7 @@ class FedConformal(CalibrationStrategy):
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
     `unary`        one encoded bucket of each client                       `local`, unit user
     `gaps`         noisy centred counts at a few thresholds                unit user
+    `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
 
     Privacy: the federation's unit and trust, as the rule says. Public: the federation, all
@@ -180,7 +181,11 @@ class FedConformal(CalibrationStrategy):
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
         wanted = Wanted(Goal(0.1), score, None, False, 0, average)
-        return bool(settings.get("rows_known")) or chosen(asked, federation, wanted).needs_rows
+        try:
+            rule = chosen(asked, federation, wanted)
+        except InputError:  # told when the run is made
+            return False
+        return bool(settings.get("rows_known")) or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery:
         """As the rule asks."""

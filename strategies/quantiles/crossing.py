@@ -19,7 +19,6 @@ from fedcal.release import Release
 from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
-from fedcal.units import UNITS
 
 
 class Crossing(QuantileRule):
@@ -113,7 +112,7 @@ class Crossing(QuantileRule):
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
-        elif UNITS[self.federation.unit].per == "subject":
+        elif self.one_row_each:
             whose = (
                 "for one row, drawn at random, of a subject that is exchangeable with all clients' "
                 "subjects taken together."
@@ -121,7 +120,7 @@ class Crossing(QuantileRule):
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
         found.append(of_whom(goal, "none", whose))
-        noun = "subjects" if UNITS[self.federation.unit].per == "subject" else "rows"
+        noun = "subjects" if self.one_row_each else "rows"
         if goal.promise == "marginal":
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:

@@ -52,6 +52,8 @@ class EncodedBuckets(QuantileRule):
             return f"it encodes answers, and '{asked}' does not"
         if wanted.apart:
             return "it encodes one bucket of a row, and by asks for several thresholds"
+        if wanted.average:
+            return "it counts one row of each client anyhow: leave weigh as it is"
         return ""
 
     def planned(self, plan: Plan) -> None:

@@ -58,7 +58,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "penalty": (0.1, 0.5),
     "points": (11, 33),
     "proximal": (1.0, 10.0),
-    "quantile": ("auto", "gaps"),
+    "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
     "rows_known": (False, True),
     "score": ("confidence", "classes"),
