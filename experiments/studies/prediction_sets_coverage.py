@@ -34,10 +34,11 @@ from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.strategies.outcome import Progress
 from fedcal.types import Floats
 
-RUNS, ENGINE_RUNS = 2000, 200
+RUNS, ENGINE_RUNS = 2000, 100
 CONFIDENCE = 0.9
 ERRORS = 3.5
 """Standard errors of the mean that coverage may be below what is promised."""
+_LEAST = 1e-6
 
 UNKIND = ("ties", "edges", "above edges", ".85 / .98", "one score")
 LAWS = ("smooth", *UNKIND)
@@ -70,7 +71,7 @@ CROSSING = Setup("crossing")
 CROSSING_PAC = Setup("crossing", guarantee="pac")
 SUBJECTS = Setup("crossing", unit="subject")
 USERS = Setup("crossing", unit="user", rows=50)
-USERS_PAC = Setup("crossing", unit="user", clients=300, rows=50, guarantee="pac")
+USERS_PAC = Setup("crossing", unit="user", rows=50, guarantee="pac")
 GAPS = Setup("gaps", unit="user", clients=300, rows=50, epsilon=4.0)
 GAPS_SECRET = Setup("gaps", unit="user", trust="distributed", clients=300, rows=50, epsilon=4.0)
 GAPS_PAC = Setup("gaps", unit="user", clients=300, rows=50, epsilon=4.0, guarantee="pac")
@@ -215,7 +216,7 @@ def claims(found: Rows) -> list[RowsClaim]:
             shown += f"; mostly all labels, which shows nothing: {', '.join(map(_name, empty))}"
         said.append((text, not low, shown))
     off = [
-        (r, abs(r["coverage"] - law["coverage"]) / (law["error"] * _more(law, r)))
+        (r, abs(r["coverage"] - law["coverage"]) / max(law["error"] * _more(law, r), _LEAST))
         for r in found
         for law in found
         if r["how"] == "engine" and law["how"] == "laws" and _same(r) == _same(law)

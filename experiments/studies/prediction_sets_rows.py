@@ -23,7 +23,7 @@ from fedcal.mechanisms import Gaussian, Target
 from fedcal.strategies.outcome import Progress
 from fedcal.types import Floats
 
-RUNS = 2000
+RUNS = 500
 SIZES = (300, 1000, 5000)
 DELTA, MULTIPLIER = 1e-5, 2.0
 LAWS = ("smooth", "densenet-cifar100 lac", "resnet110-cifar10 margin")
@@ -114,7 +114,7 @@ def mean_coverage(law: ScoreLaw, rows: int, thresholds: Floats) -> float:
     """Of the non-private rule on thresholds: of the first with enough of so many rows."""
     rank = math.ceil((rows + 1) * (1.0 - ALPHA) - 1e-9)
     share = law.covered(thresholds)
-    above = binom.cdf(rank - 1, rows, share)  # P(the threshold is a later one)
+    above = np.asarray(binom.cdf(rank - 1, rows, share))  # P(the threshold is a later one)
     above[-1] = 0.0
     here = np.concatenate([[1.0], above[:-1]]) - above
     return float(here @ share)
@@ -123,13 +123,13 @@ def mean_coverage(law: ScoreLaw, rows: int, thresholds: Floats) -> float:
 def claims(found: Rows) -> list[RowsClaim]:
     """The aims, by rule and number of rows."""
     said: list[RowsClaim] = []
-    for rule, n in dict.fromkeys((r["rule"], r["n"]) for r in found):
+    for rule, law, n in dict.fromkeys((r["rule"], r["law"], r["n"]) for r in found):
         aims = AIMS if "rho" in rule else PURE_AIMS if "epsilon = 1" in rule else {}
         if n not in aims:
             continue
-        mine = [r for r in found if (r["rule"], r["n"]) == (rule, n)]
-        text = f"{rule}: {n:,} rows cover at most {aims[n]:g} above the non-private rule"
-        worst = [f"{r['law']}, n {r['n_is']}" for r in mine if r["excess"] > aims[n]]
+        mine = [r for r in found if (r["rule"], r["law"], r["n"]) == (rule, law, n)]
+        text = f"{rule}, {law}: {n:,} rows cover at most {aims[n]:g} above the non-private rule"
+        worst = [f"n {r['n_is']}" for r in mine if r["excess"] > aims[n]]
         shown = f"{min(r['excess'] for r in mine):.4f} to {max(r['excess'] for r in mine):.4f}"
         if worst:
             shown += f"; more: {'; '.join(worst)}"

@@ -43,7 +43,7 @@ class ScoreLaw:
     def buckets(self, thresholds: Floats) -> Floats:
         """The probability of each bucket, (m,)."""
         place = np.searchsorted(thresholds, self.scores, side="left")
-        return np.bincount(place, self.shares, len(thresholds))[: len(thresholds)]
+        return np.asarray(np.bincount(place, self.shares, len(thresholds)), np.float64)
 
     def covered(self, thresholds: Floats) -> Floats:
         """The probability of a score of at most each threshold."""
@@ -64,7 +64,7 @@ def law_of(name: str, thresholds: Floats) -> ScoreLaw:
     if name == "smooth":
         return _equal((np.arange(5_000) + 0.5) / 5_000)
     if name == "ties":
-        return _equal(np.arange(1, 11) / 10)
+        return _equal((np.arange(10) + 0.5) / 10)
     if name == "edges":
         return _equal(thresholds)
     if name == "above edges":
