@@ -56,6 +56,7 @@ STATISTICS: dict[str, Statistic] = {
     "set_cell": set_cell,
     "set_counts": set_counts,
     "set_gaps": set_gaps,
+    "set_ranks": set_gaps,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
@@ -65,6 +66,7 @@ QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
     "score_counts": row_words,
     "set_counts": rows_of_sets,
     "set_gaps": rows_of_sets,
+    "set_ranks": rows_of_sets,
 }
 """Where rows have few different answers: the sum of them all, in one pass; None = row by row."""
 

@@ -27,8 +27,9 @@ COMMANDS = {
     "train": "Train a base model federatedly, by Flower's FedAvg; its logits are for calibration.",
     "reproduce": "Run the papers' tables and figures again, beside what the papers print.",
     "report": "Write the report of a result folder again: one HTML file that reads offline.",
-    "export": "Write a calibrator for another runtime.",
-    "apply": "Apply a calibrator to all rows of a file, a test part after the others.",
+    "export": "Write a calibrator, or prediction sets, for another runtime.",
+    "apply": "Apply a calibrator, or prediction sets, to all rows of a file, a test part after "
+    "the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
     "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
     "status shows the sites and a run, stop ends a run, register lets sites in by public keys.",
@@ -44,7 +45,8 @@ _MODULES = {
     "site": "site",
     "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "reproduce"), "studies"),
-    **dict.fromkeys(("report", "export", "apply", "flower-app", "datasets"), "files"),
+    "apply": "apply",
+    **dict.fromkeys(("report", "export", "flower-app", "datasets"), "files"),
 }
 """Name -> the module of `fedcal.experiments.commands` that has the function."""
 
@@ -82,6 +84,7 @@ EXAMPLES = {
     "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
     "apply": (
         "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
+        "fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv",
     ),
     "site": (
         "fedcal site --data rows.npz --dry-run",

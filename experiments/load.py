@@ -48,7 +48,16 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
     logits, probs, labels = rows.test_logits, rows.test_probs, rows.test_labels
     if logits is None or probs is None or labels is None:
         raise InputError(f"{rows.name} has no test rows")
-    return Holdout(logits, probs, labels, seed, rows.test_client, rows.client_names or ())
+    return Holdout(
+        logits,
+        probs,
+        labels,
+        seed,
+        owner=rows.test_client,
+        names=rows.client_names or (),
+        group=rows.test_group,
+        group_names=rows.group_names or (),
+    )
 
 
 def rows_to_evaluate(data: Dataset) -> Dataset:

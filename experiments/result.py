@@ -192,7 +192,10 @@ class SimulationResult:
 
         Of a calibrator without test rows it is what was learned.
         """
-        shown = [*self.artifact.page(), *client_parts(self.judged.get("clients", {}))]
+        shown = self.artifact.page()
+        if self.test is not None:
+            shown += self.artifact.judged_page(self.test)
+        shown += client_parts(self.judged.get("clients", {}))
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

@@ -51,6 +51,8 @@ class Holdout:
         (n,) the client of each row by its place among the names; None = nobody says whose they are
     shards
         the same rows in the same order, where the run itself is about them
+    group, group_names
+        (n,) the group of each row by its place among the names; None = nobody says
     kept
         what an artifact computed of these rows and needs again, by a key of its own
     """
@@ -62,6 +64,8 @@ class Holdout:
     owner: Integers | None = None
     names: tuple[str, ...] = ()
     shards: Shards | None = None
+    group: Integers | None = None
+    group_names: tuple[str, ...] = ()
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
@@ -172,6 +176,10 @@ class Artifact(ABC):
         """Its part of a report, from top to bottom."""
         return []
 
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """Further parts below, which test rows tell of it."""
+        return []
+
 
 ARTIFACTS: dict[str, type[Artifact]] = {}
 """Form -> class, which reads what it wrote."""
@@ -230,3 +238,11 @@ def read_arrays(
     except InputError as e:
         where = f" {str(path)!r}" if isinstance(path, Path) else ""
         raise InputError(f"{noun}{where}: {e}") from None
+
+
+def form_of(path: Path) -> str:
+    """The form of the artifact in a file, "" if its header says none: readers refuse it then."""
+    try:
+        return str(json.loads(str(read_npz(path)["header"])).get("form", ""))
+    except (InputError, KeyError, ValueError, AttributeError):
+        return ""

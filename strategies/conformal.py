@@ -40,6 +40,7 @@ class FedConformal(CalibrationStrategy):
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
     `unary`        one encoded bucket of each client                       `local`, unit user
     `gaps`         noisy centred counts at a few thresholds                unit user
+    `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
 
     Privacy: the federation's unit and trust, as the rule says. Public: the federation, all
@@ -94,7 +95,7 @@ class FedConformal(CalibrationStrategy):
         randomised: bool = False,
         penalty: float | None = None,
         free: int | None = None,
-        score_seed: int = 0,
+        score_seed: int | None = None,
         calibrator: str = "",
         quantile: str = AUTO,
         bins: int = 0,
@@ -116,22 +117,26 @@ class FedConformal(CalibrationStrategy):
         promise: Promise = guarantee  # type: ignore[assignment]  # checked by the goal
         self._goal = Goal(positive("alpha", alpha), promise, confidence)
         text = text_of(calibrator, federation.classes) if calibrator else ""
-        self._conformity = Conformity(score, randomised, penalty, free, score_seed, text)
+        self._conformity = Conformity(score, randomised, penalty, free, score_seed or 0, text)
         fields = {
             "score": score,
             "randomised": randomised,
             "penalty": penalty,
             "free": free,
-            "seed": score_seed,
+            "seed": score_seed or 0,
             "calibrator": text,
             "by": by,
             "groups": groups,
-            "once": federation.private and UNITS[federation.unit].per == "subject",
         }
         rows = None if rows_per_client is None else positive("rows_per_client", rows_per_client)
         average = weigh != WEIGH[0]
         if average and federation.private and not UNITS[federation.unit].whole_client:
             raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
+        if average and promise == "pac":
+            raise InputError(
+                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
+                "weigh = 'clients'"
+            )
         bins = whole("bins", bins, 0, 4096)
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average)
         if rows_known and (rows is None or federation.sampling_rate < 1):
@@ -140,12 +145,16 @@ class FedConformal(CalibrationStrategy):
                 "the number of rows is public"
             )
         rule = chosen(quantile, federation, wanted)
+        if not rule.takes_known:
+            unused(f"quantile '{rule.name}' makes no use of it", rows_known=rows_known or None)
         if rule.needs_rows and rows is None and federation.private:
             raise InputError(
                 f"conformal with quantile '{rule.name}' needs rows_per_client, a public nominal "
                 "number of rows > 0"
             )
         self._rule = rule(federation, wanted)
+        if not (randomised or self._rule.opening.once):
+            unused("nothing is drawn by it", score_seed=score_seed)
         if federation.rounds not in (None, self._rule.rounds):
             raise InputError(
                 f"conformal asks {self._rule.rounds} times here: rounds = {federation.rounds}"
@@ -172,7 +181,11 @@ class FedConformal(CalibrationStrategy):
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
         wanted = Wanted(Goal(0.1), score, None, False, 0, average)
-        return bool(settings.get("rows_known")) or chosen(asked, federation, wanted).needs_rows
+        try:
+            rule = chosen(asked, federation, wanted)
+        except InputError:  # told when the run is made
+            return False
+        return bool(settings.get("rows_known")) or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery:
         """As the rule asks."""

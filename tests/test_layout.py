@@ -38,6 +38,7 @@ OPTIONAL = {
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},
+    "fedcal/export/torch_sets.py": {"torch"},
 }
 """Modules that are imported only by who wants just that package."""
 PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}

@@ -16,7 +16,6 @@ from fedcal.calibrators import calibrator_of
 from fedcal.datasets import Dataset
 from fedcal.experiments.benchmarks.harness import Benchmark
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.planner.advice import advise
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.choice import MOST_ACCURACY_LOST, PAYS
@@ -24,6 +23,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.experiments.runs import Row, Run
 from fedcal.experiments.runs.pools import here
+from fedcal.parallel import usable_cores
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards

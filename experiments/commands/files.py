@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
-from fedcal import calibrators, datasets, export
-from fedcal.atomic import whole_file
+from fedcal import datasets, export
 from fedcal.errors import InputError
+from fedcal.experiments.commands.apply import fitted_in
 from fedcal.experiments.commands.parameters import Json, Quiet
 from fedcal.experiments.files import to_json
-from fedcal.experiments.terminal import SHOWN, console, shown
-from fedcal.metrics import summary
-from fedcal.types import Floats, Integers
+from fedcal.experiments.terminal import console
 
 
 def report_command(
@@ -46,13 +41,13 @@ def report_command(
 
 
 def export_command(
-    calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz or sets.npz of a run.")],
     out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write it."""
-    export.save(calibrators.load(calibrator), out)
+    export.save(fitted_in(calibrator), out)
     _show_written(out, quiet=quiet, as_json=json)
 
 
@@ -85,72 +80,6 @@ def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
             f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
             f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
         )
-
-
-def apply_command(
-    calibrator: Annotated[Path, typer.Option(help="A calibrator.npz of an earlier run.")],
-    data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
-    out: Annotated[Path, typer.Option(help="Probabilities: .npy, .npz or .csv.")],
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Write the probabilities, and show metrics where there are labels."""
-    if out.suffix not in (".npy", ".npz", ".csv"):
-        raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
-    if Path(data).exists() and out.exists() and out.samefile(data):
-        raise InputError(f"--out {out} is the data file itself")
-    fitted = calibrators.load(calibrator)
-    rows = datasets.load(data, labels_required=False)
-    if rows.input != fitted.input:
-        raise InputError(
-            f"{data} holds {rows.input}, but {calibrator} was fitted on {fitted.input}"
-        )
-    if rows.classes != fitted.classes:
-        raise InputError(
-            f"{data} has {rows.classes} classes, but {calibrator} was fitted on {fitted.classes}"
-        )
-    logits, before, labels, judged = rows.logits, rows.probs, rows.labels, slice(None)
-    if rows.test_logits is not None and rows.test_probs is not None:
-        judged = slice(len(logits), None)  # the others may be what the calibrator was fitted on
-        logits = np.concatenate([logits, rows.test_logits])
-        before = np.concatenate([before, rows.test_probs])
-        if rows.test_labels is not None:
-            labels = np.concatenate([labels, rows.test_labels])
-    probs = fitted.calibrated(logits)
-    labelled = len(labels) == len(probs)
-    metrics = {}
-    if labelled:
-        both = {"before": before, "after": probs}
-        metrics = {name: summary(p[judged], labels[judged]) for name, p in both.items()}
-    _write_probs(out, probs, labels if labelled else None)
-    if json:
-        print(to_json({"rows": len(probs), "out": str(out), **metrics}), end="")
-    elif not quiet:
-        to = console()
-        test = len(probs) - len(rows.logits)
-        parts = f" (metrics: the {test} of its test part)" if test else ""
-        to.print(f"{len(probs)} rows{parts} calibrated by {fitted.kind}, written to {out}")
-        for name, values in metrics.items():
-            to.print(f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN))
-
-
-def _write_probs(out: Path, probs: Floats, labels: Integers | None) -> None:
-    with whole_file(out) as f:
-        if out.suffix == ".npy":
-            np.save(f, probs, allow_pickle=False)
-        elif out.suffix == ".npz":
-            arrays: dict[str, Any] = (
-                {"probs": probs} if labels is None else {"probs": probs, "labels": labels}
-            )
-            np.savez_compressed(f, **arrays)
-        else:
-            names = [f"prob_{j}" for j in range(probs.shape[1])]
-            columns = probs.tolist()
-            if labels is not None:
-                names = ["label", *names]
-                columns = [[int(label), *row] for label, row in zip(labels, columns, strict=True)]
-            with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
-                csv.writer(text).writerows([names, *columns])
 
 
 def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:

@@ -29,13 +29,6 @@ _TICK = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
     """A running command; a context manager that ends it with everything it started.
 

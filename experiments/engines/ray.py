@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from fedcal.clients.site import write_dealt
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.engines.superlink import FlowerRun, commands, run_folder
+from fedcal.parallel import usable_cores
 from fedcal.partition import DEALT
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job

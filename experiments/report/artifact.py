@@ -49,9 +49,10 @@ def sections(
 
 
 def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The plain numbers that an artifact says of itself."""
+    """The plain numbers that an artifact says of itself, and those `after` it on test rows."""
+    told = {**result, **(result.get("after") or {})}
     return [
         (key.replace("_", " "), number(value))
-        for key, value in result.items()
+        for key, value in told.items()
         if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
     ]

@@ -21,9 +21,10 @@ from typing import Any
 from fedcal.checks import one_of, whole
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.engines.processes import LineProcess, usable_cores
+from fedcal.experiments.engines.processes import LineProcess
 from fedcal.experiments.runs.worker import write_data
 from fedcal.optional import need
+from fedcal.parallel import usable_cores
 
 ENGINES = ("inline", "ray")
 

@@ -254,6 +254,10 @@ _PAGES = {
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
     "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
+    "angelopoulos": (
+        *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
+        "prediction-sets-peers",
+    ),
 }
 """Page -> what it shows."""
 
@@ -263,6 +267,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     "demo-table": lambda: as_markdown(comparison("demo")),
+    "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
     **{
         name: partial(filled, name.replace("-", "_"))

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.scores import SCORES
-from fedcal.conformal.sets import PredictionSets
+from fedcal.conformal.sets import PredictionSets, load
 
-__all__ = ["SCORES", "Conformity", "PredictionSets"]
+__all__ = ["SCORES", "Conformity", "PredictionSets", "load"]

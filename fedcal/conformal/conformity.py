@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcal.buckets import DIGITS
+from fedcal.calibrators import Calibrator
 from fedcal.calibrators.as_text import of_text
 from fedcal.checks import one_of, unused, whole
-from fedcal.conformal.scores import SCORES, Score
+from fedcal.conformal.scores import SCORES, Score, rounded
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
+from fedcal.parallel import by_rows
 from fedcal.streams import check_seed
 from fedcal.types import Floats, Integers
 
@@ -32,7 +34,8 @@ class Conformity:
     randomised
         leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
         cover exactly. The part is a hash of the row's logits and `seed`, so that the same row
-        always has the same set; without it scores by order are deterministic
+        always has the same set (and rows of the same logits have the same part); without it scores
+        by order are deterministic
     penalty, free
         of `raps`: added for each label after the first `free`
     seed
@@ -51,7 +54,7 @@ class Conformity:
     def __post_init__(self) -> None:
         one_of("score", self.name, SCORES)
         check_seed(self.seed)
-        if not self._score.ranked:
+        if not self.score.ranked:
             unused(
                 f"the score '{self.name}' knows no order of classes",
                 randomised=self.randomised or None,
@@ -59,39 +62,84 @@ class Conformity:
         if self.name != "raps":
             unused(f"it is of the score 'raps', not of '{self.name}'", penalty=self.penalty)
             unused(f"it is of the score 'raps', not of '{self.name}'", free=self.free)
-        elif not 0.0 <= self._penalty <= 1e6:
+        penalty, free = self.regularisation
+        if not 0.0 <= penalty <= 1e6:
             raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
-        whole("free", self._free, 0)
+        whole("free", free, 0)
 
     @property
-    def _score(self) -> type[Score]:
+    def score(self) -> type[Score]:
+        """The class of the score."""
         return SCORES[self.name]
 
     @property
-    def _penalty(self) -> float:
-        return PENALTY if self.penalty is None else self.penalty
+    def regularisation(self) -> tuple[float, int]:
+        """`penalty` and `free`, or what they are by default."""
+        return (
+            PENALTY if self.penalty is None else self.penalty,
+            FREE if self.free is None else self.free,
+        )
 
-    @property
-    def _free(self) -> int:
-        return FREE if self.free is None else self.free
+    def read_calibrator(self) -> Calibrator | None:
+        """The calibrator, if there is one."""
+        return of_text(self.calibrator) if self.calibrator else None
 
     def probs(self, logits: Floats) -> Floats:
         """Probabilities of the rows, calibrated if a calibrator is given, (n, c) -> (n, c)."""
-        if self.calibrator:
-            return of_text(self.calibrator).calibrated(logits)
-        return np.asarray(softmax(logits))
+        calibrator = self.read_calibrator()
+        return np.asarray(softmax(logits)) if calibrator is None else calibrator.calibrated(logits)
 
     def of_all(self, logits: Floats) -> Floats:
         """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
-        u = self._parts(logits)
-        found = self._score.of_all(self.probs(logits), u, self._penalty, self._free)
-        return np.round(found, DIGITS)
+        found = np.empty(logits.shape)
+
+        def fill(part: slice) -> None:
+            of = self.score.of_all(*self._seen(logits[part]), *self.regularisation)
+            found[part] = rounded(of)
+
+        by_rows(fill, *logits.shape)
+        return found
 
     def of_labels(self, logits: Floats, labels: Integers) -> Floats:
         """The score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
-        u = self._parts(logits)
-        found = self._score.of_labels(self.probs(logits), labels, u, self._penalty, self._free)
-        return np.round(found, DIGITS)
+        found = np.empty(len(logits))
+
+        def fill(part: slice) -> None:
+            probs, u = self._seen(logits[part])
+            of = self.score.of_labels(probs, labels[part], u, *self.regularisation)
+            found[part] = rounded(of)
+
+        by_rows(fill, *logits.shape)
+        return found
+
+    def within(self, logits: Floats, limits: Floats) -> NDArray[np.bool_]:
+        """`of_all` <= limits, faster.
+
+        Parameters
+        ----------
+        logits
+            (n, c)
+        limits
+            (1,), (c,) of each label or (n, 1) of each row
+
+        Returns
+        -------
+        NDArray[np.bool_]
+            (n, c)
+        """
+        found = np.empty(logits.shape, np.bool_)
+
+        def fill(part: slice) -> None:
+            own = limits[part] if limits.ndim == 2 else limits
+            probs, u = self._seen(logits[part])
+            found[part] = self.score.within(probs, own, u, *self.regularisation)
+
+        by_rows(fill, *logits.shape)
+        return found
+
+    def _seen(self, logits: Floats) -> tuple[Floats, Floats | None]:
+        """Probabilities of the rows, and the parts that are left out."""
+        return self.probs(logits), self._parts(logits)
 
     def _parts(self, logits: Floats) -> Floats | None:
         return uniform_of(logits, self.seed) if self.randomised else None
@@ -103,10 +151,9 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     The same for a row wherever it is computed, and so for a test row again and again. As a function
     of the row it leaves rows exchangeable: what is proven of coverage needs no more.
     """
-    bits = np.ascontiguousarray(logits, np.float64).view(np.uint64)
-    state = np.full(len(bits), np.uint64(seed) ^ _MIX[0])
-    for column in bits.T:
-        state = _mixed(state ^ column)
+    bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
+    keys = _mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ _mixed(np.array(seed, np.uint64)))
+    state = _mixed(_mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return np.asarray((state >> np.uint64(11)) * 2.0**-53)
 
 

@@ -14,11 +14,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.signal import fftconvolve
-from scipy.stats import binom
+from scipy.special import bdtr
 
+from fedcal.conformal.levels import likely_ranks
 from fedcal.conformal.release import Goal
-from fedcal.types import Floats
+from fedcal.types import Floats, Integers
 
 _STEPS = 96
 """Numbers of misses at which the law is computed; between two that of the lower one counts."""
@@ -54,7 +54,7 @@ def most_misses(clients: int, cells: int, flip: float, goal: Goal) -> int:
         likely = (ends - at) / (clients + 1.0)
         wanted = 1.0 - goal.alpha
     else:
-        likely = binom.cdf(ends - 1, clients, goal.alpha) - binom.cdf(at - 1, clients, goal.alpha)
+        likely = _below(ends, clients, goal.alpha) - _below(at, clients, goal.alpha)
         wanted = goal.confidence
     laws = [_bits(int(a), zeros - int(a), flip) for a in at]
     first, last = min(start for start, _ in laws), max(s + len(p) for s, p in laws)
@@ -67,13 +67,19 @@ def most_misses(clients: int, cells: int, flip: float, goal: Goal) -> int:
     return first + int(enough[-1]) - 1 if len(enough) else -1
 
 
+def _below(k: Integers, clients: int, share: float) -> Floats:
+    """P(Bin(clients, share) < k)."""
+    return np.where(k > 0, bdtr(np.maximum(k - 1, 0), clients, share), 0.0)
+
+
 def _bits(ones: int, zeros: int, flip: float) -> tuple[int, Floats]:
     """The law of Bin(ones, 1/2) + Bin(zeros, flip): its first number, and probabilities."""
     first, law = 0, np.ones(1)
     for number, share in ((ones, 0.5), (zeros, flip)):
         spread = 9.0 * math.sqrt(number * share * (1 - share)) + 9.0
         low = max(0, math.floor(number * share - spread))
-        k = np.arange(low, min(number, math.ceil(number * share + spread)) + 1)
-        law = np.maximum(fftconvolve(law, binom.pmf(k, number, share)), 0.0)
+        high = min(number, math.ceil(number * share + spread))
+        k = np.arange(low, high + 1, dtype=np.float64)
+        law = np.convolve(law, likely_ranks(k, number, share))
         first += low
     return first, np.asarray(law)

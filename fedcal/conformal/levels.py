@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import binom
+from scipy.special import bdtrik, gammaln, ndtr
 
 from fedcal.types import Floats
 
@@ -164,7 +163,13 @@ def _ranks(rows: int, share: float) -> tuple[Floats, Floats]:
     spread = 10.0 * math.sqrt(rows * share * (1.0 - share)) + 10.0
     low, high = max(0, int(rows * share - spread)), min(rows, int(rows * share + spread))
     k = np.arange(low, high + 1, dtype=np.float64)
-    return k, np.asarray(binom.pmf(k, rows, share))
+    return k, likely_ranks(k, rows, share)
+
+
+def likely_ranks(k: Floats, rows: int, share: float) -> Floats:
+    """The binomial probabilities P(Bin(rows, share) = k)."""
+    log = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
+    return np.asarray(np.exp(log + k * math.log(share) + (rows - k) * math.log1p(-share)))
 
 
 def marginal_level(rows: int, alpha: float, law: Law) -> float:
@@ -188,7 +193,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
 
 def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
     """The least level r with coverage >= 1 - alpha with probability >= `confidence`."""
-    near = float(binom.ppf(confidence, rows, 1.0 - alpha))
+    near = float(bdtrik(confidence, rows, 1.0 - alpha))
     return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
 
 

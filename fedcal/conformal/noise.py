@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from fedcal.conformal.levels import Law, Normal, Nothing, Tabled
 from fedcal.types import Floats
@@ -70,7 +70,7 @@ class Noise:
         """What a sum with (numbers,) weights is below with this probability; |.| with one half."""
         law, _ = self.of_sums(weights[None])
         if isinstance(law, Normal):
-            return float(norm.ppf(confidence) * law.std)
+            return float(ndtri(confidence) * law.std)
         if isinstance(law, Tabled):
             place = int(np.searchsorted(law.values, confidence))
             return float(law.points[min(place, len(law.points) - 1)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -24,7 +24,7 @@ from fedcal.types import Floats
 
 Promise = Literal["marginal", "pac"]
 
-FAILS = 0.01
+FAILS = 0.001
 """Part of alpha (marginal), or of what is missing to certainty (PAC), by which the bounds of the
 number of rows may fail."""
 
@@ -97,6 +97,7 @@ class SetRelease:
         """
         if self.rows is not None and len(self.counts) > 1:
             raise InputError("the public number of rows is that of all parts together")
+        goal = self._stricter(goal)
         share = 1.0 - goal.alpha
         weights, counts = self._prefix[:-1], self.below[:, :-1]
         if self.rows is None:
@@ -125,10 +126,16 @@ class SetRelease:
         off = 0.0 if exact else self.noise.bound(self._prefix[-1], 1.0 - fails / 2)
         seen = float(self.below[part, -1])
         if goal.promise == "marginal":
-            return centred_level(seen - off, alpha if exact else alpha - fails, law)
-        return centred_pac_level(
-            seen - off, seen + off, alpha, law, sure if exact else sure + fails
-        )
+            return centred_level(seen - off, alpha, law)
+        return centred_pac_level(seen - off, seen + off, alpha, law, sure)
+
+    def _stricter(self, goal: Goal) -> Goal:
+        """The goal that makes up for bounds of a private number of rows that may fail."""
+        if self.rows is not None or not self.noise.std:
+            return goal
+        if goal.promise == "marginal":
+            return replace(goal, alpha=(1.0 - FAILS) * goal.alpha)
+        return replace(goal, confidence=1.0 - (1.0 - FAILS) * (1.0 - goal.confidence))
 
     @property
     def total(self) -> Floats:

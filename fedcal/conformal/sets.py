@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.artifact import Artifact
+from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.judged import Judged, Parts, judged
+from fedcal.conformal.page import judged_parts, promise
 from fedcal.conformal.parts import BY
 from fedcal.errors import InputError
+from fedcal.pages import Part
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
-from fedcal.types import Floats
+from fedcal.types import Floats, Integers
 
 ALL_LABELS = 1.0
 """A threshold that every score is below: sets of all labels, which promise nothing."""
@@ -96,6 +100,27 @@ class PredictionSets(Artifact):
         logits = logits_of(self.input, check_scores(name, self.input, scores, least=0))
         return self.of_logits(logits, groups)
 
+    def sizes(
+        self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
+    ) -> Integers:
+        """Labels in the set of each row, (n, c) -> (n,); parameters and errors of `predict_set`."""
+        return np.asarray(self.predict_set(scores, groups).sum(axis=1))
+
+    def mapie_sets(
+        self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
+    ) -> tuple[Integers, NDArray[np.bool_]]:
+        """What MAPIE's `predict_set` of one confidence level returns.
+
+        Returns
+        -------
+        tuple[Integers, NDArray[np.bool_]]
+            (n,) the most probable label of each row, (n, c, 1) its set; parameters and errors are
+            those of `predict_set`
+        """
+        sets = self.predict_set(scores, groups)
+        logits = logits_of(self.input, np.asarray(scores, np.float64))
+        return self.conformity.probs(logits).argmax(axis=1), sets[:, :, None]
+
     def of_logits(
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
@@ -104,18 +129,85 @@ class PredictionSets(Artifact):
             raise InputError(
                 f"these sets are for {self.classes} classes, the rows have {logits.shape[1]}"
             )
-        return np.asarray(self.conformity.of_all(logits) <= self._limits(len(logits), groups))
+        return self.conformity.within(logits, self._limits(len(logits), groups))
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
         """Thresholds as they broadcast over (n, c)."""
-        if self.by == "group":
-            if groups is None or len(groups) != rows:
-                raise InputError("these sets have a threshold of each group: say the rows' groups")
-            place = {name: k for k, name in enumerate(self.names)}
-            limits = np.append(self.thresholds, self.thresholds.max())
-            of = np.array([place.get(str(g), len(self.names)) for g in groups], np.int64)
-            return np.asarray(limits[of][:, None])
-        return self.thresholds
+        if self.by != "group":
+            return self.thresholds
+        if groups is None or len(groups) != rows:
+            raise InputError("these sets have a threshold of each group: say the rows' groups")
+        place = {name: k for k, name in enumerate(self.names)}
+        limits = np.append(self.thresholds, self.thresholds.max())
+        own = [place.get(str(group), len(self.names)) for group in groups]
+        return np.asarray(limits[own][:, None])
+
+    # -- what is told of it ---------------------------------------------------------------
+
+    @property
+    def _named(self) -> dict[str, float]:
+        """Name of a part -> its threshold."""
+        classes = (f"class {k}" for k in range(self.classes))
+        names = {"none": ("all rows",), "class": classes, "group": self.names}[self.by]
+        return dict(zip(names, self.thresholds.tolist(), strict=True))
+
+    def results(self) -> dict[str, Any]:
+        """What was released; coverage is known of test rows alone."""
+        told = {
+            "alpha": self.alpha,
+            "score": self.conformity.name,
+            "by": self.by,
+            "thresholds": self._named,
+            "all_labels": bool((self.thresholds >= ALL_LABELS).all()),
+            "guarantee": list(self.guarantee),
+        }
+        return {"before": None, "after": None, "sets": told}
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Coverage and sizes on test rows, exact: see `fedcal.conformal.judged.Judged`.
+
+        `before` is that of the most probable label alone.
+        """
+        found, _ = self._judged(test)
+        return {"before": found.before, "after": found.after, "coverage_by": found.coverage_by}
+
+    def glance(self, test: Holdout) -> dict[str, float]:
+        """Coverage and mean set size."""
+        found, _ = test.kept.get(self) or self._judge(test)
+        after = found.after
+        return {name: after[name] for name in ("coverage", "set_size")}
+
+    def page(self) -> list[Part]:
+        """The thresholds, and what is proven."""
+        return [promise(self.alpha, self.conformity.name, self._named, self.guarantee)]
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """Coverage of all and by class, site, group and size; sizes; examples."""
+        found, sets = self._judged(test)
+        return judged_parts(found, self.alpha, sets, test.labels, test.probs)
+
+    def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
+        """What test rows tell, and their sets; computed once."""
+        if self not in test.kept:
+            test.kept[self] = self._judge(test)
+        kept: tuple[Judged, NDArray[np.bool_]] = test.kept[self]
+        return kept
+
+    def _judge(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
+        parts: dict[str, Parts] = {}
+        if test.owner is not None:
+            parts["site"] = test.owner, test.names
+        if test.group is not None:
+            parts["group"] = test.group, test.group_names
+        sets = self.of_logits(test.logits, self._groups_of(test, parts))
+        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
+
+    def _groups_of(self, test: Holdout, parts: Mapping[str, Parts]) -> list[str]:
+        """The group of each test row; "" where nobody knows (the largest threshold is theirs)."""
+        for part, names in parts.values():
+            if set(names) & set(self.names):
+                return [names[k] for k in part.tolist()]
+        return [""] * len(test.labels)
 
     # -- as an artifact -------------------------------------------------------------------
 
@@ -150,3 +242,21 @@ class PredictionSets(Artifact):
     def under(self, statement: Sequence[str]) -> PredictionSets:
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
+
+
+def load(path: str | Path) -> PredictionSets:
+    """The sets in a file that a run left (`sets.npz`).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds values
+        that do not fit together.
+    """
+
+    def made(header: Header, arrays: Arrays) -> PredictionSets:
+        if header["form"] != PredictionSets.form:
+            raise InputError("holds no prediction sets")
+        return PredictionSets.from_arrays(arrays)
+
+    return read_arrays(Path(path), FORMAT, ("form",), made, PredictionSets.form)

@@ -1,7 +1,7 @@
-"""Calibrators for other runtimes: a PyTorch module, an ONNX model, files of both.
+"""Calibrators and prediction sets for other runtimes: PyTorch, ONNX, files of both.
 
-An exported calibrator takes what it was fitted on, as `predict_proba` and `fedcal apply` do:
-logits if `calibrator.input` is "logits", probabilities if it is "probs".
+What is exported takes what it was fitted on, as `predict_proba`, `predict_set` and `fedcal apply`
+do: logits if their `input` is "logits", probabilities if it is "probs".
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 import fedcal
 from fedcal.calibrators import Calibrator
+from fedcal.conformal import PredictionSets
 from fedcal.numerics import FLOOR
 
 OPSET, IR_VERSION = 17, 8
@@ -65,7 +66,7 @@ class Graph:
 
 def model_of(
     build: Callable[[Graph, str, Any], str],
-    calibrator: Calibrator,
+    fitted: Calibrator | PredictionSets,
     input: str,
     dtype: str,
     metadata: Mapping[str, str],
@@ -75,7 +76,8 @@ def model_of(
     Parameters
     ----------
     build
-        (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`
+        (graph, name of the logits, calibrator) -> name of the probabilities, both in `dtype`; of
+        sets (graph, name of double logits, sets) -> name of the sets
     input
         "logits" or "probs"
     dtype
@@ -83,22 +85,29 @@ def model_of(
     metadata
         kept as the model's metadata
     """
-    graph, source = Graph(dtype), INPUT_NAMES[input]
-    x = source
+    inner, output, outer = dtype, "probs", dtype
+    name, about = (
+        metadata["kind"].replace("-", "_"),
+        f"calibrated probabilities, {metadata['kind']}",
+    )
+    if isinstance(fitted, PredictionSets):
+        inner, output, outer, about = "float64", "sets", "bool", "which labels are in each set"
+    graph, source = Graph(inner), INPUT_NAMES[input]
+    x = source if inner == dtype else graph.cast(source, inner)
     if input == "probs":
-        x = graph.op("Log", graph.op("Max", x, graph.constant(FLOOR, dtype)))
-    graph.op("Identity", build(graph, x, calibrator))
-    graph.nodes[-1].output[0] = "probs"
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    shape: list[str | int | None] = ["rows", calibrator.classes]
+        x = graph.op("Log", graph.op("Max", x, graph.constant(FLOOR, inner)))
+    graph.op("Identity", build(graph, x, fitted))
+    graph.nodes[-1].output[0] = output
+    of, to = (helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in (dtype, outer))
+    shape: list[str | int | None] = ["rows", fitted.classes]
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
-            f"fedcal_{calibrator.kind.replace('-', '_')}",
-            [helper.make_tensor_value_info(source, kind, shape)],
-            [helper.make_tensor_value_info("probs", kind, shape)],
+            f"fedcal_{name}",
+            [helper.make_tensor_value_info(source, of, shape)],
+            [helper.make_tensor_value_info(output, to, shape)],
             graph.constants,
-            doc_string=f"{input} -> calibrated probabilities, {calibrator.kind}",
+            doc_string=f"{input} -> {about}",
         ),
         producer_name="fedcal",
         producer_version=fedcal.__version__,

@@ -12,6 +12,7 @@ import fedcal
 from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
+from fedcal.conformal import PredictionSets
 from fedcal.errors import InputError
 from fedcal.optional import need
 from fedcal.scores import KINDS, Kind
@@ -27,8 +28,10 @@ DTYPES = ("float32", "float64")
 SUFFIXES = (".onnx", ".pt2")
 
 
-def to_torch(calibrator: Calibrator, *, input: Kind | None = None) -> CalibrationModule:
-    """The calibrator as a `torch.nn.Module`.
+def to_torch(
+    calibrator: Calibrator | PredictionSets, *, input: Kind | None = None
+) -> CalibrationModule:
+    """The calibrator, or prediction sets, as a `torch.nn.Module`.
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
     least float32), on any device that the module was moved to. All parameters are buffers: they
@@ -38,18 +41,22 @@ def to_torch(calibrator: Calibrator, *, input: Kind | None = None) -> Calibratio
 
     Unlike `predict_proba` it does not look at values: a row with a NaN gives NaN.
 
+    Prediction sets become a module from the model's scores (..., c) to bool (..., c), which labels
+    are in the set of each row; all is computed in float64. A label whose score is within a
+    rounding error of the threshold may be in one of the two and not in the other.
+
     Parameters
     ----------
     calibrator
-        fitted
+        fitted; or prediction sets that are neither randomised nor by group
     input
         what the module takes; None = what the calibrator's data were declared to be
 
     Returns
     -------
     torch.nn.Module
-        Equal to `predict_proba` up to rounding. A probability within a rounding error of a bin's
-        edge may be counted in the neighbouring bin.
+        Equal to `predict_proba` or `predict_set` up to rounding. A probability within a rounding
+        error of a bin's edge may be counted in the neighbouring bin.
 
     Raises
     ------
@@ -60,30 +67,39 @@ def to_torch(calibrator: Calibrator, *, input: Kind | None = None) -> Calibratio
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import MODULES
 
-    build = _registered(MODULES, calibrator, "PyTorch")
-    module: CalibrationModule = build(calibrator)
+    module: CalibrationModule
+    if isinstance(calibrator, PredictionSets):
+        from fedcal.export.torch_sets import set_module
+
+        _exportable(calibrator, MODULES, "PyTorch")
+        module = set_module(calibrator)
+    else:
+        module = _registered(MODULES, calibrator, "PyTorch")(calibrator)
     module.input = taken
     return module.eval()
 
 
 def to_onnx(
-    calibrator: Calibrator,
+    calibrator: Calibrator | PredictionSets,
     path: str | Path | None = None,
     *,
     input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> onnx.ModelProto:
-    """The calibrator as an ONNX model of plain operators (opset 17: ONNX Runtime >= 1.12).
+    """The calibrator, or prediction sets, as an ONNX model of plain operators.
 
-    Its input is called `logits` or `model_probs`, shape (rows, c), its output `probs`, (rows, c);
-    `rows` is free. All but the identity and temperature is computed in float64 inside. Values are
-    not checked: a row with a NaN gives NaN. Its metadata hold the fedcal version, the
-    calibrator's kind, its number of classes and its input.
+    They are of opset 17: ONNX Runtime >= 1.12 runs them. The input is called `logits` or
+    `model_probs`, shape (rows, c), the output `probs`, (rows, c); `rows` is free. All but the
+    identity and temperature is computed in float64 inside. Values are not checked: a row with a NaN
+    gives NaN. The metadata hold the fedcal version, the calibrator's kind, its number of classes
+    and its input.
+
+    The output of prediction sets is called `sets`, bool (rows, c); all is computed in float64.
 
     Parameters
     ----------
     calibrator
-        fitted
+        fitted; or prediction sets that are neither randomised nor by group
     path
         where to write the model, too; None = nowhere
     input
@@ -103,7 +119,14 @@ def to_onnx(
     from fedcal.export.onnx_builders import BUILDERS
     from fedcal.export.onnx_graph import model_of
 
-    build = _registered(BUILDERS, calibrator, "ONNX")
+    build: Callable[..., str]
+    if isinstance(calibrator, PredictionSets):
+        from fedcal.export.onnx_sets import prediction_sets
+
+        _exportable(calibrator, BUILDERS, "ONNX")
+        build = prediction_sets
+    else:
+        build = _registered(BUILDERS, calibrator, "ONNX")
     model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
     if path is not None:
         with whole_file(Path(path)) as f:
@@ -112,13 +135,15 @@ def to_onnx(
 
 
 def save(
-    calibrator: Calibrator,
+    calibrator: Calibrator | PredictionSets,
     path: str | Path,
     *,
     input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> None:
-    """Write the calibrator for another runtime, atomically; the suffix says which.
+    """Write the calibrator, or prediction sets, for another runtime, atomically.
+
+    The suffix says which:
 
     `.onnx`
         as `to_onnx`
@@ -158,18 +183,39 @@ def save(
         f.write(buffer.getbuffer())
 
 
-def header(calibrator: Calibrator, input: str) -> dict[str, str]:
+def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
     """What an exported file says about itself, as text."""
-    return {
+    told = {
         "fedcal": fedcal.__version__,
-        "kind": calibrator.kind,
+        "kind": calibrator.form if isinstance(calibrator, PredictionSets) else calibrator.kind,
         "classes": str(calibrator.classes),
         "input": input,
     }
+    if isinstance(calibrator, PredictionSets):
+        told |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
+    return told
 
 
-def _taken(calibrator: Calibrator, input: str | None) -> Kind:
-    calibrator.need_fitted()
+def _exportable(sets: PredictionSets, registry: Mapping[type[Calibrator], Any], to: str) -> None:
+    """InputError for sets that another runtime cannot make."""
+    if sets.conformity.randomised:
+        raise InputError(
+            "randomised sets have no export: what is left out of a row is a hash of its bits; sets "
+            "that are not randomised have one"
+        )
+    if sets.by == "group":
+        raise InputError(
+            "sets with a threshold of each group have no export: a model's scores do not tell the "
+            "group; export one group's, PredictionSets(..., by='none')"
+        )
+    calibrator = sets.conformity.read_calibrator()
+    if calibrator is not None:
+        _registered(registry, calibrator, to)
+
+
+def _taken(calibrator: Calibrator | PredictionSets, input: str | None) -> Kind:
+    if isinstance(calibrator, Calibrator):
+        calibrator.need_fitted()
     return one_of("input", calibrator.input if input is None else input, KINDS)
 
 

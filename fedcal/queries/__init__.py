@@ -7,7 +7,7 @@ what it is asked for (`Context`).
 from __future__ import annotations
 
 from fedcal.queries.base import Param, Part, Query
-from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
+from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
@@ -39,6 +39,7 @@ QUERIES: dict[str, type[Query]] = registry(
     SetCell,
     SetCounts,
     SetGaps,
+    SetRanks,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -71,6 +72,7 @@ __all__ = [
     "SetCell",
     "SetCounts",
     "SetGaps",
+    "SetRanks",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

@@ -7,7 +7,7 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from fedcal.bounding import SLACK, Bound
 from fedcal.checks import one_of, positive, whole
+from fedcal.conformal.angelopoulos import quantile_costs
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.parts import BY
 from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
@@ -111,12 +112,12 @@ class SetQuery(Query):
     def params(self) -> Mapping[str, Param]:
         """All that is not the default."""
         params: dict[str, Param] = {"thresholds": self.thresholds}
-        for name, field in self.__dataclass_fields__.items():
-            value = getattr(self, name)
-            if name in (*self.facts, "thresholds") or value is None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in (*self.facts, *params) or value is None:
                 continue
             if isinstance(value, np.ndarray) or value != field.default:
-                params[name] = value
+                params[field.name] = value
         return params
 
 
@@ -214,6 +215,40 @@ class SetGaps(SetQuery):
         after = np.concatenate([self.level - sums[:-1], [-np.inf]])
         later = np.arange(len(sums) - 1, -1, -1)
         return np.asarray(np.maximum(np.maximum(before, after), 0.0) + self.tilt * later)
+
+
+@dataclass(frozen=True, eq=False)
+class SetRanks(SetGaps):
+    """Rows with a score of at most each threshold, as candidates for a quantile.
+
+    Sums of `SetGaps` with need = 0; the last threshold is 1, so that the last sum is n.
+
+    Parameters
+    ----------
+    quantile
+        q, in (0, 1): the share of rows that the drawn threshold should be above
+    """
+
+    kind = "set_ranks"
+    signed = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
+        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4, "once": True},
+    )
+
+    need: Any = (0.0,)
+    quantile: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thresholds[-1] != 1 or self.parts > 1:
+            raise InputError("a quantile is drawn of all rows, and the last threshold must be 1")
+        if not 0 < finite("quantile", self.quantile) < 1:
+            raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
+
+    def costs(self, sums: Floats) -> Floats:
+        """`fedcal.conformal.angelopoulos.quantile_costs`: a row raises each by 0 to 1."""
+        return quantile_costs(np.diff(sums, prepend=0.0), self.quantile)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,6 +62,8 @@ class QuantileRule(ABC):
         in settings
     needs_rows
         whether it takes a public nominal number of rows
+    takes_known
+        whether it makes use of a public number of rows
     opening
         the first question, which the plan is made for
     bound
@@ -74,6 +76,7 @@ class QuantileRule(ABC):
 
     name: ClassVar[str]
     needs_rows: ClassVar[bool] = False
+    takes_known: ClassVar[bool] = False
     opening: SetQuery
     bound: Bound
     prefers: tuple[type[Mechanism], ...]
@@ -97,6 +100,11 @@ class QuantileRule(ABC):
     def whole_client(self) -> bool:
         """Whether whole clients are protected."""
         return UNITS[self.federation.unit].whole_client
+
+    @property
+    def one_row_each(self) -> bool:
+        """Whether one row of each subject counts: several of them would be clipped."""
+        return self.federation.private and UNITS[self.federation.unit].column is not None
 
     def planned(self, plan: Plan) -> None:  # noqa: B027  few need to know
         """Hear the plan, before anything is asked."""

@@ -12,7 +12,7 @@ from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, lo
 from fedcal.conformal.levels import Shortfall, centred_pac_level
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
@@ -50,6 +50,7 @@ class Crossing(QuantileRule):
             federation.classes,
             self._draw.thresholds,
             **wanted.score,
+            once=self.one_row_each,
             need=np.array([need]),
             hit=np.array([hit]),
             average=wanted.average,
@@ -67,6 +68,8 @@ class Crossing(QuantileRule):
             return "it draws one threshold, and by asks for several"
         if not TRUSTS[str(federation.trust)].takes(Exponential):
             return f"under trust '{federation.trust}' the server does not have the exact sums"
+        if federation.mechanism not in (AUTO, Exponential.name):
+            return f"it draws by '{Exponential.name}', not by '{federation.mechanism}'"
         return ""
 
     def planned(self, plan: Plan) -> None:
@@ -109,10 +112,19 @@ class Crossing(QuantileRule):
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
+        elif self.one_row_each:
+            whose = (
+                "for one row, drawn at random, of a subject that is exchangeable with all clients' "
+                "subjects taken together."
+            )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
         found.append(of_whom(goal, "none", whose))
-        found.append(f"This counts on at least {fewest:,} rows in all.")
+        noun = "subjects" if self.one_row_each else "rows"
+        if goal.promise == "marginal":
+            found.append(f"This counts on at least {fewest:,} {noun} in all.")
+        else:
+            found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
         if self.whole_client:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "

@@ -9,6 +9,7 @@ import numpy as np
 from fedcal.conformal.crossing import client_clip, log_odds_thresholds
 from fedcal.conformal.levels import centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
+from fedcal.conformal.release import FAILS
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
@@ -35,12 +36,14 @@ class NoisyGaps(QuantileRule):
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        alpha = wanted.goal.alpha
+        self._alpha = alpha = wanted.goal.alpha
+        if wanted.apart and wanted.goal.promise == "marginal":
+            self._alpha -= FAILS * alpha  # the bound of a part's number of rows may fail
         self._query = self.opening = SetGaps(
             federation.classes,
             log_odds_thresholds(wanted.bins or BINS),
             **wanted.score,
-            need=np.array([1.0 - alpha]),
+            need=np.array([1.0 - self._alpha]),
         )
         rows = (wanted.rows or 1.0) / self._query.parts
         self._clip = client_clip(rows, alpha)
@@ -78,14 +81,15 @@ class NoisyGaps(QuantileRule):
         law, _ = noise.of_sums(np.eye(1))
         found = []
         for sums in release.values.reshape(asked.parts, -1):
-            fewest = self.expected
-            if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
-                fewest = (float(sums[-1]) - noise.bound(np.ones(1), 0.999)) / goal.alpha
             if goal.promise == "marginal":
-                level = centred_level(fewest, goal.alpha, law)
+                fewest = self.expected
+                if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
+                    off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
+                    fewest = (float(sums[-1]) - off) / self._alpha
+                level = centred_level(fewest, self._alpha, law)
             else:
                 most = self.expected
-                level = centred_pac_level(fewest, most, goal.alpha, law, goal.confidence)
+                level = centred_pac_level(1.0, most, goal.alpha, law, goal.confidence)
             short = np.flatnonzero(sums[:-1] < level)
             found.append(asked.thresholds[short[-1] + 1 if len(short) else 0])
         return np.array(found)
@@ -95,8 +99,13 @@ class NoisyGaps(QuantileRule):
         """By an assumption about clipping."""
         by = str(self.wanted.score.get("by", "none"))
         whose = "for a row that is exchangeable with all clients' rows taken together."
+        goal = self.wanted.goal
+        counts_on = f"at most {self.expected:,.6g} rows in all"
+        if goal.promise == "marginal":
+            counts_on = f"about {self.expected:,.6g} rows in all, or more"
         return (
-            of_whom(self.wanted.goal, by, whose),
+            of_whom(goal, by, whose),
+            f"This counts on {counts_on}.",
             f"An assumption: what clipping to {self._clip:.4g} rows cuts off clients that have far "
             "more misses than others, near the threshold, is a small part of all rows; coverage "
             "may be lower by that part. No release tells it.",

@@ -36,6 +36,7 @@ class PrefixCounts(QuantileRule):
     """
 
     name = "prefix"
+    takes_known = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
@@ -45,6 +46,7 @@ class PrefixCounts(QuantileRule):
             federation.classes,
             spread_thresholds(bins),
             **wanted.score,
+            once=self.one_row_each,
             encoding=encoding,
             height=height,
         )
@@ -95,7 +97,7 @@ class PrefixCounts(QuantileRule):
     def guarantee(self) -> tuple[str, ...]:
         """Exact: of exchangeable rows, and the law of the noise."""
         whose = "for a row that is exchangeable with all clients' rows taken together."
-        if UNITS[self.federation.unit].per == "subject":
+        if self.one_row_each:
             whose = (
                 "for one row, drawn at random, of a subject that is exchangeable with all clients' "
                 "subjects taken together."

@@ -30,7 +30,7 @@ class EncodedBuckets(QuantileRule):
     nothing is clipped. Each client's row is drawn by a hash, and sets are for such a row.
     """
 
-    name = "unary"
+    name = Unary.name
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
@@ -52,6 +52,8 @@ class EncodedBuckets(QuantileRule):
             return f"it encodes answers, and '{asked}' does not"
         if wanted.apart:
             return "it encodes one bucket of a row, and by asks for several thresholds"
+        if wanted.average:
+            return "it counts one row of each client anyhow: leave weigh as it is"
         return ""
 
     def planned(self, plan: Plan) -> None:

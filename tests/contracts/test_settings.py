@@ -26,6 +26,7 @@ from fedcal.strategies.settings import settings_of
 CLIENTS = 12
 
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
+    "alpha": (0.1, 0.3),
     "average": ("inverse", "temperature"),
     "batch": (4, 64),
     "bins": (5, 15),
@@ -35,12 +36,15 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "clip_positive": (1.0, 3.0),
     "clipping": ("per_class", "joint"),
     "calibrator": ("", "missing.npz"),
+    "by": ("none", "class"),
+    "confidence": (0.8, 0.95),
     "confusion": (False, True),
     "counts": ("correct_wrong", "correct_total"),
     "edges": ("equal-width", "equi-depth"),
     "encoding": ("flat", "tree"),
     "epochs": (1, 2),
     "estimate": ("posterior", "share"),
+    "free": (1, 2),
     "groups": ('["a"]', '["a", "b"]'),
     "height": (1, 2),
     "high": (1.5, 3.0),
@@ -51,21 +55,42 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "negatives": ("cut", "norm-sub"),
     "nll_clip": (1.0, 10.0),
     "other": (False, True),
+    "penalty": (0.1, 0.5),
     "points": (11, 33),
     "proximal": (1.0, 10.0),
+    "quantile": ("gaps", "prefix"),
+    "randomised": (False, True),
+    "rows_known": (False, True),
     "score": ("confidence", "classes"),
+    "score_seed": (1, 2),
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
     "threshold": (0.25, 0.5),
+    "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
 """Two values of settings, far enough apart to tell."""
 
+OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {("conformal", "score"): ("lac", "margin")}
+"""Where a method means something else by a name."""
+
+ALONG: dict[tuple[str, str], dict[str, Any]] = {
+    ("conformal", "confidence"): {"guarantee": "pac"},
+    ("conformal", "free"): {"score": "raps"},
+    ("conformal", "penalty"): {"score": "raps"},
+    ("conformal", "randomised"): {"score": "aps"},
+    ("conformal", "rows_known"): {"quantile": "prefix"},
+    ("conformal", "score_seed"): {"score": "aps", "randomised": True},
+}
+"""What else must be given, so that a setting has any meaning."""
+
 
 def two_values(method: str, name: str) -> tuple[Any, Any]:
     """Those above, or the default and another one that the method's `examples` name."""
+    if (method, name) in OWN_VALUES:
+        return OWN_VALUES[method, name]
     if name in TWO_VALUES:
         return TWO_VALUES[name]
     default = settings_of(method)[name].default
@@ -130,6 +155,7 @@ def outcome(method: str, run: str, classes: int, settings: dict[str, Any]) -> An
 def moves(method: str, name: str, run: str, classes: int, **other: Any) -> bool | None:
     """Whether the two values give two outcomes; None where both are refused."""
     values = two_values(method, name)
+    other = ALONG.get((method, name), {}) | other
     one, two = (outcome(method, run, classes, {name: v} | other) for v in values)
     if isinstance(one, (str, type)) and one == two:
         return None
@@ -154,7 +180,7 @@ def test_refusals_are_not_the_rule() -> None:
         for name in set(settings_of(method)) - {"rows_per_client"}:
             grid = name == "points" and "search" in settings_of(method)
             more = {"search": "exponential"} if grid else {}
-            runs = ("user", "exact")
+            runs = ("user", "exact", "example")
             assert any(moves(method, name, run, 3, **more) for run in runs), (method, name)
 
 

@@ -17,7 +17,7 @@ import fedcal.experiments.report
 import fedcal.export
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
-from fedcal.experiments.commands import files
+from fedcal.experiments.commands import apply, files
 from fedcal.experiments.commands.simulate import simulate_command
 from fedcal.experiments.config import Config
 from fedcal.experiments.terminal import SHOWN, progress, shown
@@ -153,7 +153,7 @@ def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Pat
         test_labels=labels[30:],
     )
     out = tmp_path / "p.npz"
-    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     with np.load(out) as arrays:
         assert np.array_equal(arrays["labels"], labels)
         expected = calibrators.load(fitted).predict_proba(logits)
@@ -166,7 +166,7 @@ def test_labels_of_the_test_part_alone_are_not_enough(fitted: Path, tmp_path: Pa
         tmp_path / "d.npz", logits=logits[:30], test_logits=logits[30:], test_labels=labels[30:]
     )
     out = tmp_path / "p.npz"
-    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     with np.load(out) as arrays:
         assert list(arrays) == ["probs"]
         assert arrays["probs"].shape == (50, 3)
@@ -177,7 +177,7 @@ def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None
     np.savez(tmp_path / "d.npz", logits=logits, labels=labels)
     out = tmp_path / "p.csv"
     out.write_text("x" * 100_000)
-    files.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     assert len(out.read_text().splitlines()) == 51
     assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]
 

@@ -35,7 +35,7 @@ LOOKS = "declare them as probs"
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["logits", "probs"])
 def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
-    from fedcal.experiments.commands.files import apply_command
+    from fedcal.experiments.commands.apply import apply_command
 
     scores = SCORES[kind]
     result = simulate(

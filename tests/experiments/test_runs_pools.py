@@ -18,10 +18,10 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.comparison.row import run_row, runs_of
-from fedcal.experiments.engines.processes import usable_cores
 from fedcal.experiments.runs import Run, digest_of, key_of, pools
 from fedcal.experiments.runs.pools import here, in_processes, on_ray
 from fedcal.experiments.runs.worker import arrays_of, read_data, write_data
+from fedcal.parallel import usable_cores
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:

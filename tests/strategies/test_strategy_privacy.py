@@ -13,6 +13,7 @@ import pytest
 from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
+from fedcal.conformal import PredictionSets
 from fedcal.errors import InputError
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
@@ -64,7 +65,8 @@ def two_rounds(name: str, unit: str = "user") -> int | None:
 
 def summed(name: str, unit: str, trust: str) -> str:
     """A mechanism whose release is a sum, where the method's own would encode answers."""
-    return "gaussian" if (name, unit, trust) == ("evaluate", "user", "local") else "auto"
+    encodes = name in ("evaluate", "conformal") and (unit, trust) == ("user", "local")
+    return "gaussian" if encodes else "auto"
 
 
 ONCE = tuple(name for name in STRATEGIES if two_rounds(name) is None)
@@ -80,6 +82,8 @@ def learnt(strategy: CalibrationStrategy, logits: Floats) -> Floats:
         return artifact.predict_proba(logits)
     if isinstance(artifact, ScoreRelease):
         return artifact.counts
+    if isinstance(artifact, PredictionSets):
+        return 1.0 - artifact.thresholds  # 0 = all labels: nothing is known
     if isinstance(artifact, SingleMetric):
         value = artifact.estimate.value
         return np.zeros(1) if math.isnan(value) else np.array([value])
@@ -224,7 +228,8 @@ def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name: str, unit: str) -
     wrong = relabelled(shards, shards.logits.argmin(axis=1))
     # the bound of a row is that of its first bucket, and these lie in the last one; or it is that
     # of the worst candidate, and one in the middle is asked about
-    least = 0.49 if name.startswith("evaluate") and unit == "example" else 0.99
+    rows = unit == "example" or name == "conformal"
+    least = 0.49 if name.startswith(("evaluate", "conformal")) and rows else 0.99
     assert least < change(strategy, wrong, nobody()) <= 1.0
 
 
@@ -370,6 +375,7 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     # the one-shot vector knows 8 points of the curve; diagonal curvature takes slower steps
     # a users' release has noise of the largest clip also at this budget
     tolerance = {
+        "conformal": 0.2,  # public thresholds
         "evaluate": 0.06,
         "evaluate-auc": 0.02,  # without privacy it takes more buckets
         "evaluate-ks": 0.02,  # its clip is widened up to some noise

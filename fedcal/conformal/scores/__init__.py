@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fedcal.conformal.scores.base import Score
+from fedcal.conformal.scores.aps import APS
+from fedcal.conformal.scores.base import Score, rounded
 from fedcal.conformal.scores.lac import LAC
+from fedcal.conformal.scores.margin import Margin
+from fedcal.conformal.scores.ranked import Ranked
+from fedcal.conformal.scores.raps import RAPS
 from fedcal.registry import registry
 
-SCORES: dict[str, type[Score]] = registry(LAC)
+SCORES: dict[str, type[Score]] = registry(LAC, APS, RAPS, Margin)
 """Name on the command line and in files -> score."""
 
-__all__ = ["LAC", "SCORES", "Score"]
+__all__ = ["APS", "LAC", "RAPS", "SCORES", "Margin", "Ranked", "Score", "rounded"]

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedcal.buckets import DIGITS
 from fedcal.types import Floats, Integers
 
 
@@ -51,3 +53,28 @@ class Score(ABC):
     ) -> Floats:
         """The score of one label of each row, (n,): the same bits as `of_all` has there."""
         return cls.of_all(probs, u, penalty, free)[np.arange(len(labels)), labels]
+
+    @classmethod
+    def within(
+        cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
+    ) -> NDArray[np.bool_]:
+        """Whether each label's rounded score is at most its limit.
+
+        Parameters
+        ----------
+        probs, u, penalty, free
+            as of `of_all`
+        limits
+            (1,), (c,) of each class or (n, 1) of each row
+
+        Returns
+        -------
+        NDArray[np.bool_]
+            (n, c)
+        """
+        return np.asarray(rounded(cls.of_all(probs, u, penalty, free)) <= limits)
+
+
+def rounded(scores: Floats) -> Floats:
+    """To as many decimals as are looked at: the same on both sides of a file, shape kept."""
+    return np.round(scores, DIGITS)

@@ -1,0 +1,185 @@
+"""`fedcal apply`: a calibrator's probabilities or prediction sets of a file's rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from fedcal import calibrators, datasets
+from fedcal.artifact import form_of
+from fedcal.atomic import whole_file
+from fedcal.calibrators import Calibrator
+from fedcal.conformal import PredictionSets, load
+from fedcal.conformal.judged import judged
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.experiments.commands.parameters import Json, Quiet
+from fedcal.experiments.files import to_json
+from fedcal.experiments.terminal import SHOWN, console, shown
+from fedcal.metrics import summary
+from fedcal.types import Floats, Integers
+
+
+def apply_command(
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz or sets.npz of a run.")],
+    data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
+    out: Annotated[Path, typer.Option(help="Probabilities or sets: .npy, .npz or .csv.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write probabilities or sets, and show metrics where there are labels."""
+    if out.suffix not in (".npy", ".npz", ".csv"):
+        raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
+    if Path(data).exists() and out.exists() and out.samefile(data):
+        raise InputError(f"--out {out} is the data file itself")
+    fitted = fitted_in(calibrator)
+    loaded = datasets.load(data, labels_required=False)
+    if loaded.input != fitted.input:
+        raise InputError(
+            f"{data} holds {loaded.input}, but {calibrator} was fitted on {fitted.input}"
+        )
+    if loaded.classes != fitted.classes:
+        raise InputError(
+            f"{data} has {loaded.classes} classes, but {calibrator} was fitted on {fitted.classes}"
+        )
+    rows = Rows.of(loaded)
+    if isinstance(fitted, PredictionSets):
+        verb, told, lines = _apply_sets(fitted, rows, out)
+    else:
+        verb, told, lines = _apply_calibrator(fitted, rows, out)
+    if json:
+        print(to_json({"rows": len(rows.logits), "out": str(out), **told}), end="")
+    elif not quiet:
+        to = console()
+        test = len(rows.logits) - len(loaded.logits)
+        parts = f" (metrics: the {test} of its test part)" if test else ""
+        to.print(f"{len(rows.logits)} rows{parts} {verb}, written to {out}")
+        for line in lines:
+            to.print(line)
+
+
+def fitted_in(path: Path) -> Calibrator | PredictionSets:
+    """What a run left in a file: a calibrator, or prediction sets."""
+    return load(path) if form_of(path) == PredictionSets.form else calibrators.load(path)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows of a data set, those of its test part last.
+
+    Attributes
+    ----------
+    logits, probs
+        (n, c)
+    labels
+        (n,), or None
+    judged
+        the rows that metrics are of: the test part where there is one, because the others may be
+        what was fitted on
+    groups
+        ways to name each row's group, (n,) each: by the column group, by client
+    """
+
+    logits: Floats
+    probs: Floats
+    labels: Integers | None
+    judged: slice
+    groups: tuple[Sequence[str], ...]
+
+    @classmethod
+    def of(cls, rows: Dataset) -> Rows:
+        """Of a data set as it was read."""
+        logits, probs, labels, part = rows.logits, rows.probs, rows.labels, slice(None)
+        groups, clients = rows.group, rows.client
+        if rows.test_logits is not None and rows.test_probs is not None:
+            part = slice(len(logits), None)
+            logits = np.concatenate([logits, rows.test_logits])
+            probs = np.concatenate([probs, rows.test_probs])
+            if rows.test_labels is not None:
+                labels = np.concatenate([labels, rows.test_labels])
+            groups, clients = _joined(groups, rows.test_group), _joined(clients, rows.test_client)
+        ways = ((groups, rows.group_names), (clients, rows.client_names))
+        named = (
+            [names[k] for k in of.tolist()]
+            for of, names in ways
+            if of is not None and names is not None
+        )
+        return cls(logits, probs, labels if len(labels) == len(probs) else None, part, (*named,))
+
+
+def _joined(one: Integers | None, other: Integers | None) -> Integers | None:
+    return None if one is None or other is None else np.concatenate([one, other])
+
+
+Told = tuple[str, dict[str, Any], list[str]]
+"""What was done, numbers for `--json`, and lines to show."""
+
+
+def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
+    probs, labels = fitted.calibrated(rows.logits), rows.labels
+    metrics = {}
+    if labels is not None:
+        both = {"before": rows.probs, "after": probs}
+        part = rows.judged
+        metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
+    names = [f"prob_{j}" for j in range(probs.shape[1])]
+    _write(out, {"probs": probs}, labels, names, probs.tolist())
+    lines = [
+        f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)
+        for name, values in metrics.items()
+    ]
+    return f"calibrated by {fitted.kind}", metrics, lines
+
+
+def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
+    labels, groups = rows.labels, None
+    if fitted.by == "group":
+        known = (way for way in rows.groups if set(way) & set(fitted.names))
+        groups = next(known, None)
+    sets = fitted.of_logits(rows.logits, groups)
+    texts = ((int(s.sum()), " ".join(map(str, np.flatnonzero(s).tolist()))) for s in sets)
+    _write(out, {"sets": sets}, labels, ["size", "set"], texts)
+    verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
+    if labels is None:
+        size = float(sets.mean() * fitted.classes)
+        return verb, {"set_size": size}, [f"mean labels in a set: {size:.4g}"]
+    part = rows.judged
+    found = judged(sets[part], labels[part], rows.probs[part].argmax(axis=1))
+    whole = found.by["whole"]["all rows"]
+    line = (
+        f"coverage {100 * whole.coverage:.2f} % ({100 * whole.low:.2f} to {100 * whole.high:.2f}), "
+        f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
+        f"{100 * found.correct:.2f} %"
+    )
+    return verb, {"before": found.before, "after": found.after}, [line]
+
+
+def _write(
+    out: Path,
+    values: dict[str, NDArray[Any]],
+    labels: Integers | None,
+    names: Sequence[str],
+    lines: Iterable[Sequence[Any]],
+) -> None:
+    """The array as .npy, with labels as .npz, or lines of a .csv."""
+    with whole_file(out) as f:
+        if out.suffix == ".npy":
+            (array,) = values.values()
+            np.save(f, array, allow_pickle=False)
+        elif out.suffix == ".npz":
+            arrays: dict[str, Any] = values if labels is None else {**values, "labels": labels}
+            np.savez_compressed(f, **arrays)
+        else:
+            if labels is not None:
+                names = ["label", *names]
+                lines = ((int(y), *line) for y, line in zip(labels, lines, strict=True))
+            with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
+                csv.writer(text).writerows([names, *lines])

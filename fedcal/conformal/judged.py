@@ -1,0 +1,155 @@
+"""What prediction sets are worth on labelled rows: exact numbers, with binomial intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.metrics.clients import MOST_CLIENTS
+from fedcal.types import Floats, Integers
+
+LEVEL = 0.95
+"""Of intervals."""
+
+ALL = "all rows"
+
+
+@dataclass(frozen=True)
+class Covered:
+    """Coverage of some rows.
+
+    Attributes
+    ----------
+    rows
+        how many there are
+    coverage
+        share of rows whose label is in their set
+    low, high
+        its Clopper-Pearson interval at 95 %, which takes rows as independent
+    set_size
+        mean labels in a set
+    """
+
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    set_size: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What sets are worth on labelled rows.
+
+    Attributes
+    ----------
+    sizes
+        (n,) labels in each set
+    hit
+        (n,) whether the label is in it
+    classes
+        labels there are
+    correct
+        share of rows whose most probable label is right: what sets of that label alone cover
+    by
+        "whole", "class", "size", and "site" and "group" where known -> name -> coverage
+    """
+
+    sizes: Integers
+    hit: NDArray[np.bool_]
+    classes: int
+    correct: float
+    by: Mapping[str, Mapping[str, Covered]]
+
+    @property
+    def before(self) -> dict[str, float]:
+        """The model's prediction alone, as a set of one label."""
+        return {"coverage": self.correct, "set_size": 1.0}
+
+    @property
+    def after(self) -> dict[str, float]:
+        """Coverage, mean set size, and shares of rows with one label, none, and all of them."""
+        sizes = self.sizes
+        return {
+            "coverage": float(self.hit.mean()),
+            "set_size": float(sizes.mean()),
+            "singletons": float((sizes == 1).mean()),
+            "empty": float((sizes == 0).mean()),
+            "all_labels": float((sizes == self.classes).mean()),
+        }
+
+    @property
+    def coverage_by(self) -> dict[str, dict[str, dict[str, float]]]:
+        """`by` as plain values."""
+        return {
+            kind: {name: asdict(covered) for name, covered in parts.items()}
+            for kind, parts in self.by.items()
+        }
+
+
+Parts = tuple[Integers, Sequence[str]]
+"""(n,) the part of each row, and the names of all parts."""
+
+
+def judged(
+    sets: NDArray[np.bool_],
+    labels: Integers,
+    predicted: Integers,
+    parts: Mapping[str, Parts] | None = None,
+) -> Judged:
+    """Judge sets on at least one labelled row.
+
+    Parameters
+    ----------
+    sets
+        (n, c)
+    labels, predicted
+        (n,) the right one, and the model's most probable one
+    parts
+        further ways to part the rows, such as "site"
+    """
+    n, c = sets.shape
+    hit, sizes = sets[np.arange(n), labels], sets.sum(axis=1)
+    ways: dict[str, Parts] = {
+        "whole": (np.zeros(n, np.int64), (ALL,)),
+        "class": (labels, list(map(str, range(c)))),
+        "size": (sizes, list(map(str, range(c + 1)))),
+        **(parts or {}),
+    }
+    return Judged(
+        sizes,
+        hit,
+        c,
+        float((predicted == labels).mean()),
+        {kind: _covered(hit, sizes, *way) for kind, way in ways.items()},
+    )
+
+
+def _covered(
+    hit: NDArray[np.bool_], sizes: Integers, part: Integers, names: Sequence[str]
+) -> dict[str, Covered]:
+    """Of each part with rows, at most `MOST_CLIENTS`."""
+    rows = np.bincount(part, minlength=len(names))
+    hits: Floats = np.bincount(part, hit, len(names)).astype(np.float64)
+    labels = np.bincount(part, sizes, len(names))
+    there = np.flatnonzero(rows)[:MOST_CLIENTS]
+    low, high = binomial_interval(hits[there], rows[there])
+    found = {}
+    for k, a, b in zip(there, low, high, strict=True):
+        n = int(rows[k])
+        found[names[k]] = Covered(n, float(hits[k] / n), float(a), float(b), float(labels[k] / n))
+    return found
+
+
+def binomial_interval(hits: Floats, rows: Integers) -> tuple[Floats, Floats]:
+    """Clopper-Pearson intervals of shares, (k,), (k,) -> (k,), (k,); rows >= 1."""
+    from scipy.special import betaincinv
+
+    tail = (1.0 - LEVEL) / 2.0
+    missed = rows - hits
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), missed + 1, tail), 0.0)
+    high = np.where(missed > 0, betaincinv(hits + 1, np.maximum(missed, 1), 1.0 - tail), 1.0)
+    return low, high

@@ -1,0 +1,22 @@
+"""APS: the probability of all classes up to the label."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.conformal.scores.ranked import Ranked, mass
+from fedcal.types import Floats
+
+
+class APS(Ranked):
+    """The probability of the label and of all classes ranked above it, less the part u of its own.
+
+    Sets adapt to how hard a row is (Romano, Sesia & Candes 2020, equations 5 to 8).
+    """
+
+    name = "aps"
+
+    @classmethod
+    def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+        """(n, c)."""
+        return np.minimum(mass(falling, u), 1.0)

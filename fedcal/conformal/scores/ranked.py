@@ -1,0 +1,105 @@
+"""Scores by the order of the classes: what they share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.conformal.scores.base import Score, rounded
+from fedcal.numerics import label_entries
+from fedcal.types import Floats, Integers
+
+
+class Ranked(Score):
+    """A score that grows from the most to the least probable class of a row.
+
+    Of classes of equal probability the one of the smaller number comes first. Probabilities are
+    rounded before they are ranked, so that classes which are equal on paper are so in every
+    runtime. Subclasses write `by_rank`.
+    """
+
+    ranked = True
+
+    @classmethod
+    @abstractmethod
+    def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+        """Scores of the classes from the most to the least probable, which never fall.
+
+        Parameters
+        ----------
+        falling
+            (n, c) probabilities, each row in falling order
+        u, penalty, free
+            as of `of_all`
+
+        Returns
+        -------
+        Floats
+            (n, c)
+        """
+
+    @classmethod
+    def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+        """(n, c)."""
+        probs = rounded(probs)
+        order = np.argsort(-probs, axis=1, kind="stable")
+        found = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
+        out = np.empty_like(found)
+        np.put_along_axis(out, order, found, axis=1)
+        return out
+
+    @classmethod
+    def of_labels(
+        cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
+    ) -> Floats:
+        """(n,)."""
+        probs = rounded(probs)
+        own = label_entries(probs, labels)[:, None]
+        before = np.arange(probs.shape[1]) < labels[:, None]
+        place = ((probs > own) | ((probs == own) & before)).sum(axis=1)
+        return label_entries(cls.by_rank(_falling(probs), u, penalty, free), place)
+
+    @classmethod
+    def within(
+        cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
+    ) -> NDArray[np.bool_]:
+        """(n, c).
+
+        Scores grow with the rank, so that a set is the first k classes: those at least as
+        probable as the last of them, but for ties.
+        """
+        if limits.shape[-1] != 1:  # each class has its own limit
+            return super().within(probs, limits, u, penalty, free)
+        probs = rounded(probs)
+        falling = _falling(probs)
+        count = (rounded(cls.by_rank(falling, u, penalty, free)) <= limits).sum(axis=1)
+        least = np.where(count > 0, label_entries(falling, np.maximum(count - 1, 0)), np.inf)
+        found = probs >= least[:, None]
+        tied = np.flatnonzero(found.sum(axis=1) != count)
+        if len(tied):
+            own = limits[tied] if limits.ndim == 2 and len(limits) > 1 else limits
+            parts = None if u is None else u[tied]
+            found[tied] = super().within(probs[tied], own, parts, penalty, free)
+        return np.asarray(found)
+
+
+def _falling(probs: Floats) -> Floats:
+    """Each row from its largest entry to its least."""
+    return np.asarray(-np.sort(-probs, axis=1))
+
+
+def mass(falling: Floats, u: Floats | None) -> Floats:
+    """Probability of all classes up to each one, less the part u of its own, (n, c) -> (n, c).
+
+    It is added up as (mass of those before) + (1 - u) p, which never falls, not in the last bit
+    either. That of all classes is 1, whatever rounding left.
+    """
+    total = np.cumsum(falling, axis=1)
+    if u is None:
+        total[:, -1] = 1.0
+        return total
+    before = np.zeros_like(total)
+    before[:, 1:] = total[:, :-1]
+    return np.asarray(before + (1.0 - u)[:, None] * falling)

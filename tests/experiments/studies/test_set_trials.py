@@ -1,0 +1,135 @@
+"""Studies of prediction sets: splits, judgements, and the rules that others have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.noise import Noise
+from fedcal.conformal.release import Goal, SetRelease
+from fedcal.encodings import column_norm, decoder_of
+from fedcal.errors import InputError
+from fedcal.experiments.studies import (
+    angelopoulos_figure2,
+    angelopoulos_figure3,
+    angelopoulos_figure4,
+    angelopoulos_figure5,
+    angelopoulos_figure6,
+    fedcp_qq,
+    pcoqs,
+    prediction_sets_peers,
+)
+from fedcal.experiments.studies.set_trials import (
+    MEDICAL,
+    exact_thresholds,
+    rng_of,
+    scored,
+    split,
+)
+from fedcal.strategies.quantiles.prefix import spread_thresholds
+
+FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
+
+
+def test_rows_are_of_one_kind() -> None:
+    rows = {name: len(scored(name).own) for name in ("resnet110-cifar10", "heart-disease", MEDICAL)}
+    assert rows == {"resnet110-cifar10": 10_000, "heart-disease": 769, MEDICAL: 1_254}
+
+
+def test_judged_as_the_sets_themselves() -> None:
+    data = scored("resnet110-cifar10")
+    splits = split(data, 100, 300, 2, rng_of("test"))
+    found = splits.judged(np.array([0.3, 1.0]))
+    shipped = datasets.load("resnet110-cifar10")
+    assert shipped.test_logits is not None
+    assert shipped.test_labels is not None
+    sets = PredictionSets(Conformity("lac"), np.array([0.3]), 10, 0.1)
+    chosen = sets.of_logits(shipped.test_logits[splits.tests[0]])
+    labels = shipped.test_labels[splits.tests[0]]
+    assert found.coverage[0] == chosen[np.arange(300), labels].mean()
+    assert found.mean_sizes == pytest.approx([chosen.sum(axis=1).mean(), 10.0])
+    assert found.sizes.sum() == 600
+    assert found.all_labels == 0.5
+    both = [set(rows) for rows in splits.tests]
+    assert all(len(rows) == 300 for rows in both)
+
+
+def test_exact_thresholds_are_split_conformal_ranks() -> None:
+    scores = np.linspace(0.01, 0.99, 99)[None]
+    assert exact_thresholds(scores, 0.1) == [scores[0, 89]]  # the 90th of 99, exactly
+    assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
+
+
+def test_a_quantile_of_quantiles_covers_as_computed() -> None:
+    found = fedcp_qq.mean_coverage(4, 6)
+    scores = np.random.default_rng(0).random((40_000, 4, 6))
+    scores.sort(axis=2)
+    drawn = np.sort(scores, axis=1).mean(axis=0).T  # of uniform scores
+    assert found == pytest.approx(drawn, abs=0.006)
+    rank, of_clients, mean = fedcp_qq.best_ranks(4, 6, 0.2)
+    assert mean == pytest.approx(found[found >= 0.8].min())
+    assert mean == found[rank - 1, of_clients - 1]
+    with pytest.raises(InputError, match="too few"):
+        fedcp_qq.best_ranks(2, 3, 0.1)
+    with pytest.raises(InputError, match="evenly"):
+        fedcp_qq.thresholds(scores[:, 0], 4, 0.1)
+
+
+def test_a_binary_search_without_noise_ends_at_the_rank() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((50, 99))
+    found = pcoqs.thresholds(scores, 0.1, 1e12, rng, digits=12)
+    low, high = np.sort(scores)[:, [89, 90]].T  # noise just below 0, rounded down, is a row less
+    assert ((low - 1e-9 <= found) & (found <= high + 1e-9)).all()
+
+
+def test_pcoqs_covers_too_little_of_few_rows() -> None:
+    rng = np.random.default_rng(0)
+    found = pcoqs.thresholds(rng.random((2000, 50)), 0.1, 1 / 8, rng)
+    assert found.mean() == pytest.approx(0.83, abs=0.015)
+
+
+@pytest.mark.parametrize("module", FIGURES)
+def test_a_figure_from_few_splits(module: object) -> None:
+    rows = module.rows(splits=2)  # type: ignore[attr-defined]
+    assert module.sheet(rows) is not None  # type: ignore[attr-defined]
+    assert all(said for _, _, said, *_ in module.claims(rows))  # type: ignore[attr-defined]
+    settings = [r for r in rows if r["what"] == "setting"]
+    assert all(0.8 < r["coverage"] <= 1.0 for r in settings)
+
+
+def test_levels_and_what_is_lost_at_one() -> None:
+    rows = angelopoulos_figure2.rows(trials=50)
+    assert angelopoulos_figure2.sheet(rows) is not None
+    verdicts = [holds for _, holds, *_ in angelopoulos_figure2.claims(rows)]
+    assert verdicts == [True, True, False, False]
+
+
+def test_peers_on_few_splits() -> None:
+    rows = prediction_sets_peers.rows(splits=2, made=20)
+    assert {r["rule"] for r in rows} == {
+        *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
+        *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
+        *("P-COQS", "P-COQS, not rounded"),
+    }
+    assert len(prediction_sets_peers.claims(rows)) == 10
+    sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
+    assert all(r["set_size"] > 0 for r in sized)
+
+
+def test_our_release_is_the_library_s() -> None:
+    n, grid, multiplier = 1000, spread_thresholds(64), 2.0
+    rng = np.random.default_rng(0)
+    scores = rng.random((300, n))
+    here = prediction_sets_peers.release(scores, rng, grid, multiplier)
+    std = multiplier * column_norm("prefix", 64, 1, 2)
+    decoder, found = decoder_of("prefix", 64), []
+    for row in scores[:100]:
+        counts = np.bincount(np.searchsorted(grid, row), minlength=64)
+        noisy = counts + decoder @ rng.normal(0.0, std, 64)
+        told = SetRelease(grid, noisy[None], decoder, Noise(std), n)
+        found.append(told.found(Goal(0.1))[0])
+    spread = np.std(here) / 100**0.5 + np.std(here) / 300**0.5
+    assert np.mean(found) == pytest.approx(here.mean(), abs=3 * spread)

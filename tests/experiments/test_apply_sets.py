@@ -1,0 +1,99 @@
+"""`fedcal apply` and `fedcal export` of prediction sets."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.errors import InputError
+from fedcal.experiments.commands.apply import apply_command
+from fedcal.experiments.commands.files import export_command
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(60, 3)) * 2
+LABELS = RNG.integers(0, 3, 60)
+GROUPS = np.array(["a", "b", "c"])[np.arange(60) % 3]
+SETS = PredictionSets(Conformity(), np.array([0.8]), 3, 0.1)
+BY_GROUP = PredictionSets(Conformity(), np.array([0.5, 0.9]), 3, 0.1, "group", ("a", "b"))
+
+
+def applied(
+    folder: Path, sets: PredictionSets, out: str, data: dict[str, Any], **more: Any
+) -> Path:
+    sets.write(folder, "sets")
+    np.savez(folder / "d.npz", **data)
+    how = {"quiet": True, "json": False, **more}
+    apply_command(folder / "sets.npz", str(folder / "d.npz"), folder / out, **how)
+    return folder / out
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_sets_in_each_format(tmp_path: Path, labelled: bool) -> None:
+    data = {"logits": LOGITS, **({"labels": LABELS} if labelled else {})}
+    expected = SETS.predict_set(LOGITS)
+    assert_array_equal(np.load(applied(tmp_path, SETS, "s.npy", data)), expected)
+    with np.load(applied(tmp_path, SETS, "s.npz", data)) as arrays:
+        assert set(arrays) == {"sets", "labels"} if labelled else {"sets"}
+        assert_array_equal(arrays["sets"], expected)
+    with applied(tmp_path, SETS, "s.csv", data).open(newline="") as f:
+        header, *lines = csv.reader(f)
+    assert header == ["label", "size", "set"][not labelled :]
+    for line, row in zip(lines, expected, strict=True):
+        assert line[-1].split() == [str(k) for k in np.flatnonzero(row)]
+        assert int(line[-2]) == row.sum()
+
+
+def test_coverage_where_there_are_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = {"test_logits": LOGITS[40:], "test_labels": LABELS[40:]}
+    data = {"logits": LOGITS[:40], "labels": LABELS[:40], **test}
+    applied(tmp_path, SETS, "s.npy", data, quiet=False, json=True)
+    told = json.loads(capsys.readouterr().out)
+    own = SETS.predict_set(LOGITS[40:])  # of the test part alone
+    assert told["rows"] == 60
+    assert told["after"]["coverage"] == pytest.approx(own[np.arange(20), LABELS[40:]].mean())
+    assert told["after"]["set_size"] == pytest.approx(own.sum() / 20)
+    assert told["before"]["coverage"] == (LOGITS[40:].argmax(axis=1) == LABELS[40:]).mean()
+    applied(tmp_path, SETS, "s.npy", data, quiet=False)
+    out = capsys.readouterr().out
+    assert "60 rows (metrics: the 20 of its test part) given sets for 90 % coverage" in out
+    assert "the most probable label alone covers" in out
+    applied(tmp_path, SETS, "s.npy", {"logits": LOGITS}, quiet=False, json=True)
+    assert json.loads(capsys.readouterr().out)["set_size"] == pytest.approx(
+        SETS.sizes(LOGITS).mean()
+    )
+
+
+def test_groups_are_read_from_the_file(tmp_path: Path) -> None:
+    expected = BY_GROUP.predict_set(LOGITS, GROUPS)
+    for column in ("group", "client"):  # groups or sites
+        data = {"logits": LOGITS, "labels": LABELS, column: GROUPS}
+        assert_array_equal(np.load(applied(tmp_path, BY_GROUP, "s.npy", data)), expected)
+    with pytest.raises(InputError, match="say the rows' groups"):
+        applied(tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    probs = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1)[:, None]
+    with pytest.raises(InputError, match=r"holds probs, but .* was fitted on logits"):
+        applied(tmp_path, SETS, "s.npy", {"probs": probs})
+    (tmp_path / "sets.npz").write_bytes(b"x")
+    with pytest.raises(InputError, match="calibrator"):
+        apply_command(
+            tmp_path / "sets.npz", str(tmp_path / "d.npz"), tmp_path / "s.npy", quiet=True
+        )
+
+
+def test_export(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    SETS.write(tmp_path, "sets")
+    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=True)
+    assert (tmp_path / "sets.onnx").stat().st_size > 0

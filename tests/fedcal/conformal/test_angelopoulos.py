@@ -1,0 +1,134 @@
+"""Angelopoulos et al.: its formulas, what it spends, and what it covers."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fedcal.conformal import angelopoulos as paper
+from fedcal.errors import InputError
+
+
+def test_level_is_equation_3_by_hand() -> None:
+    level = paper.inflated_level(1000, 200, 1.0, 0.1, 0.02)
+    assert level == pytest.approx(1001 * 0.9 / (1000 * 0.998) + 0.002 * math.log(100_000))
+    with pytest.raises(InputError, match="gamma in"):
+        paper.inflated_level(1000, 200, 1.0, 0.1, 1.0)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(20, 0.1), (300, 1.0), (5000, 8.0), (10**6, 10.0)])
+def test_gamma_has_the_lowest_level(n: int, epsilon: float) -> None:
+    m = 1000
+    found = paper.inflated_level(n, m, epsilon, 0.1, paper.best_gamma(n, m, epsilon, 0.1))
+    if n == 20:  # both roots lie outside (0, 1)
+        assert paper.best_gamma(n, m, epsilon, 0.1) == paper.LEAST_GAMMA
+        return
+    every = [paper.inflated_level(n, m, epsilon, 0.1, g) for g in np.logspace(-11, -0.001, 4000)]
+    assert found <= min(every) + 1e-12
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 10, 100, 176, 1000])
+def test_a_score_on_an_edge_is_in_the_bin_below(m: int) -> None:
+    edges = paper.thresholds(m)
+    scores = np.concatenate([[0.0], edges, np.nextafter(edges, 0), np.nextafter(edges[:-1], 1)])
+    assert (paper.binned(scores, m) == np.searchsorted(edges, scores)).all()
+
+
+def _neighbours(most: int, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """All counts of m bins with up to `most` rows in each, and the same with one row more."""
+    units = np.eye(m, dtype=np.int64)
+    every = map(np.array, product(range(most + 1), repeat=m))
+    return [(counts, counts + unit) for counts in every for unit in units]
+
+
+@pytest.mark.parametrize("q", [0.2, 0.5, 0.9, 0.975])
+def test_a_row_raises_every_cost_by_at_most_one(q: float) -> None:
+    moves = [
+        paper.quantile_costs(more, q) - paper.quantile_costs(less, q)
+        for less, more in _neighbours(4, 4)
+    ]
+    assert np.min(moves) >= -1e-12
+    assert np.max(moves) == pytest.approx(1.0)
+
+
+def test_costs_are_the_papers() -> None:
+    counts, q = np.array([3.0, 0.0, 5.0, 2.0]), 0.9
+    w = [max(b / q, a / (1 - q)) for b, a in ((0, 7), (3, 7), (3, 2), (8, 0))]
+    assert paper.quantile_costs(counts, q) == pytest.approx(np.array(w) * (1 - q))
+    w = [max(b / 0.2, a / 0.8) for b, a in ((0, 7), (3, 7), (3, 2), (8, 0))]
+    assert paper.quantile_costs(counts, 0.2) == pytest.approx(np.array(w) * 0.2)
+
+
+def _log_probabilities(counts: np.ndarray, q: float, epsilon: float) -> np.ndarray:
+    logs = -0.5 * epsilon * paper.quantile_costs(counts, q)
+    return logs - np.logaddexp.reduce(logs)
+
+
+def test_what_a_draw_spends() -> None:
+    epsilon, q, added, replaced = 1.0, 0.9, 0.0, 0.0
+    for less, more in _neighbours(4, 4):
+        here = _log_probabilities(more, q, epsilon)
+        added = max(added, np.abs(here - _log_probabilities(less, q, epsilon)).max())
+        for unit in np.eye(4, dtype=np.int64):  # `less` + another row: the row is replaced
+            there = _log_probabilities(less + unit, q, epsilon)
+            replaced = max(replaced, np.abs(here - there).max())
+    assert added <= epsilon / 2 + 1e-12
+    assert replaced <= epsilon + 1e-12
+    # a user with three rows, at epsilon / 3
+    three = [np.array(rows) for rows in product(range(4), repeat=4) if sum(rows) == 3]
+    spent = [
+        np.abs(
+            _log_probabilities(counts + rows, q, epsilon / 3)
+            - _log_probabilities(counts, q, epsilon / 3)
+        ).max()
+        for counts in map(np.array, product(range(0, 20, 4), repeat=4))
+        for rows in three
+    ]
+    assert max(spent) <= epsilon / 2 + 1e-12
+
+
+def test_draws_follow_the_probabilities() -> None:
+    counts = np.array([10, 3, 0, 4, 1])
+    rng = np.random.default_rng(0)
+    drawn = paper.private_quantile(np.tile(counts, (40_000, 1)), 0.8, 1.0, rng)
+    found = np.bincount(drawn, minlength=5) / len(drawn)
+    assert found == pytest.approx(np.exp(_log_probabilities(counts, 0.8, 1.0)), abs=0.01)
+
+
+def _coverage(law: str, n: int, epsilon: float, printed: bool = False) -> tuple[float, float]:
+    """Mean coverage of 2,000 calibrations of rows of a known law, and its standard error."""
+    rng = np.random.default_rng(1)
+    shape = (2000, n)
+    masses = {"two masses": (0.85, 0.98), "edges": (0.5, 0.89, 0.9, 0.91)}
+    if law == "uniform":
+        scores = rng.random(shape)
+    else:
+        values = np.array(masses[law])
+        scores = values[rng.integers(0, len(values), shape)]
+    m = paper.best_bins(n, epsilon, 0.1)
+    if printed:
+        level = paper.inflated_level(n, m, epsilon, 0.1, paper.best_gamma(n, m, epsilon, 0.1))
+        t = paper.thresholds(m)[paper.drawn_bins(scores, m, min(level, 1.0), epsilon, rng)]
+    else:
+        t = paper.private_thresholds(scores, m, epsilon, 0.1, rng)
+    covered = t if law == "uniform" else (values <= t[:, None]).mean(axis=1)
+    return float(covered.mean()), float(covered.std() / math.sqrt(len(covered)))
+
+
+@pytest.mark.parametrize("law", ["uniform", "two masses", "edges"])
+@pytest.mark.parametrize(("n", "epsilon"), [(50, 1.0), (300, 1.0), (1000, 1.0), (5000, 8.0)])
+def test_it_covers(law: str, n: int, epsilon: float) -> None:
+    mean, error = _coverage(law, n, epsilon)
+    assert mean >= 0.9 - 3.5 * error
+
+
+def test_the_level_as_printed_loses_coverage_where_all_labels_are_needed() -> None:
+    assert [_coverage("uniform", n, 0.1)[0] for n in (20, 50, 100)] == [1.0, 1.0, 1.0]
+    found = [_coverage("uniform", n, 0.1, printed=True)[0] for n in (20, 50, 100)]
+    assert found == pytest.approx([0.58, 0.69, 0.82], abs=0.02)
+
+
+def test_what_the_authors_program_spends() -> None:
+    assert paper.spent_by_authors(1.0, 0.1, 0.975) == pytest.approx(4.0)
+    assert paper.spent_by_authors(1.0, 0.1, 1.2) == math.inf

@@ -1,0 +1,156 @@
+"""Conformity scores: by hand, in [0, 1], the same bits by every way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fedcal import parallel
+from fedcal.calibrators import TemperatureScaling
+from fedcal.calibrators.as_text import text_of
+from fedcal.conformal import SCORES, Conformity
+from fedcal.conformal.conformity import uniform_of
+from fedcal.errors import InputError
+from fedcal.types import Floats
+
+CASES = [
+    Conformity("lac"),
+    Conformity("aps"),
+    Conformity("aps", randomised=True, seed=3),
+    Conformity("raps", penalty=0.1, free=2),
+    Conformity("raps", randomised=True),
+    Conformity("margin"),
+]
+
+
+def rows(n: int, c: int, seed: int = 0) -> Floats:
+    """Logits of which many are tied, and some rows are all but certain."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, c)) * rng.choice([0.1, 3.0, 200.0], (n, 1))
+    logits[::3] = np.round(logits[::3])
+    logits[0] = 0.0
+    return logits
+
+
+P = np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]])
+
+
+@pytest.mark.parametrize(
+    ("name", "u", "expected"),
+    [
+        ("lac", None, [[0.9, 0.5, 0.85, 0.75], [0.75] * 4]),
+        ("aps", None, [[1.0, 0.5, 0.9, 0.75], [0.25, 0.5, 0.75, 1.0]]),
+        ("aps", [0.2, 0.5], [[0.98, 0.4, 0.87, 0.7], [0.125, 0.375, 0.625, 0.875]]),
+        # penalty 0.5 after the first: 0, 0.5, 1, 1.5 are added, and all is divided by 2.5
+        ("raps", None, [[1.0, 0.2, 0.76, 0.5], [0.1, 0.4, 0.7, 1.0]]),
+        ("margin", None, [[0.7, 0.375, 0.675, 0.625], [0.5] * 4]),
+    ],
+)
+def test_by_hand(name: str, u: list[float] | None, expected: list[list[float]]) -> None:
+    parts = None if u is None else np.array(u)
+    found = SCORES[name].of_all(P, parts, 0.5, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("conformity", CASES, ids=repr)
+@pytest.mark.parametrize("c", [2, 3, 40])
+def test_all_ways_give_the_same_bits(conformity: Conformity, c: int) -> None:
+    logits = rows(300, c)
+    scores = conformity.of_all(logits)
+    assert scores.min() >= 0.0
+    assert scores.max() <= 1.0
+    for label in range(c):
+        of_labels = conformity.of_labels(logits, np.full(300, label))
+        assert_array_equal(of_labels, scores[:, label])
+    assert_array_equal(conformity.of_all(logits[50:60]), scores[50:60])
+    own = scores[np.arange(300), np.arange(300) % c]  # many labels lie on their own limit
+    for limits in (own[:1], own[:, None], own[:c], np.ones(1), np.zeros(1)):
+        assert_array_equal(conformity.within(logits, limits), scores <= limits)
+
+
+@pytest.mark.parametrize("conformity", CASES[1:5], ids=repr)
+def test_scores_by_rank_rise_with_it(conformity: Conformity) -> None:
+    logits = rows(500, 30)
+    order = np.argsort(-np.round(conformity.probs(logits), 12), axis=1, kind="stable")
+    ranked = np.take_along_axis(conformity.of_all(logits), order, axis=1)
+    assert (np.diff(ranked, axis=1) >= 0).all()
+    if not conformity.randomised:
+        assert_array_equal(ranked[:, -1], np.ones(500))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "BLOCK", 64)
+    monkeypatch.setattr(parallel, "MANY", 1)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
+
+
+@pytest.mark.parametrize("conformity", CASES, ids=repr)
+def test_blocks_and_threads_change_nothing(
+    conformity: Conformity, request: pytest.FixtureRequest
+) -> None:
+    logits = rows(100, 5)
+    labels, limits = np.arange(100) % 5, np.linspace(0, 1, 100)[:, None]
+
+    def found() -> list[np.ndarray]:
+        return [
+            conformity.of_all(logits),
+            conformity.of_labels(logits, labels),
+            conformity.within(logits, limits),
+        ]
+
+    whole = found()
+    request.getfixturevalue("small_blocks")
+    for one, other in zip(whole, found(), strict=True):
+        assert_array_equal(one, other)
+
+
+def test_parts_are_uniform_and_of_the_row_alone() -> None:
+    logits = np.random.default_rng(0).normal(size=(200_000, 3))
+    u = uniform_of(logits, 5)
+    assert_array_equal(u[7:9], uniform_of(logits[7:9], 5))
+    assert 0.0 <= u.min() < u.max() < 1.0
+    cells = np.bincount((u * 100).astype(int), minlength=100)
+    assert ((cells - 2000) ** 2 / 2000).sum() < 99 + 4 * np.sqrt(198)  # chi square
+    for other in (uniform_of(logits, 6), uniform_of(logits[:, ::-1], 5), logits[:, 0], u[1:]):
+        n = len(other)
+        assert abs(np.corrcoef(u[:n], other)[0, 1]) < 4 / np.sqrt(n)
+    assert uniform_of(np.array([[-0.0, 1.0]]), 0) == uniform_of(np.array([[0.0, 1.0]]), 0)
+    assert uniform_of(logits.astype(np.float32), 0).shape == (200_000,)
+
+
+def test_randomised_sets_cover_exactly_on_average() -> None:
+    """A label drawn from the probabilities has a score that is uniform, whatever they are."""
+    logits = np.random.default_rng(0).normal(size=(100_000, 4)) * 3  # no row twice
+    conformity = Conformity("aps", randomised=True)
+    rng = np.random.default_rng(1)
+    probs = conformity.probs(logits)
+    labels = (probs.cumsum(axis=1) < rng.random((len(probs), 1))).sum(axis=1).clip(0, 3)
+    scores = conformity.of_labels(logits, labels)
+    for level in (0.1, 0.5, 0.9):
+        assert abs((scores <= level).mean() - level) < 4 * np.sqrt(0.25 / len(scores))
+
+
+def test_calibrated_probabilities(tmp_path: object) -> None:
+    path = f"{tmp_path}/calibrator.npz"
+    TemperatureScaling(2.0, 5).save(path)
+    logits = rows(50, 5)
+    calibrated = Conformity("aps", calibrator=text_of(path, 5))
+    assert_array_equal(calibrated.of_all(logits), Conformity("aps").of_all(logits / 2.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"name": "x"}, "allowed"),
+        ({"name": "lac", "randomised": True}, "knows no order"),
+        ({"name": "margin", "randomised": True}, "knows no order"),
+        ({"name": "aps", "penalty": 0.1}, "'raps'"),
+        ({"name": "raps", "penalty": -1.0}, "penalty"),
+        ({"name": "raps", "free": -1}, "free"),
+    ],
+)
+def test_what_does_nothing_is_refused(settings: dict[str, object], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        Conformity(**settings)  # type: ignore[arg-type]

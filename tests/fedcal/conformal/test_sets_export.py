@@ -1,0 +1,109 @@
+"""Exported prediction sets are those of `predict_set`, on real rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fedcal import datasets, export
+from fedcal.calibrators import BBQ, Calibrator, TemperatureScaling, TopLabelBinning
+from fedcal.calibrators.as_text import text_of
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.types import Floats
+
+CONFORMITIES = [
+    Conformity("lac"),
+    Conformity("aps"),
+    Conformity("raps", penalty=0.02, free=3),
+    Conformity("margin"),
+]
+
+
+@cache
+def data(name: str) -> Dataset:
+    return datasets.load(name).split(0)
+
+
+def fitted(conformity: Conformity, name: str, by: str = "none") -> PredictionSets:
+    """Sets of the rows' own thresholds, without privacy."""
+    rows = data(name)
+    scores = conformity.of_labels(rows.logits, rows.labels)
+    parts = [rows.labels == k for k in range(rows.classes)] if by == "class" else [slice(None)]
+    level = {"mmlu-llama": 0.7, "densenet-cifar100": 0.9}[name]
+    thresholds = [np.quantile(scores[part], level, method="higher") for part in parts]
+    return PredictionSets(conformity, np.array(thresholds), rows.classes, 0.1, by, input=rows.input)
+
+
+def rows_to_judge(name: str) -> Floats:
+    scores = data(name).test_scores
+    assert scores is not None
+    return scores[:2000]
+
+
+def run_onnx(model: Any, scores: Floats) -> np.ndarray:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.SerializeToString())
+    (given,), (made,) = session.get_inputs(), session.get_outputs()
+    assert (made.name, made.type) == ("sets", "tensor(bool)")
+    return np.asarray(session.run(None, {given.name: scores})[0])
+
+
+def run_torch(sets: PredictionSets, scores: Floats) -> np.ndarray:
+    torch = pytest.importorskip("torch")
+    return np.asarray(export.to_torch(sets)(torch.from_numpy(scores)))
+
+
+@pytest.mark.parametrize("name", ["densenet-cifar100", "mmlu-llama"])
+@pytest.mark.parametrize("conformity", CONFORMITIES, ids=lambda c: c.name)
+@pytest.mark.parametrize("by", ["none", "class"])
+def test_the_sets_are_those_of_predict_set(name: str, conformity: Conformity, by: str) -> None:
+    sets, scores = fitted(conformity, name, by), rows_to_judge(name)
+    expected = sets.predict_set(scores)
+    assert 0.01 < expected.mean() < 0.9
+    assert_array_equal(run_torch(sets, scores), expected)
+    pytest.importorskip("onnx")
+    assert_array_equal(run_onnx(export.to_onnx(sets, dtype="float64"), scores), expected)
+    single = scores.astype(np.float32)
+    assert_array_equal(run_onnx(export.to_onnx(sets), single), sets.predict_set(single))
+
+
+@pytest.mark.parametrize("calibrator", [TemperatureScaling(), BBQ(), TopLabelBinning()])
+def test_calibrated_sets(calibrator: Calibrator, tmp_path: Path) -> None:
+    rows = data("densenet-cifar100")
+    calibrator.fit(rows.logits, rows.labels).save(tmp_path / "c.npz")
+    conformity = Conformity("aps", calibrator=text_of(tmp_path / "c.npz", 100))
+    sets, scores = fitted(conformity, "densenet-cifar100"), rows_to_judge("densenet-cifar100")
+    expected = sets.predict_set(scores)
+    assert_array_equal(run_torch(sets, scores), expected)
+    pytest.importorskip("onnx")
+    assert_array_equal(run_onnx(export.to_onnx(sets, dtype="float64"), scores), expected)
+
+
+def test_files(tmp_path: Path) -> None:
+    sets = fitted(CONFORMITIES[1], "mmlu-llama")
+    torch, onnx = pytest.importorskip("torch"), pytest.importorskip("onnx")
+    export.save(sets, tmp_path / "sets.onnx")
+    told = {p.key: p.value for p in onnx.load(tmp_path / "sets.onnx").metadata_props}
+    assert (told["kind"], told["score"], told["alpha"]) == ("sets", "aps", "0.1")
+    export.save(sets, tmp_path / "sets.pt2", dtype="float64")
+    program = torch.export.load(tmp_path / "sets.pt2").module()
+    scores = rows_to_judge("mmlu-llama")
+    assert_array_equal(program(torch.from_numpy(scores)), sets.predict_set(scores))
+
+
+def test_what_has_no_export_is_refused() -> None:
+    sets = fitted(Conformity("aps", randomised=True), "mmlu-llama")
+    by_group = replace(fitted(CONFORMITIES[0], "mmlu-llama"), by="group", names=("a",))
+    for to in (export.to_onnx, export.to_torch):
+        with pytest.raises(InputError, match="randomised sets have no export"):
+            to(sets)
+        with pytest.raises(InputError, match="of each group have no export"):
+            to(by_group)
