@@ -212,16 +212,17 @@ class FedConformal(CalibrationStrategy):
         asked, by = str(settings.get("quantile", AUTO)), str(settings.get("by", "none"))
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
+        known = bool(settings.get("rows_known"))
         source = str(settings.get("source", ""))
         texts = {kind: str(settings.get(kind, "")) for kind in AIMS}
         report = str(settings.get("report", ""))
         try:
             aim = aim_of(federation.classes, source, **texts)
-            wanted = Wanted(Goal(0.1), score, None, False, 0, average, aim, report)
+            wanted = Wanted(Goal(0.1), score, None, known, 0, average, aim, report)
             rule = chosen(asked, federation, wanted)
         except InputError:  # told when the run is made
             return False
-        return bool(settings.get("rows_known")) or rule.needs_rows
+        return known or rule.needs_rows
 
     def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""

@@ -242,7 +242,7 @@ class SetRanks(SetGaps):
     signed = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
-        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4, "once": True},
+        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
     )
 
     need: Any = (0.0,)

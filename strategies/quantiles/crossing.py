@@ -28,7 +28,8 @@ class Crossing(QuantileRule):
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
     centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
     1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
-    hash. How many rows there are is not released.
+    hash. How many rows there are is not released. Clients that count equally are not clipped: where
+    they have few rows each, many have nothing but misses.
     """
 
     name = "crossing"
@@ -45,10 +46,11 @@ class Crossing(QuantileRule):
         if wanted.average:
             need, hit = need * rows, hit * rows
         self._clip = float(np.maximum(hit - need, np.abs(need)).max())
-        if self.whole_client:
-            self._clip = client_clip(rows, alpha) * (1.0 if wanted.average else float(hit.max()))
+        clips = self.whole_client and not wanted.average
+        if clips:
+            self._clip = client_clip(rows, alpha) * float(hit.max())
         self._missed = alpha * self.expected
-        spacing = OF_CLIENTS if self.whole_client else OF_ROWS
+        spacing = OF_CLIENTS if clips else OF_ROWS
         self._draw = Draw.of(self._missed, 2.0 * self._clip / federation.epsilon, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
@@ -94,7 +96,8 @@ class Crossing(QuantileRule):
             rows = self.expected
             level = centred_pac_level(rows, rows, goal.alpha, law, goal.confidence)
         self.slack = level - self._need
-        self.enough = self.slack <= goal.alpha * (self.expected + 1.0)
+        one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
+        self.enough = self.slack <= goal.alpha * (self.expected + one)
         self._query = replace(
             self._query, level=float(level), tilt=float(self._draw.tilt * self._scale)
         )
@@ -112,12 +115,18 @@ class Crossing(QuantileRule):
     def guarantee(self) -> tuple[str, ...]:
         """By unit, what is proven and what is assumed."""
         goal, rows = self.wanted.goal, self.expected
-        fewest = math.ceil(self.slack / goal.alpha)
+        fewest, noun = self.slack / goal.alpha, "rows"
+        if self.wanted.average:
+            each = self.wanted.rows or 1.0
+            rows, fewest, noun = rows / each, fewest / each, "clients"
+        elif self.one_row_each:
+            noun = "subjects"
+        fewest = math.ceil(fewest)
         found = []
         if not self.enough:
             found.append(
-                f"Sets hold all labels: with {rows:.6g} rows this budget is too small for a share "
-                f"of {1 - goal.alpha:.4g}; {fewest:,} rows would do."
+                f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a "
+                f"share of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
@@ -130,7 +139,6 @@ class Crossing(QuantileRule):
             whose = "for a row that is exchangeable with all clients' rows taken together."
         aim = self.wanted.aim
         found.append(of_whom(goal, "none", whose, aim))
-        noun = "subjects" if self.one_row_each else "rows"
         if aim is not None and aim.kind == "among":
             noun += " with such a label"
         if aim is not None and aim.source:
@@ -139,18 +147,17 @@ class Crossing(QuantileRule):
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:
             found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
-        if self.whole_client:
+        if self.whole_client and not self.wanted.average:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
                 "have far more misses than others, near the threshold, is a small part of all rows "
                 "(0.0001 to 0.002 on the shipped data); coverage may be lower by that part. No "
                 "release tells it."
             )
-            if not self.wanted.average:
-                found.append(
-                    "A client that is not among these may be covered less often: --set "
-                    "weigh=clients is for new clients."
-                )
+            found.append(
+                "A client that is not among these may be covered less often: --set weigh=clients "
+                "is for new clients."
+            )
         return tuple(found)
 
     @property

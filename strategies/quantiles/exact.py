@@ -118,7 +118,8 @@ class Exact(QuantileRule):
         goal = self.wanted.goal
         if goal.promise == "marginal":
             return self._need if rows else np.inf
-        found = np.ceil(pac_level(rows, goal.alpha, Nothing(), goal.confidence) - 1e-6)
+        # a level is just above the last rank that is too low
+        found = np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0
         return float(found - self._need * rows) if found <= rows else np.inf
 
     @property
