@@ -11,6 +11,7 @@ clients, n - Bin(n, u) at a uniform u is uniform on 0..n.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import bdtr
@@ -23,6 +24,7 @@ _STEPS = 96
 """Numbers of misses at which the law is computed; between two that of the lower one counts."""
 
 
+@lru_cache(256)
 def most_misses(clients: int, cells: int, flip: float, goal: Goal) -> int:
     """The most set bits above a threshold with which it still may be high enough.
 

@@ -172,6 +172,7 @@ def likely_ranks(k: Floats, rows: int, share: float) -> Floats:
     return np.asarray(np.exp(log + k * math.log(share) + (rows - k) * math.log1p(-share)))
 
 
+@lru_cache(4096)
 def marginal_level(rows: int, alpha: float, law: Law) -> float:
     """The least level r with mean coverage >= 1 - alpha, whatever the scores.
 
@@ -191,12 +192,14 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
     return _least(lambda r: covered(rows, r, law) >= 1.0 - alpha, near, law)
 
 
+@lru_cache(4096)
 def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
     """The least level r with coverage >= 1 - alpha with probability >= `confidence`."""
     near = float(bdtrik(confidence, rows, 1.0 - alpha))
     return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
 
 
+@lru_cache(256)
 def centred_level(fewest: float, alpha: float, law: Law) -> float:
     """The least level of counts less (1 - alpha) n that is right for each n >= `fewest`.
 
@@ -218,6 +221,7 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
     return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
 
 
+@lru_cache(256)
 def centred_pac_level(
     fewest: float, most: float, alpha: float, law: Law, confidence: float
 ) -> float:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
+from fedcal.conformal.promises import of_whom
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.encodings import MOST_BUCKETS
 from fedcal.mechanisms import Exponential
@@ -15,7 +16,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetRanks
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 from fedcal.units import UNITS
