@@ -116,8 +116,8 @@ class Crossing(QuantileRule):
         found = []
         if not self.enough:
             found.append(
-                f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a share "
-                f"of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
+                f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a "
+                f"share of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
