@@ -69,6 +69,8 @@ EXAMPLES = {
     "plan": (
         "fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1",
         "fedcal plan --clients 20 --rows-per-client 500 --data imdb-binary --epsilon 4 --out plan",
+        "fedcal plan --method conformal --set alpha=0.1 --clients 100 --rows-per-client 50 "
+        "--classes 10 --epsilon 1",
     ),
     "train": (
         "fedcal train --data images.npz --clients 20 --rounds 50 --out model",

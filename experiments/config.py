@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -335,6 +336,8 @@ def parse_setting(text: str) -> tuple[str, Setting]:
         value = tomllib.loads(f"v = {raw.strip()}")["v"]
     except tomllib.TOMLDecodeError:
         value = raw.strip()
+        if re.fullmatch(r"[+-]?\.\d+", value):  # .1, as people write it
+            value = float(value)
     if not isinstance(value, (bool, int, float, str)):
         raise InputError(f"--set {key}: a value must be a number, true, false or text")
     return key.strip(), value

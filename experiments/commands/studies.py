@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcal.experiments.commands.parameters import FILES, ConfigFile, Json, Quiet, other, takes
+from fedcal.experiments.commands.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
 from fedcal.experiments.config import Config
 from fedcal.experiments.options import DATA, RUNNING
 from fedcal.experiments.training.config import TrainConfig
@@ -28,11 +36,14 @@ def plan_command(
         int | None, other(DATA, "Of the model (needed, unless --data is given).")
     ] = None,
     data: Annotated[
-        str | None, other(DATA, "Shipped names to plan on (made-up rows of known truth).")
+        str | None,
+        other(DATA, "Shipped names to plan on (made-up rows); for conformal rows of any kind."),
     ] = None,
     method: Annotated[
-        str | None, other(DATA, "Methods to try, with commas (all but the slowest).")
+        str | None,
+        other(DATA, "Methods to try, with commas (all but the slowest); or conformal."),
     ] = None,
+    set: Settings = None,
     out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -42,7 +53,7 @@ def plan_command(
     from fedcal.experiments.planner.command import run_plan
 
     facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
-    run_plan(facts, data, method, out, quiet=quiet, as_json=json)
+    run_plan(facts, data, method, set or (), out, quiet=quiet, as_json=json)
 
 
 @takes(TrainConfig)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
-from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.errors import InputError
+from fedcal.experiments.files import check_out, to_json
 from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds, in_words
+from fedcal.experiments.planner.saving import save
+from fedcal.experiments.planner.sets.command import run_set_plan
+from fedcal.experiments.planner.sets.sums import METHOD as SETS
 from fedcal.experiments.planner.words import command, explanation, recommended
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
@@ -22,12 +24,18 @@ def run_plan(
     options: Mapping[str, Any],
     data: str | None,
     method: str | None,
+    settings: Sequence[str],
     out: Path | None,
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """`fedcal plan`."""
+    if method == SETS:
+        run_set_plan(options, data, settings, out, quiet=quiet, as_json=as_json)
+        return
+    if settings:
+        raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
     if out is not None:
         check_out(out)
     with progress("planning", quiet=quiet) as steps:
@@ -43,22 +51,11 @@ def run_plan(
             progress=moved,
         )
     if out is not None:
-        save(advice, out)
+        save(planning.to_json(advice), advice.options, out)
     if as_json:
         print(to_json(planning.to_json(advice)), end="")
     elif not quiet:
         show(advice, out)
-
-
-def save(advice: Advice, out: Path) -> None:
-    """Write `plan.json`, and `config.toml` for `simulate --config` where there is advice."""
-
-    def write(folder: Path) -> None:
-        (folder / "plan.json").write_text(to_json(planning.to_json(advice)), "utf-8")
-        if advice.options is not None:
-            (folder / "config.toml").write_text(tomli_w.dumps(advice.options), "utf-8")
-
-    write_folder(out, write, stale=("config.toml",))
 
 
 def show(advice: Advice, out: Path | None) -> None:

@@ -75,19 +75,12 @@ def plan(
     worlds: tuple[World, ...] = ()
     if data:
         worlds = tuple(_public(name) for name in ([data] if isinstance(data, str) else data))
-        there = {world.classes for world in worlds} | ({classes} if classes else set())
-        if len(there) > 1:
-            raise InputError(
-                f"data and classes must fit together, got {', '.join(map(str, sorted(there)))} "
-                "classes"
-            )
-        classes = worlds[0].classes
-    if clients is None or rows_per_client is None or classes is None:
-        raise InputError(_missing(clients, rows_per_client, classes))
-    check_quorum(quorum, trust)
-    federation = Federation(
-        clients=clients,
-        classes=classes,
+    facts = facts_of(
+        clients,
+        rows_per_client,
+        classes,
+        [world.classes for world in worlds],
+        partition,
         rounds=rounds,
         sampling_rate=sampling_rate,
         epsilon=epsilon,
@@ -97,14 +90,36 @@ def plan(
         mechanism=mechanism,
         quorum=quorum,
     )
-    facts = PublicFacts(federation, rows_per_client, partition)
     return advise(
         facts,
-        worlds or made_up(classes, seed),
+        worlds or made_up(facts.federation.classes, seed),
         methods=methods,
         seed=seed,
         engine=engine,
         progress=progress,
+    )
+
+
+def facts_of(
+    clients: int | None,
+    rows_per_client: float | None,
+    classes: int | None,
+    of_data: Sequence[int] | None,
+    partition: str = Config.partition,
+    **federation: Any,
+) -> PublicFacts:
+    """The public facts; InputError for what is missing, or does not fit the classes of the data."""
+    there = {*(of_data or ())} | ({classes} if classes else set())
+    if of_data and len(there) > 1:
+        raise InputError(
+            f"data and classes must fit together, got {', '.join(map(str, sorted(there)))} classes"
+        )
+    known = of_data[0] if of_data else classes
+    if clients is None or rows_per_client is None or known is None:
+        raise InputError(_missing(clients, rows_per_client, known))
+    check_quorum(federation.get("quorum", QUORUM), federation.get("trust"))
+    return PublicFacts(
+        Federation(clients=clients, classes=known, **federation), rows_per_client, partition
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedcal.experiments.planner.advice import Advice
@@ -78,9 +79,11 @@ def recommended(advice: Advice) -> str:
 
 def command(advice: Advice) -> str | None:
     """The command that runs what is recommended."""
-    options = advice.options
-    if options is None:
-        return None
+    return None if advice.options is None else command_of(advice.options)
+
+
+def command_of(options: Mapping[str, Any]) -> str:
+    """The command with these options."""
     words = ["fedcal simulate"]
     for key, value in options.items():
         if key == "set":

@@ -148,7 +148,7 @@ def thresholds_of(setup: Setup, name: str, runs: int, rng: np.random.Generator) 
     strategy = setup.strategy()
     plan, query = strategy.plan, strategy.query(1)
     bound = plan.bound
-    if bound is None:
+    if bound is None or query is None:
         raise TypeError("a run without privacy")
     costs = query.costs if plan.law.answers == "index" else None
     of = plan.sum_of(bound, plan.clients, costs)

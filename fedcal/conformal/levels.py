@@ -199,6 +199,7 @@ def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
     return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
 
 
+@lru_cache(256)
 def centred_level(fewest: float, alpha: float, law: Law) -> float:
     """The least level of counts less (1 - alpha) n that is right for each n >= `fewest`.
 
@@ -220,6 +221,7 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
     return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
 
 
+@lru_cache(256)
 def centred_pac_level(
     fewest: float, most: float, alpha: float, law: Law, confidence: float
 ) -> float:

@@ -10,13 +10,14 @@ import numpy as np
 
 from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, log_odds_thresholds
 from fedcal.conformal.levels import Shortfall, centred_pac_level
+from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 
@@ -33,28 +34,34 @@ class Crossing(QuantileRule):
 
     name = "crossing"
     needs_rows = True
+    takes_aim = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         alpha, rows = wanted.goal.alpha, wanted.rows or 1.0
-        need, hit = 1.0 - alpha, 1.0
+        hit: Floats = np.ones(1)
+        need: Floats = np.array([1.0 - alpha])
+        if wanted.aim is not None:
+            hit, need = wanted.aim.terms(alpha)
         if wanted.average:
-            need, hit = need * rows, rows
+            need, hit = need * rows, hit * rows
+        self._clip = float(np.maximum(hit - need, np.abs(need)).max())
         clips = self.whole_client and not wanted.average
-        self._clip = client_clip(rows, alpha) if clips else max(need, hit - need)
+        if clips:
+            self._clip = client_clip(rows, alpha) * float(hit.max())
         self._missed = alpha * self.expected
         spacing = OF_CLIENTS if clips else OF_ROWS
         self._draw = Draw.of(self._missed, 2.0 * self._clip / federation.epsilon, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        self._need = need
+        self._need = float(need.max())
         self.opening = self._query = SetGaps(
             federation.classes,
             self._draw.thresholds,
             **wanted.score,
             once=self.one_row_each,
-            need=np.array([need]),
-            hit=np.array([hit]),
+            need=need,
+            hit=hit,
             average=wanted.average,
         )
         part = self._query.part(federation.unit)
@@ -68,6 +75,8 @@ class Crossing(QuantileRule):
             return "nothing is private here: the exact rule serves"
         if wanted.apart:
             return "it draws one threshold, and by asks for several"
+        if wanted.aim is not None and wanted.aim.counted:
+            return "it releases no counts of labels: give source, their public shares"
         if not TRUSTS[str(federation.trust)].takes(Exponential):
             return f"under trust '{federation.trust}' the server does not have the exact sums"
         if federation.mechanism not in (AUTO, Exponential.name):
@@ -80,7 +89,7 @@ class Crossing(QuantileRule):
         self._scale = 2.0 * norm / plan.epsilon_per_release
         goal = self.wanted.goal
         if goal.promise == "marginal":
-            whole_rows = not self.wanted.average
+            whole_rows = not (self.wanted.average or self.wanted.aim)
             level = self._need + self._draw.slack(self._scale, whole_rows=whole_rows)
         else:
             law = Shortfall(self._draw.weight, self._scale)
@@ -128,7 +137,12 @@ class Crossing(QuantileRule):
             )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
-        found.append(of_whom(goal, "none", whose))
+        aim = self.wanted.aim
+        found.append(of_whom(goal, "none", whose, aim))
+        if aim is not None and aim.kind == "among":
+            noun += " with such a label"
+        if aim is not None and aim.source:
+            found.append(SOURCE)
         if goal.promise == "marginal":
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:

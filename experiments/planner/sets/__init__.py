@@ -1,0 +1,1 @@
+"""What a budget and clients buy of prediction sets, before anything runs."""

@@ -1,0 +1,98 @@
+"""`fedcal plan --method conformal`: options, table, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcal.checks import unused
+from fedcal.experiments.config import parse_setting
+from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.planner.saving import save
+from fedcal.experiments.planner.sets import words
+from fedcal.experiments.planner.sets.advice import SetAdvice
+from fedcal.experiments.planner.sets.plan import plan_sets
+from fedcal.experiments.show.tables import TextTable, print_table
+from fedcal.experiments.terminal import console, progress
+
+
+def run_set_plan(
+    options: Mapping[str, Any],
+    data: str | None,
+    settings: Sequence[str],
+    out: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Plan and show it."""
+    if out is not None:
+        check_out(out)
+    given = {k: v for k, v in options.items() if v is not None}
+    for name in ("partition", "rounds", "engine"):
+        unused("a plan of prediction sets does not depend on it", **{name: given.pop(name, None)})
+    with progress("planning", quiet=quiet) as steps:
+
+        def moved(done: int, total: int) -> None:
+            what = "planning" if done < total else "looking for what would be enough"
+            steps(done, total, what)
+
+        advice = plan_sets(
+            **given, data=data, settings=dict(map(parse_setting, settings)), progress=moved
+        )
+    if out is not None:
+        save(words.to_json(advice), advice.options, out)
+    if as_json:
+        print(to_json(words.to_json(advice)), end="")
+    elif not quiet:
+        show(advice, out)
+
+
+def show(advice: SetAdvice, out: Path | None) -> None:
+    """The table, the recommendation, and what stands behind them."""
+    to = console()
+    to.print(f"plan for prediction sets, alpha {advice.goal.alpha:g}: {advice.facts}")
+    sizes = advice.exact[1] is not None
+    headings = (*_HEADINGS, *(_SIZES if sizes else ()), "of use")
+    rows = [_cells(words.line_of(e, advice), sizes) for e in advice.estimates]
+    coverage, size = advice.exact
+    exact = ["without privacy", "", "", "", "", f"{coverage:.4f}", "", ""]
+    exact += ["" if size is None else f"{size:.3f}", "1"] if sizes else []
+    print_table(to, TextTable(headings, [*rows, [*exact, ""]], left=(0, 1, len(exact))), edge=True)
+    reasons: dict[str, list[str]] = {}
+    for name, why in advice.refused:
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        to.print(f"not tried: {', '.join(names)}: {why}")
+    to.print(words.recommended(advice))
+    if (run := words.command(advice)) is not None:
+        to.print(f"  {run}")
+    for line in words.explanation(advice):
+        to.print(f"- {line}")
+    if out is not None:
+        to.print(f"written to {out}")
+
+
+_HEADINGS = (
+    *("quantile", "mechanism", "noise std", "slack", "slack rows", "coverage", "all labels"),
+    "fewest clients",
+)
+_SIZES = ("set size", "x exact")
+
+
+def _cells(line: dict[str, Any], sizes: bool) -> list[str]:
+    expected, std = line["expected"], line["noise_std"]
+    cells = [
+        line["quantile"],
+        line["mechanism"],
+        "" if std is None else f"{std:.3g}",
+        f"{expected['slack']:.4f}",
+        f"{expected['slack_rows']:,.1f}",
+        f"{expected['coverage']:.4f}",
+        f"{100 * expected['all_labels']:.1f} %",
+        "none" if line["fewest_clients"] is None else f"{line['fewest_clients']:,}",
+    ]
+    if sizes:
+        cells += [f"{expected['set_size']:.3f}", f"{expected['set_size_ratio']:.3f}"]
+    return [*cells, "yes" if line["useful"] else "no"]

@@ -1,0 +1,98 @@
+"""What a rule finds where scores have a known law: its real plan and noise, on drawn sums.
+
+The number of rows in each bucket of the score is multinomial, so that a run costs the same for a
+hundred rows and for a million. Clients are alike and of equal size: nothing is clipped that the
+rule was not made to clip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from fedcal.conformal import PredictionSets
+from fedcal.errors import InputError
+from fedcal.experiments.planner.facts import PublicFacts
+from fedcal.experiments.planner.sets.law import ScoreLaw
+from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
+from fedcal.release import Asked, Release
+from fedcal.strategies.job import Job
+from fedcal.strategies.settings import Setting
+from fedcal.streams import Purpose, stream
+from fedcal.types import Floats
+
+METHOD = "conformal"
+
+
+def job(facts: PublicFacts, settings: dict[str, Setting], seed: int = 0) -> Job:
+    """The run under these facts; its strategy refuses what is not allowed."""
+    named = {"rows_per_client": facts.rows_per_client} if facts.federation.private else {}
+    return Job(METHOD, replace(facts.federation, seed=seed), {**named, **settings})
+
+
+def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
+    """The thresholds of so many runs, (runs, parts), from sums that are drawn by the job's seed.
+
+    One strategy and one question: the runs differ by the rows and the noise.
+    """
+    strategy = asked.strategy()
+    plan = strategy.plan
+    if plan.rounds > 1:
+        raise InputError("it asks more than once, and a plan draws the sums of one question")
+    request = cast(Asked, strategy.open_round(1)).request
+    query = cast(SetQuery, request.query)
+    strategy.abandon()
+    found = []
+    for k in range(runs):
+        rng = stream(asked.federation.seed, Purpose.SHARE, k, "planner of sets")
+        clients = int(rng.binomial(plan.clients, plan.sampling_rate))
+        sums = _sum(query, clients, facts.rows_per_client, law, rng)
+        words = np.asarray(np.rint(sums / request.ring.grid).astype(np.int64).view(np.uint64))
+        of = plan.sum_of(request.bound, clients, query.costs)
+        if plan.model.noise_by == "client":  # that of all at once, as `planner.estimate` does
+            words = plan.law.draw_sum(words, of, rng)
+        elif plan.noise is not None:
+            words = request.ring.add(words, plan.noise.draw(rng))
+        values, std = plan.law.release(request.ring.decode(words), of, partial(_itself, rng))
+        strategy.update(Release(1, query.kind, values, std))
+        found.append(cast(PredictionSets, strategy.result()).thresholds)
+    return np.array(found)
+
+
+def _itself(rng: np.random.Generator) -> np.random.Generator:
+    return rng
+
+
+def _sum(
+    query: SetQuery, clients: int, rows: float, law: ScoreLaw, rng: np.random.Generator
+) -> Floats:
+    """The sum of the answers of so many clients, (length,)."""
+    n = clients if isinstance(query, SetCell) else round(clients * rows)
+    counts = _counts(query, n, law, rng)
+    if isinstance(query, SetCell):
+        return counts[0, :-1]
+    if isinstance(query, SetCounts):
+        return np.asarray(query.gain * (counts[:, :-1] @ query.matrix.T)).ravel()
+    if not isinstance(query, SetGaps):
+        raise InputError(f"a plan draws no sums of the question '{query.kind}'")
+    if len(query.hit) > 1 or len(query.need) > 1:
+        raise InputError("labels count differently, and a plan knows no share of each")
+    inside = np.cumsum(counts, axis=1)[:, :-1]
+    total = query.hit[0] * inside - query.need[0] * counts.sum(axis=1, keepdims=True)
+    return np.asarray(query.gain * total / (rows if query.average else 1.0)).ravel()
+
+
+def _counts(query: SetQuery, n: int, law: ScoreLaw, rng: np.random.Generator) -> Floats:
+    """Rows in each bucket, and above the last threshold, (parts, thresholds + 1).
+
+    With groups the rows of none of them are a further part, which is empty here.
+    """
+    below = law.below(query.thresholds)
+    shares = np.diff(below, axis=1, prepend=0.0, append=1.0) * law.shares[:, None]
+    found = rng.multinomial(n, np.maximum(shares, 0.0).ravel() / shares.sum())
+    counts = np.zeros((query.parts, shares.shape[1]))
+    counts[: len(shares)] = found.reshape(shares.shape)
+    return counts
