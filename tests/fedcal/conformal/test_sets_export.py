@@ -107,7 +107,9 @@ def test_files(tmp_path: Path) -> None:
 
 def test_what_has_no_export_is_refused() -> None:
     sets = fitted(Conformity("aps", randomised=True), "mmlu-llama")
-    by_group = replace(fitted(CONFORMITIES[0], "mmlu-llama"), by="group", names=("a",))
+    by_group = replace(
+        fitted(CONFORMITIES[0], "mmlu-llama"), by="group", names=("a",), thresholds=np.ones(2)
+    )
     for to in (export.to_onnx, export.to_torch):
         with pytest.raises(InputError, match="randomised sets have no export"):
             to(sets)
