@@ -77,16 +77,29 @@ class PrefixCounts(QuantileRule):
 
     def learn(self, release: Release) -> Floats:
         """Thresholds from the counts."""
-        asked, plan = self._query, self._plan
         std = float(release.std.max(initial=0.0))
         if not std:
-            return all_labels(asked)  # trust `local`, and nobody was asked
-        noise = Noise(std / asked.gain, plan.law.tailed, draws_of(plan, std))
-        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
+            return all_labels(self._query)  # trust `local`, and nobody was asked
         rows = round(self.expected) if self.wanted.known else None
-        counts = asked.decode(release.values)
-        self._release = SetRelease(np.asarray(asked.thresholds), counts, decoder, noise, rows)
+        self._release = self._of(self._query.decode(release.values), std, rows)
         return self._release.found(self.wanted.goal)
+
+    def _of(self, counts: Floats, std: float, rows: int | None) -> SetRelease:
+        """A release of (parts, bins) counts, with so much noise on the sums."""
+        asked, law = self._query, self._plan.law
+        noise = Noise(std / asked.gain, law.tailed, draws_of(self._plan, std))
+        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
+        return SetRelease(np.asarray(asked.thresholds), counts, decoder, noise, rows)
+
+    def reaches(self, rows: float | None) -> bool:
+        """What is found of counts without noise, of rows whose scores all are least."""
+        if rows is None:
+            return True
+        counts = np.zeros((self._query.parts, self._query.buckets))
+        counts[:, 0] = rows / len(counts)
+        known = round(rows) if self.wanted.known else None
+        found = self._of(counts, max(self._plan.noise_std or (0.0,)), known)
+        return bool((found.found(self.wanted.goal) < 1).any())
 
     @property
     def release(self) -> SetRelease | None:

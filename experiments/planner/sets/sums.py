@@ -23,6 +23,7 @@ from fedcal.strategies.job import Job
 from fedcal.strategies.settings import Setting
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 METHOD = "conformal"
 
@@ -44,12 +45,13 @@ def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
         raise InputError("it asks more than once, and a plan draws the sums of one question")
     request = cast(Asked, strategy.open_round(1)).request
     query = cast(SetQuery, request.query)
+    once = query.once and UNITS[plan.unit].whole_client
     strategy.abandon()
     found = []
     for k in range(runs):
         rng = stream(asked.federation.seed, Purpose.SHARE, k, "planner of sets")
         clients = int(rng.binomial(plan.clients, plan.sampling_rate))
-        sums = _sum(query, clients, facts.rows_per_client, law, rng)
+        sums = _sum(query, clients, facts.rows_per_client, once, law, rng)
         words = np.asarray(np.rint(sums / request.ring.grid).astype(np.int64).view(np.uint64))
         of = plan.sum_of(request.bound, clients, query.costs)
         if plan.model.noise_by == "client":  # that of all at once, as `planner.estimate` does
@@ -67,10 +69,10 @@ def _itself(rng: np.random.Generator) -> np.random.Generator:
 
 
 def _sum(
-    query: SetQuery, clients: int, rows: float, law: ScoreLaw, rng: np.random.Generator
+    query: SetQuery, clients: int, rows: float, once: bool, law: ScoreLaw, rng: np.random.Generator
 ) -> Floats:
-    """The sum of the answers of so many clients, (length,)."""
-    n = clients if isinstance(query, SetCell) else round(clients * rows)
+    """The sum of the answers of so many clients, (length,); `once`: of one row of each."""
+    n = clients if once else round(clients * rows)
     counts = _counts(query, n, law, rng)
     if isinstance(query, SetCell):
         return counts[0, :-1]
