@@ -57,7 +57,7 @@ $(VENV)/.peers: $(BIN)/python constraints.txt experiments/benchmarks/peers-const
 	$(BIN)/python -m venv $(VENV)/peers
 	$(VENV)/peers/bin/python -m pip --disable-pip-version-check --quiet install \
 		-c constraints.txt -c experiments/benchmarks/peers-constraints.txt \
-		netcal probmetrics numba pandas && touch $@ || echo "no netcal and probmetrics here"
+		netcal probmetrics mapie numba pandas && touch $@ || echo "no peers here"
 
 clean:
 	rm -rf $(VENV) build demo-out bench-out docs/_build *.egg-info

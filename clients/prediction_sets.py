@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,8 @@ from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers, Words
+
+Numbers = TypeVar("Numbers", Floats, Integers)
 
 _APART = 0x5E75
 """What tells the hash that a row is drawn by from that which randomises its score."""
@@ -48,8 +52,13 @@ def set_counts(shards: Shards, query: SetCounts) -> Floats:
         (clients, numbers) in rows times the encoding's weights
     """
     counts = _counts(shards, query)[:, :, :-1].astype(np.float64)  # whole numbers: exact
-    coded = counts if query.encoding == "flat" else counts @ query.matrix.T
-    return np.asarray(coded.reshape(shards.clients, -1) * query.gain)
+    plain = query.encoding == "flat" and not query.totals
+    coded = counts if plain else counts @ query.matrix.T
+    return _padded(coded.reshape(shards.clients, -1) * query.gain, query.pad)
+
+
+def _padded(answers: Numbers, pad: int) -> Numbers:
+    return np.pad(answers, ((0, 0), (0, pad))) if pad else answers
 
 
 def set_cell(shards: Shards, query: SetCell) -> Floats:
@@ -92,7 +101,8 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
     else:
         counts = _counts(shards, query)[:, :, :-1]
         words = halves_of(ring.encode(query.matrix.T * query.gain))
-        sums.add_halves(*((counts @ each).reshape(shards.clients, -1) for each in words))
+        halves = ((counts @ each).reshape(shards.clients, -1) for each in words)
+        sums.add_halves(*(_padded(half, query.pad) for half in halves))
     return sums.saturated()
 
 

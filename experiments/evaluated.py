@@ -64,13 +64,18 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     known, chosen = settings_of(config.method), dict(config.set)
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
-    if "groups" in known and (asked := str(chosen.get("groups", ""))):
+    if chosen.get("groups") and chosen.get("report"):
+        raise InputError("groups have thresholds of their own, and report is of one threshold")
+    for setting in ("groups", "report"):
+        asked = str(chosen.get(setting, ""))
+        if setting not in known or not asked:
+            continue
         if asked == "group" and shards.groups is None:
             raise InputError("the data have no column group; --by site takes clients instead")
         listed = _listed(asked, shards.group_names if asked == "group" else names)
         if asked == "site" or set(listed) <= set(names) - set(shards.group_names):
             shards = replace(shards, groups=shards.owner, group_names=names)
-        chosen["groups"] = json.dumps(listed)
+        chosen[setting] = json.dumps(listed)
     return replace(config, set=chosen), shards
 
 

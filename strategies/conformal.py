@@ -10,6 +10,8 @@ import numpy as np
 from fedcal.calibrators.as_text import text_of
 from fedcal.checks import one_of, positive, unused, whole
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.aims import KINDS as AIMS
+from fedcal.conformal.aims import aim_of
 from fedcal.conformal.parts import BY
 from fedcal.conformal.release import Goal, Promise
 from fedcal.errors import InputError
@@ -71,6 +73,18 @@ class FedConformal(CalibrationStrategy):
         this release with probability `confidence`
     confidence
         of "pac"
+    target
+        JSON list of the shares of labels where sets are used: coverage is of these. Weights are
+        from counts of the clients' labels, or from source
+    source
+        JSON list of the shares of labels of the clients' rows, if they are public
+    costs
+        JSON list of what missing each label costs, in [0, 1]: alpha bounds the mean cost
+    among
+        JSON list of labels: coverage is of rows with one of these (1 - false-negative rate)
+    report
+        JSON list of the names of groups of rows, by their column: one more round, for as much of
+        the budget as the first, releases the coverage of each
     weigh
         "clients": each client counts equally, and sets are for a row of a new client
     rows_per_client
@@ -83,6 +97,7 @@ class FedConformal(CalibrationStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"alpha": 0.2},
         {"alpha": 0.3, "score": "margin", "guarantee": "pac"},
+        {"alpha": 0.3, "costs": "[0.5, 1, 1]"},
     )
     planned = 0
 
@@ -103,6 +118,11 @@ class FedConformal(CalibrationStrategy):
         groups: str = "",
         guarantee: str = "marginal",
         confidence: float = 0.9,
+        target: str = "",
+        source: str = "",
+        costs: str = "",
+        among: str = "",
+        report: str = "",
         weigh: str = "rows",
         rows_per_client: float | None = None,
         rows_known: bool = False,
@@ -138,7 +158,14 @@ class FedConformal(CalibrationStrategy):
                 "weigh = 'clients'"
             )
         bins = whole("bins", bins, 0, 4096)
-        wanted = Wanted(self._goal, fields, rows, rows_known, bins, average)
+        self._aim = aim_of(federation.classes, source, target=target, costs=costs, among=among)
+        if self._aim is not None and (by != "none" or average or promise == "pac"):
+            raise InputError(
+                f"{self._aim.kind} goes with by = 'none', weigh = 'rows' and guarantee 'marginal'"
+            )
+        if report and by != "none":
+            raise InputError("report is of one threshold: it goes with by = 'none'")
+        wanted = Wanted(self._goal, fields, rows, rows_known, bins, average, self._aim, report)
         if rows_known and (rows is None or federation.sampling_rate < 1):
             raise InputError(
                 "rows_known needs rows_per_client, and all clients in each round: it says that "
@@ -169,7 +196,7 @@ class FedConformal(CalibrationStrategy):
             row_sums=opening.row_sums,
         )
         self._rule.planned(plan)
-        self._thresholds = np.ones(opening.parts)
+        self._thresholds = np.ones(1 if self._aim else opening.parts)
         super().__init__(plan, **base)
 
     @classmethod
@@ -180,18 +207,23 @@ class FedConformal(CalibrationStrategy):
         asked, by = str(settings.get("quantile", AUTO)), str(settings.get("by", "none"))
         score = {"by": "group" if settings.get("groups") else by}
         average = settings.get("weigh") == WEIGH[1]
-        wanted = Wanted(Goal(0.1), score, None, False, 0, average)
+        known = bool(settings.get("rows_known"))
+        source = str(settings.get("source", ""))
+        texts = {kind: str(settings.get(kind, "")) for kind in AIMS}
+        report = str(settings.get("report", ""))
         try:
+            aim = aim_of(federation.classes, source, **texts)
+            wanted = Wanted(Goal(0.1), score, None, known, 0, average, aim, report)
             rule = chosen(asked, federation, wanted)
         except InputError:  # told when the run is made
             return False
-        return bool(settings.get("rows_known")) or rule.needs_rows
+        return known or rule.needs_rows
 
     def hopeless(self, rows: float | None) -> bool:
         """Whether sets of so many rows hold all labels."""
         return not self._rule.reaches(rows)
 
-    def query(self, round_number: int) -> SetQuery:
+    def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""
         return self._rule.query(round_number)
 
@@ -209,6 +241,9 @@ class FedConformal(CalibrationStrategy):
             self._by,
             self._names,
             guarantee=self._rule.guarantee,
+            aim=self._aim,
+            release=self._rule.release,
+            reported=self._rule.reported,
         )
 
     @property
@@ -221,12 +256,23 @@ def chosen(quantile: str, federation: Federation, wanted: Wanted) -> type[Quanti
     """The rule that is asked for, or the first that can serve; InputError if it cannot."""
     one_of("quantile", quantile, (AUTO, *QUANTILES))
     if quantile != AUTO:
-        if why := QUANTILES[quantile].refuses(federation, wanted):
+        if why := _refuses(QUANTILES[quantile], federation, wanted):
             raise InputError(f"quantile '{quantile}' cannot serve: {why}")
         return QUANTILES[quantile]
-    reasons = {name: rule.refuses(federation, wanted) for name, rule in QUANTILES.items()}
+    reasons = {name: _refuses(rule, federation, wanted) for name, rule in QUANTILES.items()}
     for name, why in reasons.items():
         if not why:
             return QUANTILES[name]
     told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     raise InputError(f"no way of finding thresholds can serve here: {told}")
+
+
+def _refuses(rule: type[QuantileRule], federation: Federation, wanted: Wanted) -> str:
+    """Why a rule cannot serve; "" = it can."""
+    if wanted.aim is not None and not rule.takes_aim:
+        return f"its rows count alike, whatever their label, and {wanted.aim.kind} asks for more"
+    if why := rule.refuses(federation, wanted):
+        return why
+    if wanted.report and not rule.takes_report:
+        return "its answers are not counts, and report asks for those of groups"
+    return ""

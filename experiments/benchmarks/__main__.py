@@ -19,11 +19,12 @@ from fedcal.experiments.benchmarks import (
     planner,
     pooled,
     samplers,
+    sets,
     sites,
 )
 from fedcal.experiments.benchmarks.harness import Benchmark, beside, run
 
-BENCH = {**pooled.CASES, **federated.CASES, **evaluation.CASES}
+BENCH = {**pooled.CASES, **federated.CASES, **evaluation.CASES, **sets.CASES}
 """Name of `--only` -> what makes the case."""
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -32,6 +33,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "audit": audit.BENCHMARK,
     "luo": beside("trials of Luo et al., beside a plain loop", luo.CASES),
     "planner": planner.BENCHMARK,
+    "sets": sets.BENCHMARK,
     "sites": sites.BENCHMARK,
 }
 """By the name that the command takes."""

@@ -33,7 +33,7 @@ from fedcal.experiments.runs.pools import THREADS
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""
 
-APART = ("netcal", "probmetrics")
+APART = ("netcal", "probmetrics", "mapie", "torchcp")
 """The packages in its environment; the names of their functions in `peers` begin so."""
 
 _SETTINGS = {
@@ -210,7 +210,7 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
     """
     python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / "peers" / "bin" / "python")
     if not python.is_file():
-        raise PeerMissing(f"no environment for {' and '.join(APART)}: `make bench` has one")
+        raise PeerMissing(f"no environment for {', '.join(APART)}: `make bench` has one")
     with ExitStack() as stack:
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():

@@ -32,6 +32,10 @@ def apply_command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz or sets.npz of a run.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
     out: Annotated[Path, typer.Option(help="Probabilities or sets: .npy, .npz or .csv.")],
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Of sets: another share of missing labels, from the same release."),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -41,6 +45,10 @@ def apply_command(
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
     fitted = fitted_in(calibrator)
+    if alpha is not None:
+        if not isinstance(fitted, PredictionSets):
+            raise InputError("--alpha is of prediction sets, and this is a calibrator")
+        fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False)
     if loaded.input != fitted.input:
         raise InputError(

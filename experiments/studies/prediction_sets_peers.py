@@ -28,11 +28,13 @@ from fedcal.conformal.angelopoulos import best_bins, private_thresholds
 from fedcal.conformal.crossing import OF_ROWS, Draw
 from fedcal.conformal.levels import Normal, marginal_level
 from fedcal.encodings import column_norm, decoder_of
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.studies import fedcp_qq, pcoqs
 from fedcal.experiments.studies.set_trials import (
     ALPHA,
     Judged,
     Scored,
+    by_number,
     exact_thresholds,
     rng_of,
     scored,
@@ -262,3 +264,32 @@ def _errors_over(row: Record) -> float:
     """Standard errors by which a mean is above 90 %; a threshold that never varies is exact."""
     error = max(float(row["coverage_error"]), 1e-9)
     return (float(row["coverage"]) - (1 - ALPHA)) / error
+
+
+SHOWN = {
+    "m0": (AUTHORS, THEIRS),
+    "m1": (DRAW, "epsilon = 1"),
+    "m2": (RELEASE, "rho = 1/8"),
+    "m4": (PCOQS, "rho = 1/8"),
+    "m5": (FEDCP, "none"),
+}
+"""Look -> rule and privacy that the figure shows."""
+
+
+def sheet(found: Rows) -> Sheet | None:
+    """Mean coverage by n, and set sizes where there are any."""
+    panels = []
+    for y, data in [("coverage", d) for d in (UNIFORM, *DATA)] + [("set_size", d) for d in DATA]:
+        lines = {
+            look: where(found, data=data, rule=rule, privacy=privacy)
+            for look, (rule, privacy) in SHOWN.items()
+        }
+        exact = _of(found, data, max(SIZES), "non-private", "none")
+        title = "Coverage" if y == "coverage" else "Set size"
+        panels.append(by_number(title, data, "rows n", "n", lines, exact, y))
+    legend = [
+        (look, rule if privacy == "none" else f"{rule}, {privacy}")
+        for look, (rule, privacy) in SHOWN.items()
+    ]
+    legend.append(("b1", "non-private, n = 5,000"))
+    return Sheet("Private prediction sets beside each other", 4, tuple(panels), tuple(legend))

@@ -258,6 +258,11 @@ _PAGES = {
         *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
         "prediction-sets-peers",
     ),
+    "prediction-sets-studies": (
+        "prediction-sets-coverage",
+        "prediction-sets-rows",
+        "prediction-sets-users",
+    ),
 }
 """Page -> what it shows."""
 

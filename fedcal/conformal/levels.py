@@ -172,6 +172,7 @@ def likely_ranks(k: Floats, rows: int, share: float) -> Floats:
     return np.asarray(np.exp(log + k * math.log(share) + (rows - k) * math.log1p(-share)))
 
 
+@lru_cache(4096)
 def marginal_level(rows: int, alpha: float, law: Law) -> float:
     """The least level r with mean coverage >= 1 - alpha, whatever the scores.
 
@@ -191,6 +192,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
     return _least(lambda r: covered(rows, r, law) >= 1.0 - alpha, near, law)
 
 
+@lru_cache(4096)
 def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
     """The least level r with coverage >= 1 - alpha with probability >= `confidence`."""
     near = float(bdtrik(confidence, rows, 1.0 - alpha))

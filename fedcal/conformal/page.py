@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.conformal.judged import ALL, Covered, Judged
+from fedcal.conformal.reported import Reported
 from fedcal.pages import Curve, Intervals, Part, Table
 from fedcal.types import Floats, Integers
 
@@ -18,6 +19,8 @@ EXAMPLES = 8
 """Test rows whose sets are shown."""
 
 _MOST_LABELS = 8  # of an example
+
+_ENDS = ("coverage", "low", "high")
 
 _EXACT = "Exact numbers on test rows, for the researcher's eyes: no private release."
 
@@ -38,6 +41,29 @@ def promise(
         note = f"The first {len(shown)} of {len(thresholds)}. {note}"
     title = f"Prediction sets for {percent(1 - alpha)} coverage by the score '{score}'"
     return Table(title, ("of", "threshold", "a set holds"), rows, note.strip())
+
+
+def reported_part(reported: Reported, alpha: float) -> Intervals:
+    """Coverage of groups of the clients' rows, as released."""
+    lines = reported.lines
+    shown = {name: line for name, line in lines.items() if line["coverage"] is not None}
+    kept = sorted(shown, key=lambda name: float(shown[name]["coverage"] or 0))[:MOST_LINES]
+    points = tuple(
+        (f"{name} (about {line['rows']:,.0f})", *(100 * float(line[key] or 0) for key in _ENDS))
+        for name, line in shown.items()
+        if name in set(kept)
+    )
+    note = "A private release: coverage of the clients' own rows, with 95 % intervals of sampling "
+    note += "and noise; in brackets their noisy number."
+    if hidden := len(lines) - len(points):
+        note += f" {hidden} groups are left out: noise drowns them, or others are covered worse."
+    return Intervals(
+        "Coverage by group, as released",
+        "coverage, %",
+        {"clients' rows": points},  # type: ignore[dict-item]
+        {"1 - alpha": 100 * (1 - alpha)},
+        note,
+    )
 
 
 def judged_parts(

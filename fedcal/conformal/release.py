@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.checks import one_of
+from fedcal.conformal.aims import Aim
 from fedcal.conformal.levels import (
     Law,
     Nothing,
@@ -18,6 +22,7 @@ from fedcal.conformal.levels import (
     pac_level,
 )
 from fedcal.conformal.noise import Noise
+from fedcal.conformal.weighted import exact_terms, shift, weighted_level
 from fedcal.errors import InputError
 from fedcal.streams import Purpose, key_of, stream
 from fedcal.types import Floats
@@ -71,6 +76,11 @@ class SetRelease:
         the law of z
     rows
         of the one part, where their number is public; None = it is private
+    whose
+        whom thresholds are for: the end of a sentence
+    labels, labels_std
+        (parts,) noisy numbers of rows of each part, whose noise, of this standard deviation, is in
+        no count; for weights of labels
     """
 
     thresholds: Floats
@@ -78,6 +88,46 @@ class SetRelease:
     decoder: Floats
     noise: Noise
     rows: int | None = None
+    whose: str = "for a row that is exchangeable with all clients' rows taken together."
+    labels: Floats | None = None
+    labels_std: float = 0.0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it, for files."""
+        plain = {
+            "std": self.noise.std,
+            "tailed": self.noise.tailed,
+            "draws": self.noise.draws,
+            "rows": self.rows,
+            "whose": self.whose,
+            "labels_std": self.labels_std,
+        }
+        found: dict[str, NDArray[Any]] = {
+            "release_thresholds": self.thresholds,
+            "release_counts": self.counts,
+            "release_decoder": self.decoder,
+            "release": np.array(json.dumps(plain)),
+        }
+        return found if self.labels is None else {**found, "release_labels": self.labels}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
+        """What `arrays` gave; None where there was no release."""
+        if "release" not in arrays:
+            return None
+        plain = json.loads(str(arrays["release"]))
+        noise = Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"]))
+        labels = arrays.get("release_labels")
+        return cls(
+            np.array(arrays["release_thresholds"], np.float64),
+            np.array(arrays["release_counts"], np.float64),
+            np.array(arrays["release_decoder"], np.float64),
+            noise,
+            None if plain["rows"] is None else int(plain["rows"]),
+            str(plain["whose"]),
+            None if labels is None else np.array(labels, np.float64),
+            float(plain["labels_std"]),
+        )
 
     @cached_property
     def below(self) -> Floats:
@@ -115,6 +165,61 @@ class SetRelease:
             found.append(self.thresholds[short[-1] + 1 if len(short) else 0])
         return np.array(found)
 
+    def aimed(self, alpha: float, aim: Aim) -> float:
+        """One threshold for rows that count by their label; parts are labels.
+
+        Proof: `fedcal.conformal.weighted`. Of the bound on the number of rows, which may fail, and
+        of what noisy weights may do, alpha is lowered.
+
+        Parameters
+        ----------
+        alpha
+            of the aim
+        aim
+            how they count
+
+        Returns
+        -------
+        float
+            1 = all labels
+        """
+        exact = not self.noise.std
+        alpha = alpha if exact else alpha * (1.0 - FAILS)
+        if aim.counted:
+            alpha -= self.shift(aim)
+            if alpha <= 0:
+                return float(self.thresholds[-1])
+        rows = self._labels if aim.counted else self.total
+        hit, need, most_need = exact_terms(aim, alpha, rows)
+        last = self._prefix[-1]
+        weights = hit[:, None, None] * self._prefix[:-1] - need[:, None, None] * last
+        sums = hit @ self.below[:, :-1] - need @ self.below[:, -1:]
+        if not len(self._prefix) - 1:
+            return float(self.thresholds[-1])
+        law, more = self.noise.of_sums(np.swapaxes(weights, 0, 1).reshape(len(sums), -1))
+        if more.any():
+            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
+            sums = sums + more * draw.standard_normal(sums.shape)
+        spare = float((hit - need) @ self.below[:, -1])
+        if not exact:
+            of_spare = np.outer(hit - need, last).ravel()
+            spare -= self.noise.bound(of_spare, 1.0 - FAILS * alpha / 2)
+        short = np.flatnonzero(sums < weighted_level(most_need, spare, law))
+        return float(self.thresholds[short[-1] + 1 if len(short) else 0])
+
+    @property
+    def _labels(self) -> Floats:
+        if self.labels is None:
+            raise InputError("this release has no numbers of labels, which weights are made of")
+        return self.labels
+
+    def shift(self, aim: Aim) -> float:
+        """What noisy weights of labels may do to coverage, in the mean."""
+        noise = replace(self.noise, std=self.labels_std)
+        fails = FAILS / 100.0
+        fewest = self._labels - noise.bound(np.ones(1), 1.0 - fails / len(self._labels))
+        return shift(np.array(aim.numbers), fewest, noise) + (fails if noise.std else 0.0)
+
     def _level(self, part: int, goal: Goal, law: Law) -> float:
         alpha, sure = goal.alpha, goal.confidence
         if self.rows is not None:
@@ -151,3 +256,10 @@ class SetRelease:
     def total_std(self) -> float:
         """Of their noise."""
         return float(np.linalg.norm(self._prefix[-1]) * self.noise.std)
+
+
+def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
+    """A threshold of each part, or the one of an aim, (parts,)."""
+    if aim is None:
+        return release.found(goal)
+    return np.array([release.aimed(goal.alpha, aim)])

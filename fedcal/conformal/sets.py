@@ -13,10 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
+from fedcal.conformal.aims import Aim
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.page import judged_parts, promise
+from fedcal.conformal.page import judged_parts, promise, reported_part
 from fedcal.conformal.parts import BY
+from fedcal.conformal.promises import of_release
+from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
+from fedcal.conformal.reported import Reported
 from fedcal.errors import InputError
 from fedcal.pages import Part
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
@@ -51,6 +55,12 @@ class PredictionSets(Artifact):
         what is proven of coverage, and what is assumed, in sentences
     privacy
         what was promised for the rows it was made of, in sentences
+    aim
+        how rows count by their label; None = all alike
+    release
+        counts from which `at` reads other thresholds; None = there are none
+    reported
+        coverage of groups of the clients' rows, as released
     """
 
     form = "sets"
@@ -65,6 +75,9 @@ class PredictionSets(Artifact):
     input: Kind = "logits"
     guarantee: tuple[str, ...] = ()
     privacy: tuple[str, ...] = ()
+    aim: Aim | None = None
+    release: SetRelease | None = None
+    reported: Reported | None = None
 
     def __post_init__(self) -> None:
         one_of("by", self.by, BY)
@@ -142,6 +155,39 @@ class PredictionSets(Artifact):
         own = [place.get(str(group), len(self.names)) for group in groups]
         return np.asarray(limits[own][:, None])
 
+    def at(
+        self, alpha: float, guarantee: Promise = "marginal", confidence: float = 0.9
+    ) -> PredictionSets:
+        """Sets for another share of missing labels, from the same release: nothing more is spent.
+
+        What is proven holds for each alpha by itself, where it is chosen without looking at what
+        the release says. The statement of privacy is that of the release.
+
+        Parameters
+        ----------
+        alpha
+            share of rows whose label may be missing; of `costs` the mean cost
+        guarantee, confidence
+            see `fedcal.conformal.release.Goal`; with an aim "marginal"
+
+        Raises
+        ------
+        InputError
+            If the run released a threshold and no counts, or the goal is not allowed.
+        """
+        release, aim = self.release, self.aim
+        if release is None:
+            raise InputError(
+                "the run released thresholds for one alpha, and no counts: quantile 'prefix' does"
+            )
+        goal = Goal(alpha, guarantee, confidence)
+        if aim is not None and guarantee != "marginal":
+            raise InputError(f"{aim.kind} goes with guarantee 'marginal'")
+        found = thresholds_of(release, goal, aim)[: len(self.thresholds)]
+        told = of_release(release, goal, self.by, aim)
+        changed = {"thresholds": found, "alpha": alpha, "guarantee": told, "reported": None}
+        return replace(self, **changed)  # type: ignore[arg-type]
+
     # -- what is told of it ---------------------------------------------------------------
 
     @property
@@ -161,6 +207,10 @@ class PredictionSets(Artifact):
             "all_labels": bool((self.thresholds >= ALL_LABELS).all()),
             "guarantee": list(self.guarantee),
         }
+        if self.aim is not None:
+            told[self.aim.kind] = list(self.aim.numbers)
+        if self.reported is not None:
+            told["coverage_by_group"] = self.reported.lines
         return {"before": None, "after": None, "sets": told}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
@@ -169,7 +219,9 @@ class PredictionSets(Artifact):
         `before` is that of the most probable label alone.
         """
         found, _ = self._judged(test)
-        return {"before": found.before, "after": found.after, "coverage_by": found.coverage_by}
+        aim = {} if self.aim is None else self.aim.judged(~found.hit, test.labels)
+        after = {**found.after, **aim}
+        return {"before": found.before, "after": after, "coverage_by": found.coverage_by}
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Coverage and mean set size."""
@@ -179,7 +231,10 @@ class PredictionSets(Artifact):
 
     def page(self) -> list[Part]:
         """The thresholds, and what is proven."""
-        return [promise(self.alpha, self.conformity.name, self._named, self.guarantee)]
+        found: list[Part] = [promise(self.alpha, self.conformity.name, self._named, self.guarantee)]
+        if self.reported is not None:
+            found.append(reported_part(self.reported, self.alpha))
+        return found
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Coverage of all and by class, site, group and size; sizes; examples."""
@@ -220,16 +275,23 @@ class PredictionSets(Artifact):
             "by": self.by,
             "names": self.names,
             "input": self.input,
+            "aim": self.aim and self.aim.to_json(),
+            "reported": self.reported and self.reported.to_json(),
             "guarantee": self.guarantee,
             "privacy": self.privacy,
         }
-        return {"thresholds": self.thresholds, "sets": np.array(json.dumps(rest))}
+        counts = {} if self.release is None else self.release.arrays()
+        return {"thresholds": self.thresholds, "sets": np.array(json.dumps(rest)), **counts}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         rest = json.loads(str(arrays["sets"]))
         rest["conformity"] = Conformity(**rest["conformity"])
+        aim, reported = rest.pop("aim", None), rest.pop("reported", None)
+        rest["aim"] = aim and Aim.of_json(aim, int(rest["classes"]))
+        rest["reported"] = reported and Reported.of_json(reported)
+        rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)
         for name in ("names", "guarantee", "privacy"):
             rest[name] = tuple(map(str, rest[name]))

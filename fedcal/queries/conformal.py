@@ -21,6 +21,7 @@ from fedcal.conformal.parts import BY
 from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.errors import InputError
 from fedcal.queries.base import (
+    MOST_NUMBERS,
     Order,
     Param,
     Part,
@@ -136,7 +137,7 @@ class SetGaps(SetQuery):
     Parameters
     ----------
     hit, need
-        (classes,) by a row's label, or (1,) for all of them; 0 <= need <= hit
+        (classes,) by a row's label, or (1,) for all of them; hit >= 0 and need <= hit
     gain
         what answers are multiplied by before they are clipped
     average
@@ -158,6 +159,12 @@ class SetGaps(SetQuery):
             "gain": 0.5,
         },
         {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
+        {
+            "classes": 3,
+            "thresholds": np.array([0.5, 1.0]),
+            "need": np.array([0.7, -0.1, -0.3]),
+            "hit": np.array([1.0, 0.2, 0.0]),
+        },
     )
 
     need: Any = None
@@ -174,8 +181,10 @@ class SetGaps(SetQuery):
         for name, each in (("hit", hit), ("need", need)):
             if len(each) not in (1, self.classes):
                 raise InputError(f"{name} must have 1 or {self.classes} numbers, got {len(each)}")
-        if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
-            raise InputError(f"need and hit must be 0 <= need <= hit <= {_LARGEST:g}, not all 0")
+        if (hit < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
+            raise InputError(f"hit must be >= 0, >= need and <= {_LARGEST:g}, not all 0")
+        if need.min() < -_LARGEST:
+            raise InputError(f"need must be >= -{_LARGEST:g}")
         self._set(
             hit=hit,
             need=need,
@@ -195,7 +204,7 @@ class SetGaps(SetQuery):
     @property
     def row_bound(self) -> float:
         """The most that a row adds to a number, in absolute value, before any gain."""
-        return float(np.maximum(self.hit - self.need, self.need).max())
+        return float(np.maximum(self.hit - self.need, np.abs(self.need)).max())
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Each number by itself: of a client to its clip, of a row to what a row adds."""
@@ -233,7 +242,7 @@ class SetRanks(SetGaps):
     signed = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
-        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4, "once": True},
+        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
     )
 
     need: Any = (0.0,)
@@ -262,8 +271,12 @@ class SetCounts(SetQuery):
     ----------
     encoding, height
         of each part's counts
+    totals
+        with noise of its own also the number of rows of each part, times this; 0 = no
     gain
         what answers are multiplied by before they are clipped
+    pad
+        zeros after the answer
     """
 
     kind = "set_counts"
@@ -278,17 +291,33 @@ class SetCounts(SetQuery):
             "height": 2,
             "by": "class",
         },
+        {
+            "classes": 3,
+            "thresholds": np.array([0.4, 1.0]),
+            "by": "class",
+            "totals": 0.5,
+            "pad": 2,
+        },
     )
 
     encoding: str = "flat"
     height: int = 1
+    totals: float = 0.0
     gain: float = 1.0
+    pad: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1:
             raise InputError("the last threshold must be 1, so that each row is counted")
-        self._set(gain=positive("gain", self.gain), height=whole("height", self.height, 1, 12))
+        self._set(
+            totals=finite("totals", self.totals, _LARGEST),
+            gain=positive("gain", self.gain),
+            height=whole("height", self.height, 1, 12),
+            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
+        )
+        if self.totals < 0:
+            raise InputError(f"totals must be >= 0, got {self.totals:g}")
         check_encoding(self.encoding, self.buckets, self.height)
         not_too_long(self)
 
@@ -299,23 +328,39 @@ class SetCounts(SetQuery):
 
     @property
     def matrix(self) -> Floats:
-        """Of the encoding, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
+        """What a part's counts become, (answers, buckets)."""
+        coded = matrix_of(self.encoding, self.buckets, self.height)
+        if not self.totals:
+            return coded
+        return np.append(coded, np.full((1, self.buckets), self.totals), axis=0)
+
+    @property
+    def decoder(self) -> Floats:
+        """Counts of a part are this times its answers, without gain, (buckets, answers)."""
+        found = decoder_of(self.encoding, self.buckets, self.height)
+        return np.pad(found, ((0, 0), (0, 1))) if self.totals else found
 
     def decode(self, answers: Floats) -> Floats:
         """Counts from a sum of answers, without gain, (parts, buckets)."""
-        decoder = decoder_of(self.encoding, self.buckets, self.height)
-        return np.asarray(answers.reshape(self.parts, -1) @ decoder.T / self.gain)
+        return np.asarray(self._of_parts(answers) @ self.decoder.T / self.gain)
+
+    def rows_of(self, answers: Floats) -> Floats:
+        """Rows of each part by the answer that is theirs alone, (parts,); needs `totals`."""
+        return np.asarray(self._of_parts(answers)[:, -1] / (self.totals * self.gain))
+
+    def _of_parts(self, answers: Floats) -> Floats:
+        return np.asarray(answers[: len(answers) - self.pad].reshape(self.parts, -1))
 
     def lengths(self) -> tuple[int, ...]:
         """All in one block."""
-        return (self.parts * len(self.matrix),)
+        return (self.parts * len(self.matrix) + self.pad,)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """All numbers together: of a client to its clip, of a row to what a row adds."""
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
-        norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
+        norm = column_norm(self.encoding, self.buckets, self.height, order)
+        norm = float(np.linalg.norm([norm, self.totals], order)) * self.gain
         return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
 
 

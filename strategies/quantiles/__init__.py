@@ -21,6 +21,7 @@ __all__ = [
     "Crossing",
     "EncodedBuckets",
     "Exact",
+    "ExponentialQuantile",
     "NoisyGaps",
     "PrefixCounts",
     "QuantileRule",

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.bounding import Bound
+from fedcal.conformal.aims import Aim
 from fedcal.conformal.release import Goal, SetRelease
+from fedcal.conformal.reported import Reported
 from fedcal.mechanisms import Mechanism
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
@@ -38,6 +40,10 @@ class Wanted:
         thresholds that are looked at; 0 = as the rule likes
     average
         clients count equally, whatever their rows
+    aim
+        how rows count by their label; None = all alike
+    report
+        JSON list of the groups of rows that coverage is released of; "" = none
     """
 
     goal: Goal
@@ -46,6 +52,8 @@ class Wanted:
     known: bool
     bins: int
     average: bool
+    aim: Aim | None = None
+    report: str = ""
 
     @property
     def apart(self) -> bool:
@@ -72,11 +80,15 @@ class QuantileRule(ABC):
         mechanisms, best first
     rounds
         how often it asks
+    takes_aim, takes_report
+        whether it serves where rows count by their label, and releases coverage by group
     """
 
     name: ClassVar[str]
     needs_rows: ClassVar[bool] = False
     takes_known: ClassVar[bool] = False
+    takes_aim: ClassVar[bool] = False
+    takes_report: ClassVar[bool] = False
     opening: SetQuery
     bound: Bound
     prefers: tuple[type[Mechanism], ...]
@@ -110,8 +122,8 @@ class QuantileRule(ABC):
         """Hear the plan, before anything is asked."""
 
     @abstractmethod
-    def query(self, number: int) -> SetQuery:
-        """The question of a round."""
+    def query(self, number: int) -> SetQuery | None:
+        """The question of a round; None = there is nothing left to ask."""
 
     @abstractmethod
     def learn(self, release: Release) -> Floats:
@@ -133,6 +145,11 @@ class QuantileRule(ABC):
         return True
 
     @property
+    def reported(self) -> Reported | None:
+        """Coverage of groups, as released; None = it is not, or not yet."""
+        return None
+
+    @property
     @abstractmethod
     def guarantee(self) -> tuple[str, ...]:
         """What is proven of coverage, and what is assumed, in sentences."""
@@ -146,18 +163,6 @@ class QuantileRule(ABC):
 def all_labels(query: SetQuery) -> Floats:
     """Thresholds of all parts that every score is below."""
     return np.ones(query.parts)
-
-
-def of_whom(goal: Goal, by: str, whose: str) -> str:
-    """What a goal promises, as the beginning of a sentence."""
-    each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
-    share = f"at least {1 - goal.alpha:.4g}"
-    if goal.promise == "marginal":
-        return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
-    return (
-        f"With probability at least {goal.confidence:.4g} over the clients' rows and the release, "
-        f"the label of a new row is in its set with probability {share}{each[by]}, {whose}"
-    )
 
 
 def draws_of(plan: Plan, std: float) -> float:

@@ -10,13 +10,14 @@ import numpy as np
 
 from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, log_odds_thresholds
 from fedcal.conformal.levels import Shortfall, centred_pac_level
+from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 
@@ -27,32 +28,40 @@ class Crossing(QuantileRule):
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
     centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
     1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
-    hash. How many rows there are is not released.
+    hash. How many rows there are is not released. Clients that count equally are not clipped: where
+    they have few rows each, many have nothing but misses.
     """
 
     name = "crossing"
     needs_rows = True
+    takes_aim = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         alpha, rows = wanted.goal.alpha, wanted.rows or 1.0
-        need, hit = 1.0 - alpha, 1.0
+        hit: Floats = np.ones(1)
+        need: Floats = np.array([1.0 - alpha])
+        if wanted.aim is not None:
+            hit, need = wanted.aim.terms(alpha)
         if wanted.average:
-            need, hit = need * rows, rows
-        self._clip = client_clip(rows, alpha) if self.whole_client else max(alpha, 1.0 - alpha)
+            need, hit = need * rows, hit * rows
+        self._clip = float(np.maximum(hit - need, np.abs(need)).max())
+        clips = self.whole_client and not wanted.average
+        if clips:
+            self._clip = client_clip(rows, alpha) * float(hit.max())
         self._missed = alpha * self.expected
-        spacing = OF_CLIENTS if self.whole_client else OF_ROWS
+        spacing = OF_CLIENTS if clips else OF_ROWS
         self._draw = Draw.of(self._missed, 2.0 * self._clip / federation.epsilon, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        self._need = need
+        self._need = float(need.max())
         self.opening = self._query = SetGaps(
             federation.classes,
             self._draw.thresholds,
             **wanted.score,
             once=self.one_row_each,
-            need=np.array([need]),
-            hit=np.array([hit]),
+            need=need,
+            hit=hit,
             average=wanted.average,
         )
         part = self._query.part(federation.unit)
@@ -66,6 +75,8 @@ class Crossing(QuantileRule):
             return "nothing is private here: the exact rule serves"
         if wanted.apart:
             return "it draws one threshold, and by asks for several"
+        if wanted.aim is not None and wanted.aim.counted:
+            return "it releases no counts of labels: give source, their public shares"
         if not TRUSTS[str(federation.trust)].takes(Exponential):
             return f"under trust '{federation.trust}' the server does not have the exact sums"
         if federation.mechanism not in (AUTO, Exponential.name):
@@ -78,7 +89,7 @@ class Crossing(QuantileRule):
         self._scale = 2.0 * norm / plan.epsilon_per_release
         goal = self.wanted.goal
         if goal.promise == "marginal":
-            whole_rows = not self.wanted.average
+            whole_rows = not (self.wanted.average or self.wanted.aim)
             level = self._need + self._draw.slack(self._scale, whole_rows=whole_rows)
         else:
             law = Shortfall(self._draw.weight, self._scale)
@@ -101,18 +112,25 @@ class Crossing(QuantileRule):
 
     def reaches(self, rows: float | None) -> bool:
         """By the level."""
-        return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + 1.0)
+        one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
+        return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + one)
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """By unit, what is proven and what is assumed."""
         goal, rows = self.wanted.goal, self.expected
-        fewest = math.ceil(self.slack / goal.alpha)
+        fewest, noun = self.slack / goal.alpha, "rows"
+        if self.wanted.average:
+            each = self.wanted.rows or 1.0
+            rows, fewest, noun = rows / each, fewest / each, "clients"
+        elif self.one_row_each:
+            noun = "subjects"
+        fewest = math.ceil(fewest)
         found = []
         if not self.enough:
             found.append(
-                f"Sets hold all labels: with {rows:.6g} rows this budget is too small for a share "
-                f"of {1 - goal.alpha:.4g}; {fewest:,} rows would do."
+                f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a "
+                f"share of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
             )
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
@@ -123,24 +141,27 @@ class Crossing(QuantileRule):
             )
         else:
             whose = "for a row that is exchangeable with all clients' rows taken together."
-        found.append(of_whom(goal, "none", whose))
-        noun = "subjects" if self.one_row_each else "rows"
+        aim = self.wanted.aim
+        found.append(of_whom(goal, "none", whose, aim))
+        if aim is not None and aim.kind == "among":
+            noun += " with such a label"
+        if aim is not None and aim.source:
+            found.append(SOURCE)
         if goal.promise == "marginal":
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:
             found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
-        if self.whole_client:
+        if self.whole_client and not self.wanted.average:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
                 "have far more misses than others, near the threshold, is a small part of all rows "
                 "(0.0001 to 0.002 on the shipped data); coverage may be lower by that part. No "
                 "release tells it."
             )
-            if not self.wanted.average:
-                found.append(
-                    "A client that is not among these may be covered less often: --set "
-                    "weigh=clients is for new clients."
-                )
+            found.append(
+                "A client that is not among these may be covered less often: --set weigh=clients "
+                "is for new clients."
+            )
         return tuple(found)
 
     @property

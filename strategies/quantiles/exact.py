@@ -8,11 +8,15 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.conformal.levels import Nothing, pac_level
+from fedcal.conformal.promises import of_whom
+from fedcal.conformal.reported import Reported
+from fedcal.conformal.sets import ALL_LABELS
+from fedcal.conformal.weighted import exact_terms
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.federation import Federation
-from fedcal.queries.conformal import SetGaps
+from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.types import Floats
 
 POINTS = 100
@@ -23,25 +27,31 @@ class Exact(QuantileRule):
     """The ceil((n + 1) (1 - alpha))-th smallest score (Papadopoulos et al. 2002), of each part.
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
-    one that is not; of several parts all thresholds are asked of all.
+    one that is not; of several parts all thresholds are asked of all. Where rows count by their
+    label the sums are of each label, and put together here (`fedcal.conformal.weighted`).
     """
 
     name = "exact"
     rounds = 6
+    takes_aim, takes_report = True, True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        self._need = 1.0 - wanted.goal.alpha
+        self._need = 0.0 if wanted.aim else 1.0 - wanted.goal.alpha
         ends = np.array([0.5, 1.0])
         self._asked = SetGaps(
             federation.classes,
             ends,
-            **wanted.score,
+            **{**wanted.score, **({"by": "class"} if wanted.aim else {})},
             need=np.array([self._need]),
             average=wanted.average,
         )
-        self._low, self._high = np.full(self._asked.parts, -1.0), np.ones(self._asked.parts)
+        parts = 1 if wanted.aim else self._asked.parts
+        self._low, self._high = np.full(parts, -1.0), np.ones(parts)
         self._ask()
+        self._reported: Reported | None = None
+        if wanted.report:
+            self.rounds += 1
         self.opening = self._asked
         self.bound, self.prefers = Bound(self._asked.lengths()), (Gaussian,)
 
@@ -62,17 +72,38 @@ class Exact(QuantileRule):
         thresholds = np.unique(np.concatenate([*between, [1.0]]))
         self._asked = replace(self._asked, thresholds=thresholds)
 
-    def query(self, number: int) -> SetGaps:
-        """Sums at thresholds."""
-        return self._asked
+    def query(self, number: int) -> SetGaps | SetCounts | None:
+        """Sums at thresholds; in a last round rows of each group on both sides of the one."""
+        if number <= type(self).rounds:
+            return self._asked
+        return None if self._high[0] >= ALL_LABELS else self._second
+
+    @property
+    def _second(self) -> SetCounts:
+        by = {"by": "group", "groups": self.wanted.report}
+        ends = np.array([float(self._high[0]), 1.0])
+        return SetCounts(self._asked.classes, ends, **{**self.wanted.score, **by})
+
+    @property
+    def reported(self) -> Reported | None:
+        """Exact numbers of rows."""
+        return self._reported
 
     def learn(self, release: Release) -> Floats:
         """The first threshold where enough rows are."""
+        if release.round > type(self).rounds:
+            counts, names = self._second.decode(release.values), self._second.names
+            self._reported = Reported(names, counts[: len(names)], 0.0)
+            return self._high.copy()
         thresholds = self._asked.thresholds
-        sums = release.values.reshape(len(self._low), -1)
+        sums = release.values.reshape(self._asked.parts, -1)
         rows = np.round(sums[:, -1] / (1.0 - self._need))  # at 1 all are in
+        levels = [self._level(int(n)) for n in rows]
+        if aim := self.wanted.aim:
+            hit, need, level = exact_terms(aim, self.wanted.goal.alpha, rows)
+            sums, levels = (hit @ sums - need @ rows)[None], [level]
         for part, each in enumerate(sums):
-            enough = np.flatnonzero(each >= self._level(int(rows[part])) - 1e-6)
+            enough = np.flatnonzero(each >= levels[part] - 1e-6 * min(1.0, abs(levels[part])))
             if not len(enough):
                 self._low[part] = self._high[part] = 1.0
                 continue
@@ -87,7 +118,8 @@ class Exact(QuantileRule):
         goal = self.wanted.goal
         if goal.promise == "marginal":
             return self._need if rows else np.inf
-        found = np.ceil(pac_level(rows, goal.alpha, Nothing(), goal.confidence) - 1e-6)
+        # a level is just above the last rank that is too low
+        found = np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0
         return float(found - self._need * rows) if found <= rows else np.inf
 
     def reaches(self, rows: float | None) -> bool:
@@ -102,4 +134,4 @@ class Exact(QuantileRule):
         whose = "for a row that is exchangeable with the clients' rows."
         if w.average:
             whose = "for a row of a new client that is exchangeable with these clients."
-        return (of_whom(w.goal, w.score.get("by", "none"), whose),)
+        return (of_whom(w.goal, w.score.get("by", "none"), whose, w.aim),)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
+from fedcal.conformal.promises import of_whom
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.encodings import MOST_BUCKETS
 from fedcal.mechanisms import Exponential
@@ -15,7 +16,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetRanks
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
 from fedcal.units import UNITS
@@ -31,14 +32,19 @@ class ExponentialQuantile(QuantileRule):
     """
 
     name = "exponential"
+    takes_known = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         self._n = max(round(federation.clients if self.whole_client else self.expected), 1)
         alpha = wanted.goal.alpha
         bins = wanted.bins or min(best_bins(self._n, federation.epsilon, alpha), MOST_BUCKETS)
-        score = {**wanted.score, "once": True} if self.whole_client else wanted.score
-        self.opening = self._query = SetRanks(federation.classes, thresholds(bins), **score)
+        self.opening = self._query = SetRanks(
+            federation.classes,
+            thresholds(bins),
+            **wanted.score,
+            once=self.whole_client or self.one_row_each,
+        )
         part = self._query.part(federation.unit)
         self.bound = self._query.bound(part, (1.0,) if self.whole_client else ())
         self.prefers = (Exponential,)

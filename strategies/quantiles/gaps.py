@@ -9,13 +9,15 @@ import numpy as np
 from fedcal.conformal.crossing import client_clip, log_odds_thresholds
 from fedcal.conformal.levels import Law, centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
+from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.release import FAILS
+from fedcal.conformal.weighted import weighted_level
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
@@ -33,20 +35,25 @@ class NoisyGaps(QuantileRule):
 
     name = "gaps"
     needs_rows = True
+    takes_aim = True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         self._alpha = alpha = wanted.goal.alpha
-        if wanted.apart and wanted.goal.promise == "marginal":
+        if (wanted.apart or wanted.aim) and wanted.goal.promise == "marginal":
             self._alpha -= FAILS * alpha  # the bound of a part's number of rows may fail
+        hit, need = np.ones(1), np.array([1.0 - self._alpha])
+        if wanted.aim is not None:
+            hit, need = wanted.aim.terms(self._alpha)
         self._query = self.opening = SetGaps(
             federation.classes,
             log_odds_thresholds(wanted.bins or BINS),
             **wanted.score,
-            need=np.array([1.0 - self._alpha]),
+            need=need,
+            hit=hit,
         )
         rows = (wanted.rows or 1.0) / self._query.parts
-        self._clip = client_clip(rows, alpha)
+        self._clip = client_clip(rows, alpha) * float(hit.max())
         self.bound = self._query.bound("client", (self._clip,))
         self.prefers = (Gaussian, Laplace)
 
@@ -61,6 +68,8 @@ class NoisyGaps(QuantileRule):
             return f"it releases sums, which '{federation.mechanism}' does not make noisy"
         if wanted.average:
             return "it counts rows, and weigh = 'clients' counts clients"
+        if wanted.aim is not None and wanted.aim.counted:
+            return "it releases no counts of labels: give source, their public shares"
         return ""
 
     def planned(self, plan: Plan) -> None:
@@ -80,10 +89,12 @@ class NoisyGaps(QuantileRule):
         noise, law = self._noise(std)
         found = []
         for sums in release.values.reshape(asked.parts, -1):
-            if goal.promise == "marginal":
+            off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
+            if self.wanted.aim is not None:
+                level = weighted_level(float(asked.need.max()), float(sums[-1]) - off, law)
+            elif goal.promise == "marginal":
                 fewest = self.expected
                 if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
-                    off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
                     fewest = (float(sums[-1]) - off) / self._alpha
             else:
                 fewest = 1.0
@@ -115,15 +126,22 @@ class NoisyGaps(QuantileRule):
         by = str(self.wanted.score.get("by", "none"))
         whose = "for a row that is exchangeable with all clients' rows taken together."
         goal = self.wanted.goal
+        aim = self.wanted.aim
+        clipped = (
+            f"An assumption: what clipping to {self._clip:.4g} rows cuts off clients that have far "
+            "more misses than others, near the threshold, is a small part of all rows; coverage "
+            "may be lower by that part. No release tells it."
+        )
+        if aim is not None:
+            more = (SOURCE,) if aim.source else ()
+            return (of_whom(goal, by, whose, aim), *more, clipped)
         counts_on = f"at most {self.expected:,.6g} rows in all"
         if goal.promise == "marginal":
             counts_on = f"about {self.expected:,.6g} rows in all, or more"
         return (
             of_whom(goal, by, whose),
             f"This counts on {counts_on}.",
-            f"An assumption: what clipping to {self._clip:.4g} rows cuts off clients that have far "
-            "more misses than others, near the threshold, is a small part of all rows; coverage "
-            "may be lower by that part. No release tells it.",
+            clipped,
         )
 
     @property

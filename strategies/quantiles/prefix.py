@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from fedcal.buckets import equal_width
 from fedcal.conformal.noise import Noise
-from fedcal.conformal.release import SetRelease
-from fedcal.encodings import decoder_of
+from fedcal.conformal.promises import of_release, of_whom
+from fedcal.conformal.release import SetRelease, thresholds_of
+from fedcal.conformal.reported import Reported
+from fedcal.conformal.sets import ALL_LABELS
+from fedcal.encodings import column_norm
 from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.federation import AUTO, Federation
@@ -18,7 +22,7 @@ from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetCounts
 from fedcal.release import Release
 from fedcal.strategies.encoding_choice import quietest
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
@@ -36,23 +40,49 @@ class PrefixCounts(QuantileRule):
     """
 
     name = "prefix"
-    takes_known = True
+    takes_known, takes_aim, takes_report = True, True, True
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        bins = wanted.bins or (BINS_OF_PARTS if wanted.apart else BINS)
-        law, encoding, height = quietest(federation, bins, 1)
-        self.opening = self._query = SetCounts(
+        by_label = {"by": "class"} if wanted.aim else {}
+        apart = wanted.apart or wanted.aim is not None
+        bins = wanted.bins or (BINS_OF_PARTS if apart else BINS)
+        self.rounds = 2 if wanted.report else 1
+        law, encoding, height = quietest(federation, bins, self.rounds)
+        asked = SetCounts(
             federation.classes,
             spread_thresholds(bins),
-            **wanted.score,
+            **{**wanted.score, **by_label},
             once=self.one_row_each,
             encoding=encoding,
             height=height,
         )
+        norm = column_norm(encoding, bins, height, law.order)
+        if wanted.aim is not None and wanted.aim.counted:
+            asked = replace(asked, totals=norm)
+        self._query = self._second = asked
+        if wanted.report:
+            if asked.totals:
+                norm *= 2.0 ** (1.0 / law.order)
+            self._make_second(norm)
+        self.opening = self._query
         part = self._query.part(federation.unit)
         self.bound, self.prefers = self._query.bound(part, (), law.order), (law,)
         self._release: SetRelease | None = None
+        self._reported: Reported | None = None
+        self._found = all_labels(self._query)
+
+    def _make_second(self, norm: float) -> None:
+        """The question of the last round, of one threshold; both answers get one length."""
+        asked = self._query
+        ends = np.array([0.5, 1.0])
+        second = replace(
+            asked, thresholds=ends, by="group", groups=self.wanted.report, encoding="flat",
+            height=1, totals=0.0, gain=norm,
+        )  # fmt: skip
+        first, then = (sum(q.lengths()) for q in (asked, second))
+        self._query = replace(asked, pad=max(0, then - first))
+        self._second = replace(second, pad=max(0, first - then))
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
@@ -65,41 +95,68 @@ class PrefixCounts(QuantileRule):
             return f"it releases sums, which '{federation.mechanism}' does not make noisy"
         if wanted.average:
             return "it counts rows, and weigh = 'clients' counts clients"
+        if wanted.known and wanted.aim is not None:
+            return "rows that count by their label are counted: rows_known has no effect"
         return ""
 
     def planned(self, plan: Plan) -> None:
         """Hear how many draws are in the noise of a sum."""
         self._plan = plan
 
-    def query(self, number: int) -> SetCounts:
-        """The counts."""
-        return self._query
+    def query(self, number: int) -> SetCounts | None:
+        """The counts; in a last round those of each group on both sides of the threshold."""
+        if number == 1:
+            return self._query
+        threshold = float(self._found[0])
+        if threshold >= ALL_LABELS:
+            return None  # all rows are covered
+        return replace(self._second, thresholds=np.array([threshold, 1.0]))
 
     def learn(self, release: Release) -> Floats:
         """Thresholds from the counts."""
         std = float(release.std.max(initial=0.0))
         if not std:
-            return all_labels(self._query)  # trust `local`, and nobody was asked
-        rows = round(self.expected) if self.wanted.known else None
-        self._release = self._of(self._query.decode(release.values), std, rows)
-        return self._release.found(self.wanted.goal)
+            return self._found  # trust `local`, and nobody was asked
+        if release.round == 1:
+            self._release = self._made(release, std)
+            self._found = thresholds_of(self._release, self.wanted.goal, self.wanted.aim)
+        else:
+            counts, names = self._second.decode(release.values), self._second.names
+            self._reported = Reported(names, counts[: len(names)], std / self._second.gain)
+        return self._found
 
-    def _of(self, counts: Floats, std: float, rows: int | None) -> SetRelease:
-        """A release of (parts, bins) counts, with so much noise on the sums."""
-        asked, law = self._query, self._plan.law
-        noise = Noise(std / asked.gain, law.tailed, draws_of(self._plan, std))
-        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
-        return SetRelease(np.asarray(asked.thresholds), counts, decoder, noise, rows)
+    def _made(self, release: Release, std: float) -> SetRelease:
+        asked, plan = self._query, self._plan
+        noise = Noise(std / asked.gain, plan.law.tailed, draws_of(plan, std))
+        labels = asked.rows_of(release.values) if asked.totals else None
+        return SetRelease(
+            np.asarray(asked.thresholds),
+            asked.decode(release.values),
+            asked.decoder,
+            noise,
+            round(self.expected) if self.wanted.known else None,
+            self._whose,
+            labels,
+            std / (asked.totals * asked.gain) if asked.totals else 0.0,
+        )
+
+    @property
+    def reported(self) -> Reported | None:
+        """Of the last round; of groups with thresholds of their own of the same counts."""
+        return self._reported
 
     def reaches(self, rows: float | None) -> bool:
         """What is found of counts without noise, of rows whose scores all are least."""
-        if rows is None:
+        if rows is None or self.wanted.aim is not None:
             return True
-        counts = np.zeros((self._query.parts, self._query.buckets))
+        nothing = np.zeros(sum(self._query.lengths()))
+        std = max(self._plan.noise_std or (0.0,))
+        made = self._made(Release(1, self._query.kind, nothing, nothing), std)
+        counts = np.zeros_like(made.counts)
         counts[:, 0] = rows / len(counts)
-        known = round(rows) if self.wanted.known else None
-        found = self._of(counts, max(self._plan.noise_std or (0.0,)), known)
-        return bool((found.found(self.wanted.goal) < 1).any())
+        known = None if made.rows is None else round(rows)
+        ideal = replace(made, counts=counts, rows=known)
+        return bool((ideal.found(self.wanted.goal) < 1).any())
 
     @property
     def release(self) -> SetRelease | None:
@@ -107,24 +164,25 @@ class PrefixCounts(QuantileRule):
         return self._release
 
     @property
-    def guarantee(self) -> tuple[str, ...]:
-        """Exact: of exchangeable rows, and the law of the noise."""
+    def _whose(self) -> str:
         whose = "for a row that is exchangeable with all clients' rows taken together."
         if self.one_row_each:
             whose = (
                 "for one row, drawn at random, of a subject that is exchangeable with all clients' "
                 "subjects taken together."
             )
-        by = str(self.wanted.score.get("by", "none"))
-        if by != "none":
+        if self.wanted.apart:
             whose = whose.replace("all clients' rows taken together", "the clients' rows there")
-        found = [of_whom(self.wanted.goal, by, whose)]
-        if self.wanted.known:
-            found.append(
-                f"The number of rows, {round(self.expected):,}, was taken for public and exact: "
-                "with another one this does not hold."
-            )
-        return tuple(found)
+        return whose
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Exact: of exchangeable rows, and the law of the noise."""
+        w = self.wanted
+        by = str(w.score.get("by", "none"))
+        if self._release is None:
+            return (of_whom(w.goal, by, self._whose, w.aim),)
+        return of_release(self._release, w.goal, by, w.aim)
 
     @property
     def facts(self) -> Mapping[str, float]:

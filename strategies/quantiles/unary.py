@@ -6,13 +6,14 @@ import numpy as np
 
 from fedcal.checks import whole
 from fedcal.conformal.encoded import most_misses
+from fedcal.conformal.promises import of_whom
 from fedcal.mechanisms import MECHANISMS, Unary
 from fedcal.mechanisms.unary import unary_flip
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetCell
 from fedcal.release import Release
-from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, of_whom
+from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels
 from fedcal.strategies.quantiles.prefix import spread_thresholds
 from fedcal.streams import Purpose, key_of, stream
 from fedcal.trust import TRUSTS

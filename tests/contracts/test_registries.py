@@ -29,6 +29,7 @@ CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNI
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 OTHERS = {
     ("strategies/golden_section.py", "exponential"): "a search of that name",
+    ("strategies/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
     ("experiments/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/pools.py", "local"): "an address of Ray",

@@ -27,6 +27,7 @@ CLIENTS = 12
 
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "alpha": (0.1, 0.3),
+    "among": ("[0]", "[1, 2]"),
     "average": ("inverse", "temperature"),
     "batch": (4, 64),
     "bins": (5, 15),
@@ -60,13 +61,16 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "proximal": (1.0, 10.0),
     "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
+    "report": ('["a"]', '["a", "b"]'),
     "rows_known": (False, True),
     "score": ("confidence", "classes"),
     "score_seed": (1, 2),
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
+    "source": ("[0.8, 0.1, 0.1]", "[0.2, 0.4, 0.4]"),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
+    "target": ("[1, 0, 0]", "[0, 0, 1]"),
     "threshold": (0.25, 0.5),
     "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
@@ -82,6 +86,7 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
+    ("conformal", "source"): {"target": "[0.8, 0.1, 0.1]"},
     ("conformal", "score_seed"): {"score": "aps", "randomised": True},
 }
 """What else must be given, so that a setting has any meaning."""

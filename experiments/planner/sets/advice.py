@@ -39,6 +39,9 @@ MOST_ALL = 0.05
 MOST_LOST = 0.5
 """... and sets miss at least this share of the labels that they may miss."""
 
+_UNPLANNED = ("target", "source", "costs", "among", "report")
+"""Settings for which a plan would have to know the share of each label, or group."""
+
 _CLOSE = 1.1
 """Numbers of clients that are enough are found up to this factor."""
 
@@ -170,6 +173,11 @@ def advise_sets(
     check_settings(METHOD, own)
     if "rows_per_client" in own:
         raise InputError("a plan takes --rows-per-client, not --set rows_per_client")
+    if unplanned := [name for name in _UNPLANNED if own.get(name)]:
+        raise InputError(
+            f"a plan of prediction sets takes no --set {unplanned[0]}: no public fact says how "
+            "rows part there"
+        )
     one = str(own.pop("quantile", AUTO))
     rules = list(QUANTILES) if one == AUTO else [one]
     able, refused = [], []

@@ -115,6 +115,7 @@ def test_peers_on_few_splits() -> None:
         *("P-COQS", "P-COQS, not rounded"),
     }
     assert len(prediction_sets_peers.claims(rows)) == 10
+    assert prediction_sets_peers.sheet(rows) is not None
     sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
     assert all(r["set_size"] > 0 for r in sized)
 

@@ -1,0 +1,191 @@
+"""What sets are to hold, other than every label alike: rows count by their label.
+
+A row with label y adds hit_y [score <= t] - need_y to a sum, and a threshold is high enough where
+the mean of that, over new rows, is at least 0. The usual sets have hit = 1 and need = 1 - alpha.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.errors import InputError
+from fedcal.types import Floats, Integers
+
+KINDS = ("target", "costs", "among")
+
+
+@dataclass(frozen=True)
+class Aim:
+    """How rows count by their label.
+
+    ==========  ==========================  ================================  ====================
+    kind        numbers                     what is promised                  hit_y, need_y
+    ==========  ==========================  ================================  ====================
+    ``target``  shares q of labels where    coverage >= 1 - alpha there, if   w_y, (1 - alpha) w_y
+                sets are used               only the shares differ (label     with w_y = q_y / p_y
+                                            shift)
+    ``costs``   c_y in [0, 1] of missing y  mean cost of missed labels at     c_y, c_y - alpha
+                                            most alpha
+    ``among``   labels                      coverage >= 1 - alpha of rows     [y in it], (1 - alpha)
+                                            whose label is one of these       [y in it]
+    ==========  ==========================  ================================  ====================
+
+    Sources: label shift Podkopaev & Ramdas 2021 and Plassier et al. 2023 (2306.05131); costs, and
+    the false-negative rate, Angelopoulos et al. 2022 (conformal risk control, 2208.02814).
+
+    Attributes
+    ----------
+    kind
+        of the table
+    numbers
+        of it: (classes,), or the labels
+    classes
+        of the model
+    source
+        p, (classes,) public shares of labels of the clients' rows; () = they are counted, or the
+        kind has no use for them
+    """
+
+    kind: str
+    numbers: tuple[float, ...]
+    classes: int
+    source: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind == "among":
+            if not 1 <= len(set(self.numbers)) == len(self.numbers) <= self.classes:
+                raise InputError("among must be a list of different labels")
+            if not all(k == int(k) and 0 <= k < self.classes for k in self.numbers):
+                raise InputError(f"among must be labels from 0 to {self.classes - 1}")
+            return
+        if len(self.numbers) != self.classes:
+            raise InputError(
+                f"{self.kind} must have {self.classes} numbers, one for each label, got "
+                f"{len(self.numbers)}"
+            )
+        if not all(0 <= k <= 1 for k in self.numbers) or not any(self.numbers):
+            raise InputError(f"{self.kind} must be numbers in [0, 1], not all 0")
+        if self.kind == "target":
+            for name, shares in (("target", self.numbers), ("source", self.source)):
+                if shares and abs(sum(shares) - 1.0) > 1e-6:
+                    raise InputError(f"{name} must be shares that add up to 1, got {sum(shares):g}")
+            if self.source and len(self.source) != self.classes:
+                raise InputError(f"source must have {self.classes} shares, one for each label")
+            pairs = zip(self.numbers, self.source, strict=False)
+            if any(q > 0 and p <= 0 for q, p in pairs) or any(p < 0 for p in self.source):
+                raise InputError("source must be > 0 for each label that target has a share of")
+
+    @property
+    def counted(self) -> bool:
+        """Whether weights need counts of the clients' labels."""
+        return self.kind == "target" and not self.source
+
+    def terms(self, alpha: float) -> tuple[Floats, Floats]:
+        """Hit and need of each label, (classes,), (classes,); of `counted` see `stratified`."""
+        hit = np.array(self.numbers, np.float64)
+        if self.kind == "costs":
+            return hit, hit - alpha
+        if self.kind == "among":
+            hit = np.isin(np.arange(self.classes), self.numbers).astype(np.float64)
+        elif self.source:
+            hit = hit / np.where(hit > 0, np.array(self.source), 1.0)
+        return hit, (1.0 - alpha) * hit
+
+    def judged(self, missed: NDArray[np.bool_], labels: Integers) -> dict[str, float]:
+        """What labelled rows show of the promise.
+
+        Parameters
+        ----------
+        missed, labels
+            (n,) whether the label is not in the set; the label
+
+        Returns
+        -------
+        dict of str to float
+            "risk" (mean cost), "coverage_among", or "coverage_at_target", the last with the shares
+            of rows that have one of its labels; empty where no row counts.
+        """
+        rows = np.bincount(labels, minlength=self.classes)
+        lost = np.bincount(labels, missed, self.classes) / np.maximum(rows, 1)
+        if self.kind == "costs":
+            return {"risk": float((np.array(self.numbers) * lost) @ rows / len(labels))}
+        if self.kind == "among":
+            share = rows * np.isin(np.arange(self.classes), self.numbers)
+            name = "coverage_among"
+        else:
+            share, name = np.array(self.numbers) * (rows > 0), "coverage_at_target"
+        return {name: float(1.0 - lost @ share / share.sum())} if share.sum() else {}
+
+    def promise(self, alpha: float) -> str:
+        """What is promised of a new row, as the beginning of a sentence."""
+        if self.kind == "costs":
+            return (
+                "The mean cost of a new row's label, where it is missing in its set, is at most "
+                f"{alpha:.4g}"
+            )
+        share = f"at least {1 - alpha:.4g}"
+        if self.kind == "among":
+            listed = ", ".join(f"{k:g}" for k in self.numbers)
+            return (
+                f"The label of a new row that is one of {listed} is in its set with probability "
+                f"{share}"
+            )
+        return (
+            "Where labels have the shares of the target, and rows of each label are as they are "
+            f"at the clients, the label of a new row is in its set with probability {share}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, which `of_json` reads."""
+        return {"kind": self.kind, "numbers": list(self.numbers), "source": list(self.source)}
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any], classes: int) -> Aim:
+        """What `to_json` told."""
+        numbers, source = (tuple(map(float, told[name])) for name in ("numbers", "source"))
+        return cls(str(told["kind"]), numbers, classes, source)
+
+
+def aim_of(classes: int, source: str, **texts: str) -> Aim | None:
+    """The aim from settings, each a JSON list or ""; InputError for two of them.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    source
+        of `target`
+    **texts
+        kind -> list
+    """
+    given = {kind: text for kind, text in texts.items() if text}
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} do not go together: thresholds have one aim")
+    if not given:
+        if source:
+            raise InputError("source goes with target: shares of labels of the clients' rows")
+        return None
+    ((kind, text),) = given.items()
+    if source and kind != "target":
+        raise InputError(f"source goes with target, not with {kind}")
+    shares = _numbers("source", source) if source else ()
+    return Aim(kind, _numbers(kind, text), classes, shares)
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    try:
+        listed = json.loads(text)
+        if not isinstance(listed, list) or any(isinstance(k, bool) for k in listed):
+            raise TypeError
+        found = tuple(map(float, listed))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be a JSON list of numbers, got {text!r}") from None
+    if not np.isfinite(found).all():
+        raise InputError(f"{name} must be finite numbers")
+    return found

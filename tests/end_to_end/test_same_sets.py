@@ -1,0 +1,119 @@
+"""Without privacy a federation's sets are those of MAPIE and TorchCP, whose formulas stand here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.conformal import PredictionSets
+from fedcal.conformal.conformity import uniform_of
+from fedcal.experiments import simulate
+
+ALPHA = 0.1
+DIGITS = 2e-12
+"""Thresholds of a federation are found up to 1e-12."""
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def lac(z: np.ndarray, u: np.ndarray) -> np.ndarray:
+    return 1 - softmax(z)
+
+
+def margin(z: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """TorchCP: largest other probability less the label's."""
+    p = softmax(z)
+    c = p.shape[1]
+    out = np.empty_like(p)
+    for j in range(c):
+        out[:, j] = np.delete(p, j, axis=1).max(axis=1) - p[:, j]
+    return out
+
+
+def by_rank(z: np.ndarray, u: np.ndarray, penalty: float, free: int) -> np.ndarray:
+    """TorchCP, APS and RAPS: cumulative sum of sorted probabilities - u p + penalty (rank - free)+.
+
+    What rounding leaves of the mass of all classes counts as 1.
+    """
+    p = softmax(z)
+    order = np.argsort(-p, axis=1)
+    ranked = np.take_along_axis(p, order, axis=1)
+    mass = np.cumsum(ranked, axis=1)
+    mass[:, -1] = 1.0
+    rank = np.arange(1, p.shape[1] + 1)
+    scores = mass - u[:, None] * ranked + penalty * np.maximum(rank - free, 0)
+    out = np.empty_like(p)
+    np.put_along_axis(out, order, scores, axis=1)
+    return out
+
+
+def mapie_aps_sets(z: np.ndarray, u: np.ndarray, threshold: float) -> np.ndarray:
+    """MAPIE, include_last_label="randomized": all up to the first label that crosses, and that
+    one only if (its mass - threshold) / p <= u."""
+    p = softmax(z)
+    order = np.argsort(-p, axis=1)
+    ranked = np.take_along_axis(p, order, axis=1)
+    mass = np.cumsum(ranked, axis=1)
+    last = np.argmax(mass >= threshold, axis=1)
+    rows = np.arange(len(p))
+    keep = (mass[rows, last] - threshold) / ranked[rows, last] <= u
+    count = last + keep
+    out = np.zeros_like(p, bool)
+    np.put_along_axis(out, order, np.arange(p.shape[1]) < count[:, None], axis=1)
+    return out
+
+
+CASES: list[tuple[str, Any, dict[str, Any]]] = [
+    ("lac", lac, {}),
+    ("margin", margin, {}),
+    ("aps", lambda z, u: by_rank(z, 0 * u, 0.0, 0), {}),
+    ("aps", lambda z, u: by_rank(z, u, 0.0, 0), {"randomised": True}),
+    ("raps", lambda z, u: by_rank(z, 0 * u, 0.1, 2), {"penalty": 0.1, "free": 2}),
+]
+
+
+@pytest.mark.parametrize("name", ["densenet-cifar100", "mmlu-llama"])
+@pytest.mark.parametrize(("score", "formula", "settings"), CASES, ids=lambda x: str(x)[:30])
+def test_same_sets(name: str, score: str, formula: Any, settings: dict[str, Any]) -> None:
+    data = datasets.load(name).split(0)
+    assert data.test_logits is not None
+    # equal probabilities are ranked by number here, and in no fixed order by others
+    untie = 1e-4 * np.arange(data.classes)
+    fit, test, y = data.logits - untie, data.test_logits - untie, data.labels
+    own = replace(
+        data,
+        scores=fit if data.input == "logits" else softmax(fit),
+        test_scores=test if data.input == "logits" else softmax(test),
+    )
+    result = simulate(
+        own,
+        method="conformal",
+        epsilon=math.inf,
+        clients=16,
+        partition="natural" if name == "mmlu-llama" else "dirichlet:0.1",
+        set={"alpha": ALPHA, "score": score, **settings},
+    )
+    sets = result.artifact
+    assert isinstance(sets, PredictionSets)
+    z, judged = own.logits, own.test_logits
+    assert judged is not None
+    u = uniform_of(z, 0)
+    scores = np.sort(formula(z, u)[np.arange(len(y)), y])
+    threshold = scores[math.ceil((len(y) + 1) * (1 - ALPHA)) - 1]
+    v = uniform_of(judged, 0)
+    # scores of RAPS are scaled to [0, 1] here
+    threshold += DIGITS * (1 + settings.get("penalty", 0.0) * data.classes)
+    expected = formula(judged, v) <= threshold
+    found = sets.of_logits(judged)
+    assert (found != expected).sum() == 0
+    assert result.judged["after"]["set_size"] == pytest.approx(expected.sum(axis=1).mean())
+    if settings.get("randomised"):
+        assert (found != mapie_aps_sets(judged, v, threshold)).sum() == 0

@@ -1,0 +1,76 @@
+"""Levels by the exact law of order statistic and noise: closed forms, simulation, order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fedcal.conformal.levels import (
+    Law,
+    Normal,
+    Nothing,
+    Shortfall,
+    centred_level,
+    centred_pac_level,
+    covered,
+    marginal_level,
+    pac_level,
+    sure_to_cover,
+)
+
+ALPHAS = (0.01, 0.05, 0.1, 0.3)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha: float) -> None:
+    for n in (3, 9, 19, 20, 50, 99, 100, 1000, 12_345):
+        rank = math.floor(marginal_level(n, alpha, Nothing())) + 1
+        assert rank == math.ceil((n + 1) * (1 - alpha) - 1e-9)
+        rank = math.floor(pac_level(n, alpha, Nothing(), 0.9)) + 1  # Vovk (2012)
+        assert binom.cdf(rank - 1, n, 1 - alpha) >= 0.9 > binom.cdf(rank - 2, n, 1 - alpha)
+
+
+@pytest.mark.parametrize(("n", "std"), [(30, 0.4), (30, 6.0), (800, 12.0), (800, 300.0)])
+def test_coverage_is_that_of_simulated_ranks(n: int, std: float) -> None:
+    rng = np.random.default_rng(1)
+    level, draws = 0.93 * n, 400_000
+    noisy = level - std * rng.standard_normal(draws)
+    mean = np.clip(np.ceil(noisy), 0, n + 1).mean() / (n + 1)
+    assert covered(n, level, Normal(std)) == pytest.approx(mean, abs=2e-3)
+    below = rng.binomial(n, 0.9, draws) < noisy
+    assert sure_to_cover(n, level, Normal(std), 0.9) == pytest.approx(below.mean(), abs=4e-3)
+
+
+def test_a_draw_costs_the_integral_of_its_tail() -> None:
+    law = Shortfall(40.0, 3.0)
+    n = 100_000
+    level = marginal_level(n, 0.1, law)
+    assert level - 0.9 * n == pytest.approx(0.9 + 3.0 * math.log(41.0), abs=0.6)
+
+
+@pytest.mark.parametrize("law", [Nothing(), Normal(5.0), Shortfall(20.0, 2.0)])
+def test_what_is_asked_for_is_kept_and_more_asks_for_more(law: Law) -> None:
+    for n in (60, 600):
+        levels = [marginal_level(n, alpha, law) for alpha in ALPHAS]
+        assert levels == sorted(levels, reverse=True)
+        for alpha, level in zip(ALPHAS, levels, strict=True):
+            assert covered(n, level, law) >= 1 - alpha > covered(n, level - 1e-3, law)
+        sure = [pac_level(n, 0.1, law, confidence) for confidence in (0.5, 0.9, 0.99)]
+        assert sure == sorted(sure)
+    assert marginal_level(600, 0.1, Normal(8.0)) >= marginal_level(600, 0.1, Normal(5.0)) - 1e-6
+
+
+@pytest.mark.parametrize("std", [1e-3, 0.3, 3.0])
+def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float) -> None:
+    law = Normal(std)
+    for fewest in (5, 60):
+        level = centred_level(fewest, 0.1, law)
+        each = [marginal_level(n, 0.1, law) - 0.9 * n for n in range(fewest, fewest + 200)]
+        assert level >= max(each) - 1e-5
+        level = centred_pac_level(fewest, fewest + 60, 0.1, law, 0.9)
+        each = [pac_level(n, 0.1, law, 0.9) - 0.9 * n for n in range(fewest, fewest + 61)]
+        assert level >= max(each) - 1e-5
+    assert centred_level(0.5, 0.1, law) == math.inf

@@ -1,0 +1,185 @@
+"""Sets for rows that count by their label: what is proven, over many draws of rows and noise."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from fedcal.conformal.aims import Aim, aim_of
+from fedcal.conformal.crossing import Draw
+from fedcal.conformal.levels import Law, Normal, Nothing
+from fedcal.conformal.noise import Noise
+from fedcal.conformal.release import SetRelease
+from fedcal.conformal.reported import Reported
+from fedcal.conformal.weighted import exact_terms, shift, weighted_level
+from fedcal.encodings import decoder_of
+from fedcal.errors import InputError
+from fedcal.queries.conformal import SetGaps
+from fedcal.types import Floats, Integers
+
+ALPHA = 0.1
+SOURCE = np.array([0.7, 0.2, 0.1])
+AIMS = {
+    "target": Aim("target", (0.1, 0.3, 0.6), 3),
+    "source": Aim("target", (0.1, 0.3, 0.6), 3, tuple(SOURCE)),
+    "costs": Aim("costs", (0.05, 0.6, 1.0), 3),
+    "among": Aim("among", (1, 2), 3),
+}
+GRID = np.append(np.sin(np.linspace(0.02, 0.98, 49) * np.pi / 2) ** 2, 1.0)
+TIED = np.array([0.2, 0.6, 1.0])
+POWERS = np.array([4.0, 1.0, 0.4])
+"""Scores of label y are u ** power: those of the last label are large."""
+
+
+def below(t: Floats) -> Floats:
+    """P(score <= t) of each label, (3, m)."""
+    return np.asarray(t ** (1.0 / POWERS[:, None]))
+
+
+def gain(aim: Aim, t: Floats) -> Floats:
+    """What the threshold t is worth beyond the promise, by true laws; >= 0 in the mean."""
+    covered = below(t)
+    if aim.kind == "costs":
+        return np.asarray(ALPHA - (SOURCE * np.array(aim.numbers)) @ (1.0 - covered))
+    share = np.array(aim.numbers) if aim.kind == "target" else SOURCE * np.array([0, 1, 1])
+    return np.asarray(share @ covered / share.sum() - (1.0 - ALPHA))
+
+
+def some_counts(
+    rng: np.random.Generator, rows: int, draws: int, thresholds: Floats
+) -> tuple[Integers, Integers]:
+    """Rows of each label, (draws, 3), and those of each label and bucket, (draws, 3, m)."""
+    of = rng.multinomial(rows, SOURCE, draws)
+    cells = np.diff(below(thresholds), axis=1, prepend=0.0)
+    return of, np.stack([rng.multinomial(of[:, y], cells[y]) for y in range(3)], axis=1)
+
+
+def enough(values: Floats) -> None:
+    """At least 0 in the mean, up to 3.5 standard errors."""
+    assert values.mean() >= -3.5 * values.std() / np.sqrt(len(values)) - 1e-12
+
+
+@pytest.mark.parametrize("law", [Normal(3.0), Noise(2.0, True).of_sums(np.eye(1))[0]])
+@pytest.mark.parametrize("spare", [1.5, 4.0, 60.0])
+def test_a_level_makes_up_for_what_is_cut_off_at_the_top(law: Law, spare: float) -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(0, 3.0, 10**6) if isinstance(law, Normal) else rng.laplace(0, 2**0.5, 10**6)
+    mean = np.minimum(weighted_level(1.0, spare, law) - 1.0 - z, spare).mean()
+    assert -0.015 <= mean <= 0.03
+    assert weighted_level(1.0, spare, Nothing()) == 1.0
+    assert weighted_level(spare, spare, law) == np.inf
+
+
+@pytest.mark.parametrize(("name", "rows", "grid"), list(product(AIMS, (12, 60, 400), (GRID, TIED))))
+def test_exact_thresholds_keep_the_promise(name: str, rows: int, grid: Floats) -> None:
+    aim, rng = AIMS[name], np.random.default_rng(rows)
+    of, cells = some_counts(rng, rows, 4000, grid)
+    found = []
+    for n, counts in zip(of, cells, strict=True):
+        hit, need, level = exact_terms(aim, ALPHA, n.astype(float))
+        sums = hit @ np.cumsum(counts, axis=1) - need @ n
+        first = np.flatnonzero(sums >= level - 1e-12)
+        found.append(grid[first[0]] if len(first) else 1.0)
+    values = gain(aim, np.array(found))
+    enough(values)
+    if rows == 400 and grid is GRID:
+        assert values.mean() < 0.03  # and no more than the grid and ranks ask for
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "tailed", "grid"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case[0] == "target" and case[2] else [])
+        for case in product(AIMS, (150, 1500), (False, True), (GRID, TIED))
+    ],
+)
+def test_noisy_counts_keep_the_promise(name: str, rows: int, tailed: bool, grid: Floats) -> None:
+    aim, rng, std = AIMS[name], np.random.default_rng(rows), 2.0
+    of, cells = some_counts(rng, rows, 300, grid)
+    encoding, height = ("tree", 2) if tailed and len(grid) > 3 else ("prefix", 1)
+    decoder = decoder_of(encoding, len(grid), height)
+    unit = std * (2.0 if tailed else 128 * 1.6)  # of a row whose norm is that of a column
+    noise = Noise(unit, tailed)
+    found = []
+    for n, counts in zip(of, cells, strict=True):
+        size = (3, decoder.shape[1])
+        z = rng.laplace(0, 2**-0.5, size) if tailed else rng.standard_normal(size)
+        more = rng.laplace(0, 2**-0.5, 3) if tailed else rng.standard_normal(3)
+        release = SetRelease(
+            grid, counts + unit * z @ decoder.T, decoder, noise, None, "", n + 4.0 * more, 4.0
+        )
+        found.append(release.aimed(ALPHA, aim))
+    values = gain(aim, np.array(found))
+    enough(values)
+    if rows == 1500 and grid is GRID:
+        assert values.mean() < 0.05
+
+
+@pytest.mark.parametrize("name", ["source", "costs", "among"])
+def test_a_draw_keeps_the_promise(name: str) -> None:
+    aim, rng, rows = AIMS[name], np.random.default_rng(5), 600
+    hit, need = aim.terms(ALPHA)
+    scale = 2.0 * float(np.maximum(hit - need, np.abs(need)).max())  # epsilon = 1
+    draw = Draw(64, 0.02)
+    level = need.max() + draw.slack(scale, whole_rows=False)
+    query = SetGaps(3, draw.thresholds, need=need, hit=hit, level=level, tilt=draw.tilt * scale)
+    assert 2.0 * query.row_bound == scale
+    of, cells = some_counts(rng, rows, 3000, draw.thresholds)
+    found = []
+    for n, counts in zip(of, cells, strict=True):
+        costs = query.costs(hit @ np.cumsum(counts, axis=1) - need @ n)
+        found.append(draw.thresholds[np.argmax(rng.gumbel(size=64) - costs / scale)])
+    enough(gain(aim, np.array(found)))
+
+
+def test_off_target_by_noise_falls_with_rows() -> None:
+    target, noise = np.array([0.1, 0.3, 0.6]), Noise(4.0)
+    off = [
+        shift(target, np.array([a, b, c], float), noise)
+        for a, b, c in [
+            (0, 0, 0),
+            (5, 5, 5),
+            (50, 20, 9),
+            (50, 40, 9),
+            (500, 400, 90),
+            (10**6,) * 3,
+        ]
+    ]
+    assert all(a >= b for a, b in pairwise(off))
+    assert off[-1] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("std", "rows", "share"), [(0.0, 300, 0.9), (3.0, 60, 0.97), (3.0, 500, 0.8)]
+)
+def test_reported_intervals_hold_the_share(std: float, rows: int, share: float) -> None:
+    rng, trials = np.random.default_rng(7), 4000
+    hits = rng.binomial(rows, share, trials)
+    counts = np.stack([hits, rows - hits], axis=1) + std * rng.standard_normal((trials, 2))
+    told = Reported(tuple(map(str, range(trials))), counts, std)
+    _, low, high = told.intervals
+    assert 0.94 <= ((low <= share) & (share <= high)).mean() <= 0.99
+    assert (high > low).all()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"target": "[0.5, 0.6, 0]"},
+        {"target": "[1, 0]"},
+        {"costs": "[0.5, 2, 0]"},
+        {"costs": "nothing"},
+        {"among": "[3]"},
+        {"among": "[1, 1]"},
+        {"among": "[]"},
+        {"costs": "[1, 1, 1]", "among": "[1]"},
+        {"target": "[0, 0, 1]", "source": "[0.5, 0.5, 0]"},
+        {"source": "[0.5, 0.5, 0]"},
+        {"costs": "[1, 1, 1]", "source": "[0.5, 0.5, 0]"},
+    ],
+)
+def test_what_is_no_aim_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(InputError):
+        aim_of(3, given.pop("source", ""), **given)
