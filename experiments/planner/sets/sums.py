@@ -19,6 +19,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import ScoreLaw
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
 from fedcal.release import Asked, Release
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.settings import Setting
 from fedcal.streams import Purpose, stream
@@ -30,8 +31,10 @@ METHOD = "conformal"
 
 def job(facts: PublicFacts, settings: dict[str, Setting], seed: int = 0) -> Job:
     """The run under these facts; its strategy refuses what is not allowed."""
-    named = {"rows_per_client": facts.rows_per_client} if facts.federation.private else {}
-    return Job(METHOD, replace(facts.federation, seed=seed), {**named, **settings})
+    own = dict(settings)
+    if STRATEGIES[METHOD].needs_rows(facts.federation, own):
+        own["rows_per_client"] = facts.rows_per_client
+    return Job(METHOD, replace(facts.federation, seed=seed), own)
 
 
 def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
