@@ -351,12 +351,13 @@ def _enough(
 
     def of_use(changed: PublicFacts) -> str | None:
         for name in rules:
+            asked = {**own, "quantile": name}
             try:
-                runs = _Runs.of(changed, {**own, "quantile": name}, law, SEARCHED, seed)
+                found = (_Runs.of(changed, asked, law, runs, seed) for runs in (SEARCHED, RUNS))
+                if all(_useful(runs.coverage, runs.all_labels, alpha) for runs in found):
+                    return name
             except InputError:
                 continue
-            if _useful(runs.coverage, runs.all_labels, alpha):
-                return name
         return None
 
     f = facts.federation

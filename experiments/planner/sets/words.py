@@ -48,9 +48,9 @@ def not_enough(advice: SetAdvice) -> str:
         budget = f"at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})"
     line = (
         f"too little for prediction sets: with {f.clients:,} clients of "
-        f"{advice.facts.rows_per_client:g} rows, {budget}, every rule is expected to give all labels in more than "
-        f"{100 * MOST_ALL:.0f} % of the runs, or to miss fewer than half of the "
-        f"{100 * alpha:g} % of labels that may be missing"
+        f"{advice.facts.rows_per_client:g} rows, {budget}, every rule is expected to give all "
+        f"labels in more than {100 * MOST_ALL:.0f} % of the runs, or to miss fewer than half of "
+        f"the {100 * alpha:g} % of labels that may be missing"
     )
     would, enough = [], advice.enough
     if enough is not None and enough.clients is not None:
