@@ -224,6 +224,10 @@ class FedConformal(CalibrationStrategy):
             return False
         return known or rule.needs_rows
 
+    def hopeless(self, rows: float | None) -> bool:
+        """Whether sets of so many rows hold all labels."""
+        return not self._rule.reaches(rows)
+
     def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""
         return self._rule.query(round_number)

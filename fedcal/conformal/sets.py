@@ -244,7 +244,11 @@ class PredictionSets(Artifact):
     def judged_page(self, test: Holdout) -> list[Part]:
         """Coverage of all and by class, site, group and size; sizes; examples."""
         found, sets = self._judged(test)
-        return judged_parts(found, self.alpha, sets, test.labels, test.probs, self.aim)
+        known = {"site": test.names, "group": test.group_names}
+        promised = [part for part, names in known.items() if set(names) & set(self.names)]
+        if self.by == "class":
+            promised = ["class"]
+        return judged_parts(found, self.alpha, sets, test.labels, test.probs, promised, self.aim)
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         """What test rows tell, and their sets; computed once."""

@@ -161,3 +161,15 @@ def test_the_page() -> None:
     assert everything[-1].rows[0][3] == "all labels"
     assert isinstance(nothing := lac(0.0).judged_page(holdout())[-1], Table)
     assert nothing.rows[0][2:] == ("no", "none")
+
+
+def test_the_page_says_what_coverage_was_promised_to() -> None:
+    def promised(sets: PredictionSets) -> set[str]:
+        parts = sets.judged_page(holdout(30))
+        forests = [part for part in parts if isinstance(part, Intervals)]
+        return {part.title for part in forests if "not promised" not in part.note}
+
+    assert promised(lac(0.75)) == set()
+    assert promised(lac(0.5, 0.5, 0.5, 0.5, by="class")) == {"Coverage by class"}
+    by_site = lac(0.5, 0.6, 1.0, by="group", names=("x", "y"))
+    assert promised(by_site) == {"Coverage by site"}
