@@ -75,7 +75,15 @@ def test_a_run_with_enough_is_silent_and_its_config_gives_the_same_sets(tmp_path
 
 
 def test_the_statement_speaks_of_thresholds() -> None:
-    held_out = simulate("heart-disease", method="conformal", clients=4)
+    labels = np.arange(400) % 3
+    held_out = simulate(
+        {
+            "logits": 3.0 * np.eye(3)[labels] + np.arange(400)[:, None] % 7 * [0.3, -0.2, 0.1],
+            "labels": labels,
+        },
+        method="conformal",
+        clients=4,
+    )
     said = " ".join([*held_out.privacy["statement"], *held_out.privacy["not_protected"]])
     assert "how good the thresholds are, is" in said
     assert "coverage_by" in said
