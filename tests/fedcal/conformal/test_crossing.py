@@ -63,19 +63,19 @@ def test_of_every_bag_at_most_a_tenth_is_missed(epsilon: float, tilt: float, row
 
 def test_the_slack_is_no_gift() -> None:
     # all but the crossing are as many rows short of it as makes them likeliest to be drawn
-    draw, scale, rows = Draw(64, 0.05), 2 * NEED, 400
+    draw, scale, rows = Draw(64, 0.0), 2 * NEED, 62
     slack = draw.slack(scale, whole_rows=True)
 
     def worst(share: float) -> float:
         asked, found = query(draw, scale, share * slack), 0.0
-        for low in range(int(NEED * rows) - 8, int(NEED * rows + slack) + 2):
+        for low in range(int(NEED * rows) - 8, rows + 1):
             cells = np.zeros(64, np.int64)
             cells[0], cells[-2] = low, rows - low
             found = max(found, missed(asked, cells, scale))
         return found
 
     assert worst(1.0) <= 0.1 * rows + 1e-9
-    assert worst(0.6) > 0.1 * rows
+    assert worst(0.4) > 0.1 * rows
 
 
 def test_the_sum_of_all_others_is_what_the_slack_counts() -> None:

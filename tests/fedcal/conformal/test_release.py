@@ -45,7 +45,7 @@ def test_one_laplace_law_is_tabled_from_below() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_threshold_scanned_from_the_top_covers(known: bool) -> None:
     rng = np.random.default_rng(5)
-    n, m, runs, std, alpha = 400, 40, 1500, 3.0, 0.1
+    n, m, runs, std, alpha = 400, 200, 500, 2.0, 0.1
     thresholds = np.arange(1, m + 1) / m
     rows = rng.multinomial(n, np.full(m, 1 / m), size=runs)
     counts = rows + std * rng.standard_normal((runs, m))
@@ -56,7 +56,7 @@ def test_threshold_scanned_from_the_top_covers(known: bool) -> None:
     else:
         found = SetRelease(thresholds, counts, flat, noise).found(Goal(alpha))
     error = found.std() / np.sqrt(runs)  # of evenly spread scores a threshold is its coverage
-    assert 1 - alpha - 3.5 * error <= found.mean() <= 1 - alpha + 0.06
+    assert 1 - alpha - 3.5 * error <= found.mean() <= 1 - alpha + 0.08
 
 
 def test_all_sums_have_the_noise_that_the_level_is_for() -> None:

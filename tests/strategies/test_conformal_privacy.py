@@ -1,0 +1,172 @@
+"""Prediction sets' draws, by their exact probabilities, and the bits of their row sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.clients import answers
+from fedcal.clients.answers import answer
+from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.studies.set_worlds import Setup, law_of, thresholds_of
+from fedcal.privacy.plan import Federation
+from fedcal.queries.conformal import SetCounts, SetGaps
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies import FedConformal
+from fedcal.types import Floats, Integers
+
+CLIENTS, ROWS, EPSILON = 60, 20, 1.0
+
+
+def shards_of(scores: Floats, owner: Integers, clients: int = CLIENTS) -> Shards:
+    """Rows of class 0 with these scores (`lac`), each of a subject of its own."""
+    probs = np.clip(np.stack([1 - scores, scores], axis=1), 1e-15, None)
+    labels, subjects = np.zeros(len(scores), np.int64), np.arange(len(scores))
+    return Shards.from_owner(np.log(probs), labels, owner, clients, subjects=subjects)
+
+
+def crossing(unit: str, **more: Any) -> FedConformal:
+    facts = Federation(CLIENTS, 2, epsilon=EPSILON, unit=unit, trust="central")
+    return FedConformal(facts, quantile="crossing", rows_per_client=float(ROWS), **more)
+
+
+def summed(strategy: FedConformal, shards: Shards) -> Floats:
+    """What the server adds up, exactly, (m,)."""
+    query, plan = strategy.query(1), strategy.plan
+    assert isinstance(query, SetGaps)
+    assert plan.bound is not None
+    words = answer(shards, Request(query, plan.bound, plan.ring, 1))
+    return plan.ring.decode(words.sum(axis=0))
+
+
+def logs(strategy: FedConformal, sums: Floats) -> Floats:
+    """Log probability of each candidate, by what the mechanism takes for the bound, (m,)."""
+    query, plan = strategy.query(1), strategy.plan
+    assert isinstance(query, SetGaps)
+    assert plan.bound is not None
+    norm = max(plan.bound.norms) * plan.diameter
+    scores = -query.costs(sums) * plan.epsilon_per_release / (2 * norm)
+    return scores - np.logaddexp.reduce(scores)
+
+
+def worst(strategy: FedConformal, base: Shards, neighbours: list[Shards]) -> float:
+    """The largest log ratio of a candidate's probabilities."""
+    here = logs(strategy, summed(strategy, base))
+    each = (logs(strategy, summed(strategy, other)) for other in neighbours)
+    return max(float(np.abs(here - there).max()) for there in each)
+
+
+@pytest.mark.parametrize("unit", ["example", "subject", "user", "new clients"])
+def test_neighbours_change_no_probability_by_more_than_epsilon(unit: str) -> None:
+    average = unit == "new clients"
+    strategy = crossing("user", weigh="clients") if average else crossing(unit)
+    query = strategy.query(1)
+    assert isinstance(query, SetGaps)
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(1, CLIENTS), ROWS)
+    found = 0.0
+    # one pile of scores below, the others above all thresholds: sums are as flat as they can be
+    for low in (0.2, 0.8, 0.92, 0.95):
+        scores = np.where(rng.random(len(owner)) < low, 1e-6, 1 - 1e-7)
+        mixed = np.where(rng.random(len(owner)) < 0.3, rng.random(len(owner)), scores)
+        for drawn in (scores, mixed):
+            others = []
+            for more in (np.zeros(ROWS * 9), np.ones(ROWS * 9), rng.random(ROWS)):
+                added = more if query is not None and unit in ("user", "new clients") else more[:1]
+                both = np.append(drawn, np.clip(added, 1e-9, 1 - 1e-9))
+                whose = np.append(owner, np.zeros(len(added), np.int64))
+                others.append(shards_of(both, whose))
+            found = max(found, worst(strategy, shards_of(drawn, owner), others))
+    assert found <= EPSILON * (1 + 1e-6)
+    assert found > EPSILON / 3
+
+
+def test_costs_change_by_no_more_than_sums() -> None:
+    rng = np.random.default_rng(1)
+    query = crossing("user").query(1)
+    assert isinstance(query, SetGaps)
+    for _ in range(500):
+        sums = np.sort(rng.normal(0, rng.choice([1.0, 30.0, 1000.0]), len(query.thresholds)))
+        clip = float(rng.uniform(0.1, 40.0))
+        change = clip * rng.choice([-1.0, 1.0, rng.random()], len(sums))
+        moved = query.costs(sums + change) - query.costs(sums)
+        assert np.abs(moved).max() <= clip * (1 + 1e-12) + 1e-9
+
+
+@pytest.mark.parametrize("kind", ["gaps", "gaps by class", "counts", "counts in a tree"])
+def test_sums_of_rows_have_the_bits_of_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    logits, labels = rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300)
+    shards = Shards.from_owner(logits, labels, rng.integers(1, 7, 300), 8)
+    thresholds = np.array([0.1, 0.3, 0.7, 1.0])
+    asked = {
+        "gaps": SetGaps(3, thresholds, need=np.array([0.9]), gain=1.7),
+        "gaps by class": SetGaps(
+            3, thresholds, need=np.array([0.3, 0.2, 0.1]), hit=np.array([1.0, 0.5, 0.7]), by="class"
+        ),
+        "counts": SetCounts(3, thresholds, encoding="prefix", gain=0.3),
+        "counts in a tree": SetCounts(3, thresholds, encoding="tree", height=2, by="class"),
+    }[kind]
+    plan = crossing("example").plan
+    for shrink in (1.0, 0.4):  # and where the bound cuts rows
+        bound = asked.bound("row")
+        norms = tuple(shrink * norm for norm in bound.norms)
+        request = Request(asked, replace(bound, norms=norms, per="row"), plan.ring, 1)
+        quick = answer(shards, request)
+        with monkeypatch.context() as patched:
+            patched.setattr(answers, "QUICK", {})
+            assert np.array_equal(answer(shards, request), quick)
+        assert quick.any()
+
+
+def test_encoded_buckets_cover() -> None:
+    setup = Setup("unary", unit="user", trust="local", clients=400, rows=1, epsilon=4.0)
+    rng = np.random.default_rng(3)
+    found = thresholds_of(setup, "smooth", 400, rng)
+    covered = law_of("smooth", found).covered(found)
+    error = covered.std() / math.sqrt(len(found))
+    assert 0.9 - 3.5 * error <= covered.mean() < 0.985
+
+
+@pytest.mark.parametrize("unit", ["example", "user"])
+def test_a_drawn_threshold_covers(unit: str) -> None:
+    setup = Setup("crossing", unit=unit, rows=10 if unit == "example" else 50)
+    for name in ("smooth", "edges"):
+        found = thresholds_of(setup, name, 300, np.random.default_rng(4))
+        query = setup.strategy().query(1)
+        assert query is not None
+        covered = law_of(name, query.thresholds).covered(found)
+        error = covered.std() / math.sqrt(len(found))
+        assert 0.9 - 3.5 * error <= covered.mean() < 0.93
+
+
+def test_a_draw_without_slack_is_noticed() -> None:
+    strategy = crossing("example")
+    query = strategy.query(1)
+    assert isinstance(query, SetGaps)
+    assert query.level > 0.9 + 2.0  # rows; b is 1.8
+
+
+def test_clients_that_count_equally_are_not_clipped_and_have_no_pac() -> None:
+    strategy = crossing("user", weigh="clients")
+    assert strategy.plan.bound is not None
+    assert max(strategy.plan.bound.norms) == pytest.approx(0.9 * ROWS)
+    assert not any("assumption" in said for said in strategy.result().guarantee)
+    with pytest.raises(InputError, match="pac"):
+        crossing("user", weigh="clients", guarantee="pac")
+
+
+def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
+    facts = Federation(1, 2, epsilon=math.inf, trust="secagg")
+    scores = (np.arange(100) + 0.5) / 101
+    sets = run_inline(
+        FedConformal(facts, guarantee="pac"), shards_of(scores, np.zeros(100, np.int64), 1)
+    )
+    # P(Bin(100, .9) <= 93) = .883 and P(Bin(100, .9) <= 94) = .942: the 95th score
+    assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)  # type: ignore[attr-defined]
