@@ -17,6 +17,7 @@ import fedcal
 from fedcal import pages
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, calibrator_of
+from fedcal.conformal import PredictionSets
 from fedcal.datasets import Dataset
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import Config
@@ -86,7 +87,7 @@ class SimulationResult:
             raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
 
-    # -- of a method that calibrates; FedcalError of another one ---------------------------
+    # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
 
     @property
     def calibrator(self) -> Calibrator:
@@ -94,13 +95,25 @@ class SimulationResult:
         return calibrator_of(self.artifact)
 
     @property
+    def sets(self) -> PredictionSets:
+        """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
+        if not isinstance(self.artifact, PredictionSets):
+            raise FedcalError(
+                f"this run yields no prediction sets: its artifact is of form {self.artifact.form}"
+            )
+        return self.artifact
+
+    @property
     def before(self) -> dict[str, float]:
-        """Metrics on the test rows before any calibration, as fractions."""
+        """Metrics on the test rows before any calibration, as fractions.
+
+        Of prediction sets coverage and size of the most probable label alone.
+        """
         return dict(self._calibration["before"])
 
     @property
     def after(self) -> dict[str, float]:
-        """Metrics on the test rows after it."""
+        """Metrics on the test rows after it; of prediction sets their coverage, `set_size`, ..."""
         return dict(self._calibration["after"])
 
     @property
@@ -122,7 +135,8 @@ class SimulationResult:
 
     @property
     def _calibration(self) -> dict[str, Any]:
-        calibrator_of(self.artifact)
+        if not isinstance(self.artifact, PredictionSets):
+            calibrator_of(self.artifact)
         return self.judged if self._tested else {}
 
     @property

@@ -25,7 +25,8 @@ from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
-from fedcal.experiments.statement import HELD_OUT, about_subjects, without_privacy
+from fedcal.experiments.statement import about_subjects, without_privacy
+from fedcal.experiments.statement.sentences import held_out as held_out_of
 from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
@@ -192,7 +193,7 @@ def fit(
     if not chosen:  # the planner has looked at more than this does
         tell(fitted.too_little, fitted.privacy, stacklevel=3)
     if held_out:
-        fitted.privacy["statement"].append(HELD_OUT.format(fitted.outcome.artifact.noun))
+        fitted.privacy["statement"].append(held_out_of(fitted.outcome.artifact.noun))
     fitted.privacy["statement"] += fitted.about_subjects
     return fitted
 

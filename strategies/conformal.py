@@ -165,6 +165,11 @@ class FedConformal(CalibrationStrategy):
             )
         if report and by != "none":
             raise InputError("report is of one threshold: it goes with by = 'none'")
+        if report and federation.private and UNITS[federation.unit].whole_client:
+            raise InputError(
+                "report would need noise that hides all rows of a client, and a site has no "
+                "others: it goes with units 'example' and 'subject'"
+            )
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average, self._aim, report)
         if rows_known and (rows is None or federation.sampling_rate < 1):
             raise InputError(
@@ -219,6 +224,10 @@ class FedConformal(CalibrationStrategy):
             return False
         return known or rule.needs_rows
 
+    def hopeless(self, rows: float | None) -> bool:
+        """Whether sets of so many rows hold all labels."""
+        return not self._rule.reaches(rows)
+
     def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""
         return self._rule.query(round_number)
@@ -231,7 +240,7 @@ class FedConformal(CalibrationStrategy):
         """The sets so far."""
         return PredictionSets(
             self._conformity,
-            self._thresholds[: max(len(self._names), 1)] if self._names else self._thresholds,
+            self._thresholds,
             self.plan_classes,
             self._goal.alpha,
             self._by,

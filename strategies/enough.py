@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedcal.errors import InputError, TooLittle
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import MOST_CLIENTS, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -41,6 +42,9 @@ ROW_SHARE = 0.05
 SURE = 2.0
 """What is recommended has so many times less noise: `most_noise` is where hope ends."""
 
+_DOUBLED = 12
+"""How often clients are doubled, at most, to find as many as prediction sets take."""
+
 OTHERS = ("acct", "fednewton")
 """Methods that the planner mostly recommends with few clients."""
 
@@ -55,9 +59,14 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
     job
         None for a method without a federation
     """
-    if job is not None and job.plan.private:
-        given = job.settings.get("rows_per_client")
-        each = None if given is None else float(given)
+    private = job is not None and job.plan.private
+    if job is not None and STRATEGIES[method].family == "conformal":
+        each = _declared(job)
+        if not private and shards is not None:
+            each = len(shards.labels) / shards.clients
+        why = _all_labels(job, each) if private or shards is not None else ""
+    elif job is not None and private:
+        each = _declared(job)
         why = _few_rows(method, job.plan.clients, each) or _noisy(job, each)
     elif shards is None:
         why = ""
@@ -101,6 +110,41 @@ def _allowed(method: str, plan: Plan) -> float:
 def _calibrates(method: str) -> bool:
     """Whether a method, or a baseline, yields a calibrator: one of another may be as good."""
     return method not in STRATEGIES or STRATEGIES[method].family == "calibrate"
+
+
+def _declared(job: Job) -> float | None:
+    """The public nominal number of rows of a client."""
+    given = job.settings.get("rows_per_client")
+    return None if given is None else float(given)
+
+
+def _all_labels(job: Job, each: float | None) -> str:
+    """That prediction sets hold all labels, whatever the scores, and what would do."""
+    f = job.federation
+
+    def hopeless(federation: Federation) -> bool:
+        rows = None if each is None else federation.clients * federation.sampling_rate * each
+        return replace(job, federation=federation).strategy().hopeless(rows)
+
+    if not hopeless(f):
+        return ""
+    would = []
+    for k in range(1, _DOUBLED):
+        clients = f.clients * 2**k
+        if clients <= MOST_CLIENTS and not hopeless(replace(f, clients=clients)):
+            would.append(f"with about {clients:,} clients")
+            break
+    if job.plan.private and job.plan.protected.whole_client:
+        with suppress(InputError):
+            if not hopeless(replace(f, unit=Example.name)):
+                would.append(f"with unit {Example.name}, which protects a row, not a client")
+    of = "" if each is None else f" of {each:.4g} rows"
+    budget = f" at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})" if f.private else ""
+    instead = f"; they would hold fewer {' or '.join(would)}" if would else ""
+    return (
+        f"{f.clients:,} clients{of}{budget} are too few for a threshold, and prediction sets hold "
+        f"all labels{instead}"
+    )
 
 
 def _one_class(shards: Shards) -> str:

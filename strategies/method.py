@@ -168,6 +168,10 @@ class Method(ABC):
         whole = UNITS[federation.unit].whole_client
         return federation.private and whole and settings.get("clip") is None
 
+    def hopeless(self, rows: float | None) -> bool:
+        """Whether nothing comes of a run on so many rows in all, as public numbers say."""
+        return False
+
     # -- the three hooks ------------------------------------------------------------------
 
     @abstractmethod

@@ -258,7 +258,9 @@ def mapie_sets(
         def predict(self, X: Any) -> Any:
             return X.argmax(axis=1)
 
-    class Drawn(np.random.RandomState):
+    source: Any = type(import_module("sklearn.utils").check_random_state(0))
+
+    class Drawn(source):  # type: ignore[misc]
         """Draws what it is told to: for scores (n,), for sets (n, 1)."""
 
         def uniform(self, *args: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -350,8 +352,8 @@ def opendp_noise(maker: str, metric: str, scale: float, draws: int) -> Run:
 
 def versions(packages: list[str]) -> Run:
     """Versions of packages in this environment; None = not installed."""
-    found = {d.name: d.version for d in distributions()}
-    return lambda: {package: found.get(package) for package in packages}
+    found = {d.name.lower(): d.version for d in distributions()}
+    return lambda: {package: found.get(package.lower()) for package in packages}
 
 
 # -- in another environment ---------------------------------------------------------------------

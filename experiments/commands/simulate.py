@@ -85,6 +85,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):
         to.print(about)
+    for sentence in result.judged.get("sets", {}).get("guarantee", ()):
+        to.print(sentence)
     to.print(
         f"{_protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"

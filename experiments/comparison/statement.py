@@ -72,7 +72,7 @@ def statement(
     said = [
         "Choosing among methods, settings or budgets by what they did on private rows is itself a "
         "release, and no run's epsilon covers it: choose on public or simulated data.",
-        sentences.TEST_ROWS,
+        sentences.about_tests("calibrator"),
     ]
     said += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "

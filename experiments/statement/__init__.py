@@ -8,13 +8,6 @@ from fedcal.experiments.statement import sentences
 from fedcal.privacy.plan import Plan
 from fedcal.units import UNITS
 
-HELD_OUT = (
-    "The test rows were held out of the same clients' rows, and what tells how good the {} is, "
-    "is an exact function of them, which no epsilon bounds: before, after and intervals "
-    "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
-    "figures."
-)
-
 
 def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
     """What a simulation does with subjects that nobody would do with people, in whole sentences.
@@ -81,7 +74,7 @@ def without_privacy(
         "noise_source": "none",
         "releases": releases,
         "secure_aggregation": secure_aggregation,
-        "statement": [said, *sentences.of_tests(tested, sentences.TEST_ROWS)],
+        "statement": [said, *sentences.of_tests(tested, sentences.about_tests(noun))],
         **sentences.exact_run(trust, releases, secure_aggregation == "masks", tested, noun),
     }
 
@@ -143,9 +136,9 @@ def of_plan(
         "event": plan.event,
         "statement": [
             *sentences.promise(plan, masks, rows_per_client),
-            *sentences.of_tests(tested, sentences.TEST_ROWS),
+            *sentences.of_tests(tested, sentences.about_tests(noun)),
         ],
         "sees": sentences.sees(plan, masks, tested, noun),
-        "not_protected": sentences.not_protected(plan, rows_per_client, tested),
+        "not_protected": sentences.not_protected(plan, rows_per_client, tested, noun),
         "noise": sentences.noise(plan),
     }

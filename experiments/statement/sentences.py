@@ -200,14 +200,45 @@ def large_delta(plan: Plan) -> str:
 
 # -- who sees what, and what nothing protects ----------------------------------------------------
 
-TEST_ROWS = (
-    "The metrics, reliability data and probabilities of the test rows are exact and not private: "
-    "for the researcher's eyes."
-)
-_TESTS = (
-    "Test metrics (those after each release, too), reliability data and test probabilities are "
-    "exact."
-)
+_THRESHOLDS = "thresholds"
+"""The noun of prediction sets: test rows tell other things of them than of the rest."""
+
+
+def about_tests(noun: str) -> str:
+    """What is told of test rows, and to whom."""
+    told = "metrics, reliability data and probabilities"
+    if noun == _THRESHOLDS:
+        told = "coverage, set sizes and examples"
+    return f"The {told} of the test rows are exact and not private: for the researcher's eyes."
+
+
+def _exact_tests(noun: str) -> str:
+    if noun == _THRESHOLDS:
+        return (
+            "Coverage and set sizes of test rows (those after each release, too) and examples of "
+            "sets are exact."
+        )
+    return (
+        "Test metrics (those after each release, too), reliability data and test probabilities are "
+        "exact."
+    )
+
+
+def held_out(noun: str) -> str:
+    """What test rows tell that were held out of the clients' rows."""
+    what, files = (
+        f"the {noun} is,",
+        "intervals (result.json), test (rounds.jsonl), "
+        + ("reliability.json, test_probs.npy, report.html and its figures"),
+    )
+    if noun == _THRESHOLDS:
+        what = f"the {noun} are,"
+        files = "coverage_by (result.json), test (rounds.jsonl), page.json and report.html"
+    return (
+        f"The test rows were held out of the same clients' rows, and what tells how good {what} "
+        "is an exact function of them, which no epsilon bounds: before, after and "
+        f"{files}."
+    )
 
 
 def of_tests(tested: bool, sentence: str) -> list[str]:
@@ -234,7 +265,7 @@ def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -
     else:
         sees = [("everybody", f"Nothing about any client's rows; the {noun} learned nothing.")]
     lost = [
-        *of_tests(tested, _TESTS),
+        *of_tests(tested, _exact_tests(noun)),
         "The number of clients, the method and its parameters are public.",
     ]
     if trust == "pooled":
@@ -304,7 +335,7 @@ def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str
     return _table(*rows)
 
 
-def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> list[str]:
+def not_protected(plan: Plan, rows_per_client: float | None, tested: bool, noun: str) -> list[str]:
     """What the guarantee does not cover, in whole sentences."""
     rows = []
     if rows_per_client is not None:
@@ -317,7 +348,7 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool) -> li
         )
     more = " and more delta" if plan.delta else ""
     return [
-        *of_tests(tested, _TESTS),
+        *of_tests(tested, _exact_tests(noun)),
         "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
         *rows,
         plan.model.who_fails(plan.sampling_rate < 1),

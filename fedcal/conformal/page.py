@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,12 @@ def reported_part(reported: Reported, alpha: float) -> Intervals:
 
 
 def judged_parts(
-    found: Judged, alpha: float, sets: NDArray[np.bool_], labels: Integers, probs: Floats
+    found: Judged,
+    alpha: float,
+    sets: NDArray[np.bool_],
+    labels: Integers,
+    probs: Floats,
+    promised: Collection[str] = (),
 ) -> list[Part]:
     """What test rows tell, from top to bottom.
 
@@ -81,10 +86,16 @@ def judged_parts(
         (n, c) of these rows
     labels
         (n,)
+    promised
+        the parts ("class", "site", "group") that coverage was promised to each of
     """
     return [
         _summary(found, alpha),
-        *(_forest(found.by[by], by, alpha) for by in _BY if len(found.by.get(by, ())) > 1),
+        *(
+            _forest(found.by[by], by, alpha, by in promised)
+            for by in _BY
+            if len(found.by.get(by, ())) > 1
+        ),
         _sizes(found),
         _examples(found, sets, labels, probs),
     ]
@@ -111,12 +122,14 @@ def _summary(found: Judged, alpha: float) -> Table:
     return Table("Coverage", ("test rows", "value", "95 % interval"), rows, f"{note} {_EXACT}")
 
 
-def _forest(parts: Mapping[str, Covered], by: str, alpha: float) -> Intervals:
+def _forest(parts: Mapping[str, Covered], by: str, alpha: float, promised: bool) -> Intervals:
     """Coverage of each part; of many those that are covered worst."""
     worst = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]
     kept = [name for name in parts if name in set(worst)]
     title = f"Coverage by {_BY[by]}"
     note = "With 95 % binomial intervals; in brackets the rows."
+    if not promised:
+        note += " Coverage was not promised to each of these by itself."
     if len(kept) < len(parts):
         note = f"The {len(kept)} of {len(parts)} that are covered worst. {note}"
     prefix = "" if by in ("site", "group") else f"{_BY[by]} "

@@ -29,6 +29,9 @@ from fedcal.types import Floats, Integers
 ALL_LABELS = 1.0
 """A threshold that every score is below: sets of all labels, which promise nothing."""
 
+OTHERS = "all other groups"
+"""What the last threshold is of, where groups have their own."""
+
 
 @dataclass(frozen=True, eq=False)
 class PredictionSets(Artifact):
@@ -47,8 +50,7 @@ class PredictionSets(Artifact):
     by
         what has a threshold of its own, see `BY`; without, there is one
     names
-        of the groups, in the order of the thresholds; rows of any other group get the largest of
-        them
+        of the groups, in the order of the thresholds; the last threshold is of all other groups
     input
         what the clients' rows were, and so what sets are made of
     guarantee
@@ -82,7 +84,7 @@ class PredictionSets(Artifact):
     def __post_init__(self) -> None:
         one_of("by", self.by, BY)
         thresholds = np.array(self.thresholds, np.float64)
-        parts = {"none": 1, "class": self.classes, "group": len(self.names)}[self.by]
+        parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
         if thresholds.shape != (parts,):
             raise InputError(f"{parts} thresholds are needed, got shape {thresholds.shape}")
         if not ((thresholds >= 0) & (thresholds <= 1)).all():
@@ -151,9 +153,8 @@ class PredictionSets(Artifact):
         if groups is None or len(groups) != rows:
             raise InputError("these sets have a threshold of each group: say the rows' groups")
         place = {name: k for k, name in enumerate(self.names)}
-        limits = np.append(self.thresholds, self.thresholds.max())
         own = [place.get(str(group), len(self.names)) for group in groups]
-        return np.asarray(limits[own][:, None])
+        return np.asarray(self.thresholds[own][:, None])
 
     def at(
         self, alpha: float, guarantee: Promise = "marginal", confidence: float = 0.9
@@ -183,7 +184,7 @@ class PredictionSets(Artifact):
         goal = Goal(alpha, guarantee, confidence)
         if aim is not None and guarantee != "marginal":
             raise InputError(f"{aim.kind} goes with guarantee 'marginal'")
-        found = thresholds_of(release, goal, aim)[: len(self.thresholds)]
+        found = thresholds_of(release, goal, aim)
         told = of_release(release, goal, self.by, aim)
         changed = {"thresholds": found, "alpha": alpha, "guarantee": told, "reported": None}
         return replace(self, **changed)  # type: ignore[arg-type]
@@ -194,7 +195,8 @@ class PredictionSets(Artifact):
     def _named(self) -> dict[str, float]:
         """Name of a part -> its threshold."""
         classes = (f"class {k}" for k in range(self.classes))
-        names = {"none": ("all rows",), "class": classes, "group": self.names}[self.by]
+        groups = (*self.names, OTHERS)
+        names = {"none": ("all rows",), "class": classes, "group": groups}[self.by]
         return dict(zip(names, self.thresholds.tolist(), strict=True))
 
     def results(self) -> dict[str, Any]:
@@ -205,6 +207,7 @@ class PredictionSets(Artifact):
             "by": self.by,
             "thresholds": self._named,
             "all_labels": bool((self.thresholds >= ALL_LABELS).all()),
+            "all_labels_of": [name for name, t in self._named.items() if t >= ALL_LABELS],
             "guarantee": list(self.guarantee),
         }
         if self.aim is not None:
@@ -239,7 +242,11 @@ class PredictionSets(Artifact):
     def judged_page(self, test: Holdout) -> list[Part]:
         """Coverage of all and by class, site, group and size; sizes; examples."""
         found, sets = self._judged(test)
-        return judged_parts(found, self.alpha, sets, test.labels, test.probs)
+        known = {"site": test.names, "group": test.group_names}
+        promised = [part for part, names in known.items() if set(names) & set(self.names)]
+        if self.by == "class":
+            promised = ["class"]
+        return judged_parts(found, self.alpha, sets, test.labels, test.probs, promised)
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         """What test rows tell, and their sets; computed once."""
@@ -258,7 +265,7 @@ class PredictionSets(Artifact):
         return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
 
     def _groups_of(self, test: Holdout, parts: Mapping[str, Parts]) -> list[str]:
-        """The group of each test row; "" where nobody knows (the largest threshold is theirs)."""
+        """The group of each test row; "" where nobody knows (they are of the others)."""
         for part, names in parts.values():
             if set(names) & set(self.names):
                 return [names[k] for k in part.tolist()]

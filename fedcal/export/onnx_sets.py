@@ -41,7 +41,6 @@ def _raps(g: Graph, probs: str, of: Conformity, c: int) -> str:
 
 def _by_rank(g: Graph, probs: str, c: int, penalty: float, free: int) -> str:
     """Mass of the classes up to each one, with the penalties of RAPS."""
-    probs = _rounded(g, probs)
     ranked, order = g.top_k(probs, c)  # of equal entries the first column comes first
     excess = penalty * np.maximum(0.0, np.arange(1, c + 1) - free)
     mass = g.op("CumSum", ranked, g.constant(1, np.int64))

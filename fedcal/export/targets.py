@@ -43,7 +43,8 @@ def to_torch(
 
     Prediction sets become a module from the model's scores (..., c) to bool (..., c), which labels
     are in the set of each row; all is computed in float64. A label whose score is within a
-    rounding error of the threshold may be in one of the two and not in the other.
+    rounding error of the threshold may be in one of the two and not in the other; so may two
+    classes whose probabilities differ by a rounding error, where scores go by their order.
 
     Parameters
     ----------

@@ -54,7 +54,6 @@ class SetModule(CalibrationModule):
 
 def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
     """Mass of the classes up to each one, with the penalties of RAPS; (..., c)."""
-    probs = torch.round(probs, decimals=DIGITS)
     ranked, order = torch.sort(probs, dim=-1, descending=True, stable=True)
     rank = torch.arange(1, probs.shape[-1] + 1, device=probs.device, dtype=probs.dtype)
     excess = penalty * (rank - free).clamp_min(0.0)

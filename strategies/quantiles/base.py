@@ -134,6 +134,16 @@ class QuantileRule(ABC):
         """Counts that thresholds for any other alpha can be read from; None = there are none."""
         return None
 
+    def reaches(self, rows: float | None) -> bool:
+        """Whether some sets are not of all labels, by public numbers.
+
+        Parameters
+        ----------
+        rows
+            in all; None = nobody said
+        """
+        return True
+
     @property
     def reported(self) -> Reported | None:
         """Coverage of groups, as released; None = it is not, or not yet."""

@@ -96,8 +96,7 @@ class Crossing(QuantileRule):
             rows = self.expected
             level = centred_pac_level(rows, rows, goal.alpha, law, goal.confidence)
         self.slack = level - self._need
-        one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
-        self.enough = self.slack <= goal.alpha * (self.expected + one)
+        self.enough = self.reaches(self.expected)
         self._query = replace(
             self._query, level=float(level), tilt=float(self._draw.tilt * self._scale)
         )
@@ -110,6 +109,11 @@ class Crossing(QuantileRule):
         """The drawn threshold; all labels where public numbers say that the level is too high."""
         drawn = log_odds_thresholds(self._draw.candidates)[int(release.values[0])]
         return np.array([float(drawn) if self.enough else ALL_LABELS])
+
+    def reaches(self, rows: float | None) -> bool:
+        """By the level."""
+        one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
+        return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + one)
 
     @property
     def guarantee(self) -> tuple[str, ...]:

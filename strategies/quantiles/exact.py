@@ -122,6 +122,11 @@ class Exact(QuantileRule):
         found = np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0
         return float(found - self._need * rows) if found <= rows else np.inf
 
+    def reaches(self, rows: float | None) -> bool:
+        """By the rank, of a part with as many rows as the others."""
+        each = int((rows or 0.0) / len(self._low))
+        return self._level(each) <= self.wanted.goal.alpha * each
+
     @property
     def guarantee(self) -> tuple[str, ...]:
         """That of split conformal prediction."""

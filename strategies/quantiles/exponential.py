@@ -89,6 +89,10 @@ class ExponentialQuantile(QuantileRule):
         drawn = float(self._query.thresholds[int(release.values[0])])
         return np.array([drawn if self.level < 1 else ALL_LABELS])
 
+    def reaches(self, rows: float | None) -> bool:
+        """By q~, whatever the rows."""
+        return self.level < 1
+
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Theorem 2 of the paper."""

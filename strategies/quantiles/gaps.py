@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedcal.conformal.crossing import client_clip, log_odds_thresholds
-from fedcal.conformal.levels import centred_level, centred_pac_level
+from fedcal.conformal.levels import Law, centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.release import FAILS
@@ -86,8 +86,7 @@ class NoisyGaps(QuantileRule):
         std = float(release.std.max(initial=0.0))
         if not std:
             return all_labels(asked)  # trust `local`, and nobody was asked
-        noise = Noise(std, self._plan.law.tailed, draws_of(self._plan, std))
-        law, _ = noise.of_sums(np.eye(1))
+        noise, law = self._noise(std)
         found = []
         for sums in release.values.reshape(asked.parts, -1):
             off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
@@ -97,13 +96,29 @@ class NoisyGaps(QuantileRule):
                 fewest = self.expected
                 if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
                     fewest = (float(sums[-1]) - off) / self._alpha
-                level = centred_level(fewest, self._alpha, law)
             else:
-                most = self.expected
-                level = centred_pac_level(1.0, most, goal.alpha, law, goal.confidence)
+                fewest = 1.0
+            level = self._level(fewest, law)
             short = np.flatnonzero(sums[:-1] < level)
             found.append(asked.thresholds[short[-1] + 1 if len(short) else 0])
         return np.array(found)
+
+    def _noise(self, std: float) -> tuple[Noise, Law]:
+        """Of each number, and its law."""
+        noise = Noise(std, self._plan.law.tailed, draws_of(self._plan, std))
+        return noise, noise.of_sums(np.eye(1))[0]
+
+    def _level(self, fewest: float, law: Law) -> float:
+        goal = self.wanted.goal
+        if goal.promise == "marginal":
+            return centred_level(fewest, self._alpha, law)
+        return centred_pac_level(fewest, self.expected, goal.alpha, law, goal.confidence)
+
+    def reaches(self, rows: float | None) -> bool:
+        """Whether the level is at most what all rows of a part come to."""
+        each = (rows or 0.0) / self._query.parts
+        level = self._level(each, self._noise(max(self._plan.noise_std or (0.0,)))[1])
+        return level <= self._alpha * each
 
     @property
     def guarantee(self) -> tuple[str, ...]:

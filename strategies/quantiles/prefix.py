@@ -145,6 +145,19 @@ class PrefixCounts(QuantileRule):
         """Of the last round; of groups with thresholds of their own of the same counts."""
         return self._reported
 
+    def reaches(self, rows: float | None) -> bool:
+        """What is found of counts without noise, of rows whose scores all are least."""
+        if rows is None or self.wanted.aim is not None:
+            return True
+        nothing = np.zeros(sum(self._query.lengths()))
+        std = max(self._plan.noise_std or (0.0,))
+        made = self._made(Release(1, self._query.kind, nothing, nothing), std)
+        counts = np.zeros_like(made.counts)
+        counts[:, 0] = rows / len(counts)
+        known = None if made.rows is None else round(rows)
+        ideal = replace(made, counts=counts, rows=known)
+        return bool((ideal.found(self.wanted.goal) < 1).any())
+
     @property
     def release(self) -> SetRelease | None:
         """The counts."""

@@ -81,6 +81,13 @@ class EncodedBuckets(QuantileRule):
         short = np.flatnonzero(above > allowed)
         return np.array([self._query.thresholds[short[-1] + 1 if len(short) else 0]])
 
+    def reaches(self, rows: float | None) -> bool:
+        """Whether as many bits are allowed as are set where no client has a miss."""
+        f, cells = self.federation, len(self._query.thresholds) - 1
+        clients = round(f.clients * f.sampling_rate)
+        allowed = most_misses(clients, cells, self._flip, self.wanted.goal)
+        return allowed >= cells * clients * self._flip
+
     @property
     def guarantee(self) -> tuple[str, ...]:
         """For clients, by one row of each."""

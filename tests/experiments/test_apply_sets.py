@@ -21,7 +21,7 @@ LOGITS = RNG.normal(size=(60, 3)) * 2
 LABELS = RNG.integers(0, 3, 60)
 GROUPS = np.array(["a", "b", "c"])[np.arange(60) % 3]
 SETS = PredictionSets(Conformity(), np.array([0.8]), 3, 0.1)
-BY_GROUP = PredictionSets(Conformity(), np.array([0.5, 0.9]), 3, 0.1, "group", ("a", "b"))
+BY_GROUP = PredictionSets(Conformity(), np.array([0.5, 0.9, 1.0]), 3, 0.1, "group", ("a", "b"))
 
 
 def applied(

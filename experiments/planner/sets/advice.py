@@ -23,6 +23,7 @@ from fedcal.experiments.planner.sets.sums import METHOD, drawn, job
 from fedcal.privacy.federation import AUTO, MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetQuery
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.outcome import Progress
 from fedcal.strategies.quantiles import QUANTILES
 from fedcal.strategies.settings import Setting, check_settings
@@ -38,6 +39,9 @@ MOST_ALL = 0.05
 
 MOST_LOST = 0.5
 """... and sets miss at least this share of the labels that they may miss."""
+
+_UNPLANNED = ("target", "source", "costs", "among", "report")
+"""Settings for which a plan would have to know the share of each label, or group."""
 
 _CLOSE = 1.1
 """Numbers of clients that are enough are found up to this factor."""
@@ -128,10 +132,11 @@ class SetAdvice:
             "trust": f.trust,
         }
         own: dict[str, Setting] = {"alpha": self.goal.alpha, **self.settings}
+        own["quantile"] = self.chosen.quantile
         if f.private:
             options |= {"epsilon": f.epsilon, "delta": f.delta, "mechanism": f.mechanism}
-            own |= {"rows_per_client": self.facts.rows_per_client}
-        own["quantile"] = self.chosen.quantile
+        if STRATEGIES[METHOD].needs_rows(f, own):
+            own["rows_per_client"] = self.facts.rows_per_client
         if TRUSTS[str(f.trust)].shared:
             options["quorum"] = f.quorum
         return options | {"set": own}
@@ -170,6 +175,11 @@ def advise_sets(
     check_settings(METHOD, own)
     if "rows_per_client" in own:
         raise InputError("a plan takes --rows-per-client, not --set rows_per_client")
+    if unplanned := [name for name in _UNPLANNED if own.get(name)]:
+        raise InputError(
+            f"a plan of prediction sets takes no --set {unplanned[0]}: no public fact says how "
+            "rows part there"
+        )
     one = str(own.pop("quantile", AUTO))
     rules = list(QUANTILES) if one == AUTO else [one]
     able, refused = [], []
@@ -190,6 +200,7 @@ def advise_sets(
         if progress is not None:
             progress(next(steps), total)
 
+    exact = _Runs.exact(facts, goal, law, EXACT, seed)
     estimates = []
     for name in able:
         asked = {**own, "quantile": name}
@@ -226,7 +237,7 @@ def advise_sets(
         law,
         estimates,
         refused,
-        without_privacy(facts, goal, law, seed),
+        (exact.coverage, exact.size(law)),
         chosen,
         enough,
         seed,
@@ -241,28 +252,6 @@ def law_of(facts: PublicFacts, settings: dict[str, Setting], data: Dataset | Non
     return Even(parts) if data is None else OfRows(data, query.conformity, query.by, parts)
 
 
-def without_privacy(
-    facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int
-) -> tuple[float, float | None]:
-    """Mean coverage and set size of the order statistic of as many rows, of each part.
-
-    The share of rows at or below the r-th smallest of n is Beta(r, n + 1 - r).
-    """
-    f = facts.federation
-    rng = stream(seed, Purpose.SHARE, what="planner of sets, exact")
-    thresholds = np.ones((EXACT, len(law.shares)))
-    for part, share in enumerate(law.shares):
-        n = round(f.clients * f.sampling_rate * facts.rows_per_client * share)
-        if goal.promise == "marginal":
-            rank = math.ceil(marginal_level(n, goal.alpha, Nothing()) - 1e-6)
-        else:
-            rank = math.ceil(pac_level(n, goal.alpha, Nothing(), goal.confidence) - 1e-6)
-        if 1 <= rank <= n:
-            thresholds[:, part] = law.quantiles(part, rng.beta(rank, n + 1 - rank, EXACT))
-    found = _Runs(thresholds, np.array([law.covered(t) for t in thresholds]))
-    return found.coverage, found.size(law)
-
-
 @dataclass(frozen=True)
 class _Runs:
     """Thresholds (runs, parts), and what they cover, (runs,)."""
@@ -275,7 +264,29 @@ class _Runs:
         cls, facts: PublicFacts, settings: dict[str, Setting], law: ScoreLaw, runs: int, seed: int
     ) -> _Runs:
         """So many runs of a rule, each with its own noise."""
+        if not facts.federation.private:
+            return cls.exact(facts, _goal(settings), law, EXACT, seed)
         found = drawn(job(facts, settings, seed), facts, law, runs)[:, : len(law.shares)]
+        return cls(found, np.array([law.covered(t) for t in found]))
+
+    @classmethod
+    def exact(cls, facts: PublicFacts, goal: Goal, law: ScoreLaw, runs: int, seed: int) -> _Runs:
+        """The order statistic of as many rows, of each part.
+
+        The share of rows at or below the r-th smallest of n is Beta(r, n + 1 - r).
+        """
+        f = facts.federation
+        rng = stream(seed, Purpose.SHARE, what="planner of sets, exact")
+        found = np.ones((runs, len(law.shares)))
+        for part, share in enumerate(law.shares):
+            n = round(f.clients * f.sampling_rate * facts.rows_per_client * share)
+            if goal.promise == "marginal":
+                level = marginal_level(n, goal.alpha, Nothing())
+            else:
+                level = pac_level(n, goal.alpha, Nothing(), goal.confidence)
+            rank = math.floor(level) + 1  # a level is just above the last rank that is too low
+            if rank <= n:
+                found[:, part] = law.quantiles(part, rng.beta(rank, n + 1 - rank, runs))
         return cls(found, np.array([law.covered(t) for t in found]))
 
     @property
@@ -340,12 +351,13 @@ def _enough(
 
     def of_use(changed: PublicFacts) -> str | None:
         for name in rules:
+            asked = {**own, "quantile": name}
             try:
-                runs = _Runs.of(changed, {**own, "quantile": name}, law, SEARCHED, seed)
+                found = (_Runs.of(changed, asked, law, runs, seed) for runs in (SEARCHED, RUNS))
+                if all(_useful(runs.coverage, runs.all_labels, alpha) for runs in found):
+                    return name
             except InputError:
                 continue
-            if _useful(runs.coverage, runs.all_labels, alpha):
-                return name
         return None
 
     f = facts.federation

@@ -19,18 +19,22 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import ScoreLaw
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
 from fedcal.release import Asked, Release
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.settings import Setting
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
+from fedcal.units import UNITS
 
 METHOD = "conformal"
 
 
 def job(facts: PublicFacts, settings: dict[str, Setting], seed: int = 0) -> Job:
     """The run under these facts; its strategy refuses what is not allowed."""
-    named = {"rows_per_client": facts.rows_per_client} if facts.federation.private else {}
-    return Job(METHOD, replace(facts.federation, seed=seed), {**named, **settings})
+    own = dict(settings)
+    if STRATEGIES[METHOD].needs_rows(facts.federation, own):
+        own["rows_per_client"] = facts.rows_per_client
+    return Job(METHOD, replace(facts.federation, seed=seed), own)
 
 
 def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
@@ -44,12 +48,13 @@ def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
         raise InputError("it asks more than once, and a plan draws the sums of one question")
     request = cast(Asked, strategy.open_round(1)).request
     query = cast(SetQuery, request.query)
+    once = query.once and UNITS[plan.unit].whole_client
     strategy.abandon()
     found = []
     for k in range(runs):
         rng = stream(asked.federation.seed, Purpose.SHARE, k, "planner of sets")
         clients = int(rng.binomial(plan.clients, plan.sampling_rate))
-        sums = _sum(query, clients, facts.rows_per_client, law, rng)
+        sums = _sum(query, clients, facts.rows_per_client, once, law, rng)
         words = np.asarray(np.rint(sums / request.ring.grid).astype(np.int64).view(np.uint64))
         of = plan.sum_of(request.bound, clients, query.costs)
         if plan.model.noise_by == "client":  # that of all at once, as `planner.estimate` does
@@ -67,10 +72,10 @@ def _itself(rng: np.random.Generator) -> np.random.Generator:
 
 
 def _sum(
-    query: SetQuery, clients: int, rows: float, law: ScoreLaw, rng: np.random.Generator
+    query: SetQuery, clients: int, rows: float, once: bool, law: ScoreLaw, rng: np.random.Generator
 ) -> Floats:
-    """The sum of the answers of so many clients, (length,)."""
-    n = clients if isinstance(query, SetCell) else round(clients * rows)
+    """The sum of the answers of so many clients, (length,); `once`: of one row of each."""
+    n = clients if once else round(clients * rows)
     counts = _counts(query, n, law, rng)
     if isinstance(query, SetCell):
         return counts[0, :-1]

@@ -43,12 +43,14 @@ def line_of(estimate: RuleEstimate, advice: SetAdvice) -> dict[str, Any]:
 def not_enough(advice: SetAdvice) -> str:
     """Why nothing is recommended, and what would do."""
     f, alpha = advice.facts.federation, advice.goal.alpha
+    budget = "without privacy"
+    if f.private:
+        budget = f"at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})"
     line = (
         f"too little for prediction sets: with {f.clients:,} clients of "
-        f"{advice.facts.rows_per_client:g} rows at epsilon {f.epsilon:g} (unit {f.unit}, trust "
-        f"{f.trust}) every rule is expected to give all labels in more than "
-        f"{100 * MOST_ALL:.0f} % of the runs, or to miss fewer than half of the "
-        f"{100 * alpha:g} % of labels that may be missing"
+        f"{advice.facts.rows_per_client:g} rows, {budget}, every rule is expected to give all "
+        f"labels in more than {100 * MOST_ALL:.0f} % of the runs, or to miss fewer than half of "
+        f"the {100 * alpha:g} % of labels that may be missing"
     )
     would, enough = [], advice.enough
     if enough is not None and enough.clients is not None:
@@ -90,8 +92,8 @@ def explanation(advice: SetAdvice) -> list[str]:
     promise = "on average" if goal.promise == "marginal" else "as a level that each release has"
     lines.append(
         f"A label may be missing in a share alpha = {goal.alpha:g} of the rows, {promise}. 'slack' "
-        "is how far the expected coverage is above 1 - alpha, and how many rows that is; the run "
-        "itself proves its coverage, whatever the scores."
+        "is how far the expected coverage is above 1 - alpha, and how many rows that is. What is "
+        "proven, whatever the scores, and what is assumed stands in the run's `guarantee`."
     )
     lines.append(
         f"'fewest' is the number of clients from which on at most {100 * MOST_ALL:.0f} % of the "

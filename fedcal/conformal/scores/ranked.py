@@ -15,9 +15,8 @@ from fedcal.types import Floats, Integers
 class Ranked(Score):
     """A score that grows from the most to the least probable class of a row.
 
-    Of classes of equal probability the one of the smaller number comes first. Probabilities are
-    rounded before they are ranked, so that classes which are equal on paper are so in every
-    runtime. Subclasses write `by_rank`.
+    Of classes of equal probability the one of the smaller number comes first. Subclasses write
+    `by_rank`.
     """
 
     ranked = True
@@ -43,7 +42,6 @@ class Ranked(Score):
     @classmethod
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
         """(n, c)."""
-        probs = rounded(probs)
         order = np.argsort(-probs, axis=1, kind="stable")
         found = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
         out = np.empty_like(found)
@@ -55,7 +53,6 @@ class Ranked(Score):
         cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
     ) -> Floats:
         """(n,)."""
-        probs = rounded(probs)
         own = label_entries(probs, labels)[:, None]
         before = np.arange(probs.shape[1]) < labels[:, None]
         place = ((probs > own) | ((probs == own) & before)).sum(axis=1)
@@ -72,7 +69,6 @@ class Ranked(Score):
         """
         if limits.shape[-1] != 1:  # each class has its own limit
             return super().within(probs, limits, u, penalty, free)
-        probs = rounded(probs)
         falling = _falling(probs)
         count = (rounded(cls.by_rank(falling, u, penalty, free)) <= limits).sum(axis=1)
         least = np.where(count > 0, label_entries(falling, np.maximum(count - 1, 0)), np.inf)

@@ -46,8 +46,8 @@ def test_labels_whose_score_is_at_most_the_threshold() -> None:
 def test_thresholds_of_classes_and_groups() -> None:
     sets = lac(0.0, 0.0, 1.0, 0.75, by="class")
     assert_array_equal(sets.predict_set(LOGITS)[0], [False, False, True, True])
-    sets = lac(0.5, 0.75, by="group", names=("a", "b"))
-    assert_array_equal(sets.sizes(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]), [1, 2, 2])
+    sets = lac(0.5, 0.75, 0.9, by="group", names=("a", "b"))
+    assert_array_equal(sets.sizes(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]), [1, 2, 4])
     for groups in (None, ["a"]):
         with pytest.raises(InputError, match="say the rows' groups"):
             sets.predict_set(LOGITS, groups)
@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_the_file_gives_the_same_sets(tmp_path: Path) -> None:
     made = PredictionSets(
         Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4),
-        np.array([0.6, 0.8]),
+        np.array([0.6, 0.8, 1.0]),
         4,
         0.2,
         "group",
@@ -117,13 +117,13 @@ def test_judged_by_hand() -> None:
 
 
 def test_groups_of_test_rows_choose_their_thresholds() -> None:
-    groups = lac(0.3, 0.3, 0.7, by="group", names=("a", "b", "c"))
+    groups = lac(0.3, 0.3, 0.7, 1.0, by="group", names=("a", "b", "c"))
     test = holdout()
     assert groups.judge(test)["after"]["set_size"] == pytest.approx(3 / 3)  # {}, {0}, {1, 2}
-    sites = lac(0.0, 0.7, by="group", names=("x", "y"))
+    sites = lac(0.0, 0.7, 0.8, by="group", names=("x", "y"))
     assert sites.judge(test)["after"]["set_size"] == pytest.approx(1 / 3)
     unknown = sites.judge(holdout(known=False))
-    assert unknown["after"] == lac(0.7).judge(test)["after"]  # the largest threshold
+    assert unknown["after"] == lac(0.8).judge(test)["after"]  # that of the others
 
 
 def test_intervals_are_those_of_the_binomial_law() -> None:
@@ -161,3 +161,15 @@ def test_the_page() -> None:
     assert everything[-1].rows[0][3] == "all labels"
     assert isinstance(nothing := lac(0.0).judged_page(holdout())[-1], Table)
     assert nothing.rows[0][2:] == ("no", "none")
+
+
+def test_the_page_says_what_coverage_was_promised_to() -> None:
+    def promised(sets: PredictionSets) -> set[str]:
+        parts = sets.judged_page(holdout(30))
+        forests = [part for part in parts if isinstance(part, Intervals)]
+        return {part.title for part in forests if "not promised" not in part.note}
+
+    assert promised(lac(0.75)) == set()
+    assert promised(lac(0.5, 0.5, 0.5, 0.5, by="class")) == {"Coverage by class"}
+    by_site = lac(0.5, 0.6, by="group", names=("x", "y"))
+    assert promised(by_site) == {"Coverage by site"}

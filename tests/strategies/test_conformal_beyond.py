@@ -1,0 +1,159 @@
+"""Prediction sets beyond one share for all: by part, by label, with coverage of groups released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fedcal import simulate
+from fedcal.conformal import PredictionSets, load
+from fedcal.datasets import from_arrays
+from fedcal.errors import InputError
+
+PRIVATE: dict[str, Any] = {"epsilon": 2.0, "unit": "example"}
+RUNS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "central": PRIVATE,
+    "distributed": {**PRIVATE, "trust": "distributed"},
+    "local": {**PRIVATE, "trust": "local"},
+}
+SLACK = 0.02
+"""What one run may be below its promise: about 2.5 standard errors of the test rows used here."""
+
+
+def run(data: Any, options: dict[str, Any], **settings: Any) -> Any:
+    return simulate(data, method="conformal", seed=3, set=settings, **options)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_label_and_each_group_by_itself(name: str) -> None:
+    by_label = run("adult-income", RUNS[name], by="class").judged["coverage_by"]["class"]
+    assert all(part["coverage"] >= 0.9 - SLACK for part in by_label.values())
+    told = run("adult-income", RUNS[name], groups="group").judged
+    assert list(told["sets"]["thresholds"])[-1] == "all other groups"
+    assert told["sets"]["thresholds"]["all other groups"] == 1.0  # there is no such row
+    assert "all other groups" in told["sets"]["all_labels_of"]
+    for part in told["coverage_by"]["group"].values():
+        assert part["high"] >= 0.9 - SLACK
+    if name != "exact":  # 24 rows: too few under noise
+        assert "Female, Other" in told["sets"]["all_labels_of"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    ("aim", "key", "least"),
+    [
+        ({"target": "[0.4, 0.6]"}, "coverage_at_target", 0.9),
+        ({"among": "[1]"}, "coverage_among", 0.9),
+        ({"costs": "[0.3, 1]"}, "risk", None),
+    ],
+)
+def test_rows_count_by_their_label(name: str, aim: Any, key: str, least: float | None) -> None:
+    found = run("adult-income", RUNS[name], **aim)
+    after, told = found.judged["after"], found.judged["sets"]
+    assert told[next(iter(aim))]
+    if least is None:
+        assert 0.08 <= after[key] <= 0.1 + SLACK
+    else:
+        assert least - SLACK <= after[key] <= least + (0.06 if name == "local" else 0.02)
+
+
+def test_public_shares_serve_a_draw_and_whole_clients() -> None:
+    shares = {"target": "[0.4, 0.6]", "source": "[0.76, 0.24]"}
+    drawn = run("adult-income", PRIVATE, **shares)
+    assert drawn.rounds[0]["query"] == "set_gaps"
+    assert drawn.judged["after"]["coverage_at_target"] >= 0.9 - SLACK
+    assert any("source being the shares" in line for line in drawn.judged["sets"]["guarantee"])
+    users = run("adult-income", {"epsilon": 20.0, "clients": 200}, **shares)
+    assert users.judged["after"]["coverage_at_target"] >= 0.9 - SLACK
+
+
+@pytest.mark.parametrize("options", [{}, PRIVATE], ids=["exact", "private"])
+def test_coverage_of_groups_is_released(options: dict[str, Any], tmp_path: Path) -> None:
+    found = simulate(
+        "mmlu-llama",
+        method="conformal",
+        partition="natural",
+        set={"report": "site"},
+        out=tmp_path / "run",
+        **options,
+    )
+    lines = found.judged["sets"]["coverage_by_group"]
+    assert len(lines) == 16
+    at_test = found.judged["coverage_by"]["site"]
+    inside = [
+        line["low"] <= at_test[name]["high"] and at_test[name]["low"] <= line["high"]
+        for name, line in lines.items()
+    ]
+    assert sum(inside) >= 15
+    assert len(found.rounds) == (2 if options else 7)
+    if options:
+        assert found.privacy["epsilon"] == 2.0
+    read = load(tmp_path / "run" / "sets.npz")
+    assert read.results()["sets"]["coverage_by_group"] == lines
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Coverage by group, as released" in page
+
+
+@pytest.mark.parametrize("settings", [{}, {"by": "class"}, {"target": "[0.4, 0.6]"}])
+def test_one_release_serves_every_alpha(settings: dict[str, Any], tmp_path: Path) -> None:
+    sets = run("adult-income", RUNS["distributed"], **settings).artifact
+    assert isinstance(sets, PredictionSets)
+    sets.write(tmp_path, "sets")
+    read = load(tmp_path / "sets.npz")
+    assert_array_equal(read.at(0.1).thresholds, sets.thresholds)
+    assert read.at(0.1).guarantee == sets.guarantee
+    strict, loose = read.at(0.02), read.at(0.3)
+    assert (strict.thresholds >= sets.thresholds).all()
+    assert (loose.thresholds <= sets.thresholds).all()
+    assert strict.privacy == read.privacy == sets.privacy
+    anew = run("adult-income", RUNS["distributed"], alpha=0.3, **settings).artifact
+    assert_array_equal(anew.thresholds, loose.thresholds)  # the same release, bit for bit
+    if "target" in settings:
+        with pytest.raises(InputError, match="target goes with guarantee 'marginal'"):
+            read.at(0.1, "pac")
+    else:
+        assert (read.at(0.1, "pac").thresholds >= sets.thresholds).all()
+
+
+def test_no_counts_no_other_alpha() -> None:
+    drawn = run("adult-income", PRIVATE).artifact
+    with pytest.raises(InputError, match="released thresholds for one alpha"):
+        drawn.at(0.2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "match"),
+    [
+        ({"costs": "[1, 1]", "by": "class"}, {}, "goes with by = 'none'"),
+        ({"costs": "[1, 1]", "guarantee": "pac"}, {}, "guarantee 'marginal'"),
+        ({"target": "[0.5, 0.5]"}, {"epsilon": 1.0}, "give source, their public shares"),
+        ({"target": "[0.5, 0.5]", "costs": "[1, 1]"}, {}, "do not go together"),
+        ({"report": "site"}, {"epsilon": 1.0}, "units 'example' and 'subject'"),
+        ({"report": "site", "groups": "site"}, {}, "report is of one threshold"),
+        ({"report": "site", "quantile": "crossing"}, PRIVATE, "not counts"),
+        ({"target": "[0.5]"}, {}, "2 numbers"),
+    ],
+)
+def test_what_does_not_go_is_refused(
+    settings: dict[str, Any], options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        run("adult-income", options, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_label_shift_is_made_up_for() -> None:
+    """Rows of a rare label score high: unweighted sets miss most of them where it is frequent."""
+    rng = np.random.default_rng(2)
+    labels = (rng.random(6000) < 0.1).astype(int)
+    logits = np.stack([np.zeros(6000), 2.2 * (2 * labels - 1) + 1.5 * rng.normal(size=6000) - 1.5])
+    data = from_arrays(logits=logits.T, labels=labels)
+    plain = run(data, PRIVATE, quantile="prefix").judged["coverage_by"]["class"]
+    aimed = run(data, PRIVATE, target="[0.2, 0.8]").judged["after"]
+    assert 0.2 * plain["0"]["coverage"] + 0.8 * plain["1"]["coverage"] < 0.75
+    assert aimed["coverage_at_target"] >= 0.9 - 2 * SLACK
