@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from fedcal.experiments.comparison import Comparison, compare
     from fedcal.experiments.evaluation import evaluate
     from fedcal.experiments.planner.plan import plan
+    from fedcal.experiments.planner.sets.plan import plan_sets
     from fedcal.experiments.result import SimulationResult
     from fedcal.experiments.simulation import simulate
 
-__all__ = ["Comparison", "SimulationResult", "compare", "evaluate", "plan", "simulate"]
+__all__ = ["Comparison", "SimulationResult", "compare", "evaluate", "plan", "plan_sets", "simulate"]
 
 _HOMES = {
     "Comparison": "fedcal.experiments.comparison",
@@ -23,6 +24,7 @@ _HOMES = {
     "compare": "fedcal.experiments.comparison",
     "evaluate": "fedcal.experiments.evaluation",
     "plan": "fedcal.experiments.planner.plan",
+    "plan_sets": "fedcal.experiments.planner.sets.plan",
     "simulate": "fedcal.experiments.simulation",
 }
 

@@ -121,6 +121,10 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     )
 
 
+_TILES = {"metrics": words.metric_tiles, "sets": words.set_tiles}
+"""Key of a result -> its most important numbers."""
+
+
 def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     with reading(folder, PAGE):
         page = read_json(folder / PAGE, "page")
@@ -133,7 +137,8 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         f"curve-{k}": part_sheet(part, title_of(result, part.title))
         for k, part in enumerate(drawn, 1)
     }
-    numbers = words.metric_tiles(result) if "metrics" in result else numbers_of(result)
+    of = next((told for key, told in _TILES.items() if key in result), numbers_of)
+    numbers = of(result)
     said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",

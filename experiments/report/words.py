@@ -140,6 +140,19 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
+def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Coverage and size of prediction sets; what is wanted alone, where nobody has test rows."""
+    wanted = f"{100 * (1 - result['sets']['alpha']):.4g}\u00a0%"
+    after = result["after"]
+    if after is None:
+        return [("coverage wanted", wanted)]
+    return [
+        ("coverage", f"{100 * after['coverage']:.4g}\u00a0% ({wanted} wanted)"),
+        ("labels in a set", f"{after['set_size']:.4g}"),
+        ("sets of one label", f"{100 * after['singletons']:.4g}\u00a0%"),
+    ]
+
+
 def handed_over(*names: str) -> list[str]:
     """Those of the data that no command can load: neither shipped nor the path of a file."""
     return [n for n in dict.fromkeys(names) if not is_shipped(n) and not Path(n).is_absolute()]
