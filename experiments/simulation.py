@@ -102,7 +102,8 @@ def simulate(
     if config.ledger is not None:  # found again from another folder
         given = replace(config, ledger=str(Path(config.ledger).resolve()))
     names = evaluated.client_names(loaded, config.partition, shards.clients)
-    config, shards = evaluated.resolved(config, shards, names)
+    dealt = shards
+    config, shards = evaluated.resolved(config, dealt, names)
     if evaluates:
         test = evaluated.holdout(shards, names, config.seed)
     else:
@@ -112,7 +113,8 @@ def simulate(
         shards,
         tested=not evaluates,
         held_out=held_out,
-        by_name=by_name and not evaluates,  # sites by themselves would find the fit rows
+        # sites by themselves would find the fit rows, and no groups but those of their column
+        by_name=by_name and not evaluates and shards is dealt,
         progress=progress,
     )
     if loaded.client_names is not None and config.partition != "natural":

@@ -157,3 +157,15 @@ def test_label_shift_is_made_up_for() -> None:
     aimed = run(data, PRIVATE, target="[0.2, 0.8]").judged["after"]
     assert 0.2 * plain["0"]["coverage"] + 0.8 * plain["1"]["coverage"] < 0.75
     assert aimed["coverage_at_target"] >= 0.9 - 2 * SLACK
+
+
+@pytest.mark.slow
+def test_sites_are_groups_in_processes_of_their_own() -> None:
+    """Clients that find their rows by themselves know no groups but those of their column."""
+    options = {**RUNS["distributed"], "partition": "natural"}
+    for settings in ({"report": "site"}, {"groups": "site"}):
+        here, there = (
+            run("mmlu-llama", {**options, "engine": engine}, **settings)
+            for engine in ("inline", "ray")
+        )
+        assert [r["values"] for r in here.rounds] == [r["values"] for r in there.rounds]
