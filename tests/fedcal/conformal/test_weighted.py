@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fedcal.conformal.aims import Aim, aim_of
-from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.crossing import Draw
-from fedcal.conformal.grids import thresholds
+from fedcal.conformal.grids import spread
 from fedcal.conformal.levels import Law, Normal, Nothing
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.release import SetRelease
@@ -50,11 +49,11 @@ def gain(aim: Aim, t: Floats) -> Floats:
 
 
 def some_counts(
-    rng: np.random.Generator, rows: int, draws: int, grid: Floats
+    rng: np.random.Generator, rows: int, draws: int, thresholds: Floats
 ) -> tuple[Integers, Integers]:
     """Rows of each label, (draws, 3), and those of each label and bucket, (draws, 3, m)."""
     of = rng.multinomial(rows, SOURCE, draws)
-    cells = np.diff(below(grid), axis=1, prepend=0.0)
+    cells = np.diff(below(thresholds), axis=1, prepend=0.0)
     return of, np.stack([rng.multinomial(of[:, y], cells[y]) for y in range(3)], axis=1)
 
 
@@ -124,8 +123,9 @@ def test_a_draw_keeps_the_promise(name: str) -> None:
     aim, rng, rows = AIMS[name], np.random.default_rng(5), 600
     hit, need = aim.terms(ALPHA)
     scale = 2.0 * float(np.maximum(hit - need, np.abs(need)).max())  # epsilon = 1
-    draw, grid = Draw(64, 0.02), thresholds(Conformity(), 3, 64)
+    draw = Draw(64, 0.02)
     level = need.max() + draw.slack(scale, whole_rows=False)
+    grid = spread(draw.candidates)
     query = SetGaps(3, grid, need=need, hit=hit, level=level, tilt=draw.tilt * scale)
     assert 2.0 * query.row_bound == scale
     of, cells = some_counts(rng, rows, 3000, grid)
