@@ -328,7 +328,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Setting]:
-    """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true) or plain text."""
+    """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
         raise InputError(f"--set takes KEY=VALUE, got {text!r}")
@@ -338,8 +338,10 @@ def parse_setting(text: str) -> tuple[str, Setting]:
         value = raw.strip()
         if re.fullmatch(r"[+-]?\.\d+", value):  # .1, as people write it
             value = float(value)
+    if isinstance(value, list):  # a method's own list is text, as files and messages hold it
+        value = raw.strip()
     if not isinstance(value, (bool, int, float, str)):
-        raise InputError(f"--set {key}: a value must be a number, true, false or text")
+        raise InputError(f"--set {key}: a value must be a number, true, false, a list or text")
     return key.strip(), value
 
 

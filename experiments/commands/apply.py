@@ -167,7 +167,12 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
         f"{100 * found.correct:.2f} %"
     )
-    return verb, {"before": found.before, "after": found.after}, [line]
+    after, lines = found.after, [line]
+    if fitted.aim is not None:
+        after |= (aim := fitted.aim.judged(~found.hit, labels[part]))
+        name, bound, share = fitted.aim.wanted(fitted.alpha)
+        lines += [f"{name} {100 * v:.2f} %, wanted {bound} {100 * share:g} %" for v in aim.values()]
+    return verb, {"before": found.before, "after": after}, lines
 
 
 def _write(

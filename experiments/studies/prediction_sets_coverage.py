@@ -93,7 +93,7 @@ FEW = (  # n = 50: less than epsilon = 8 leaves all labels
 
 CELLS_RUN = (
     *(Cell(s, law) for s, law in product((EXACT, CROSSING, USERS, GAUSSIAN, LAPLACE), LAWS)),
-    *(Cell(s, law) for s, law in product((CROSSING, GAUSSIAN), SCORES)),
+    *(Cell(s.of(law), law) for s, law in product((CROSSING, GAUSSIAN), SCORES)),
     *(Cell(s, law) for s, law in product((SUBJECTS, GAPS, ENCODED, LOCAL, SECRET), SOME)),
     *(Cell(s, law) for s, law in product((_prefix(1e-5, known=True), _prefix(known=True)), SOME)),
     Cell(_prefix(trust="local", clients=100, rows=50), "smooth"),

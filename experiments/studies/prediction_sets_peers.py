@@ -26,6 +26,7 @@ import numpy as np
 from fedcal.accounting import gaussian_multiplier
 from fedcal.conformal.angelopoulos import best_bins, private_thresholds
 from fedcal.conformal.crossing import OF_ROWS, Draw
+from fedcal.conformal.grids import spread
 from fedcal.conformal.levels import Normal, marginal_level
 from fedcal.encodings import column_norm, decoder_of
 from fedcal.experiments.figures.drawing import Sheet
@@ -43,7 +44,7 @@ from fedcal.experiments.studies.set_trials import (
 )
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.strategies.outcome import Progress
-from fedcal.strategies.quantiles.prefix import BINS, spread_thresholds
+from fedcal.strategies.quantiles.prefix import BINS
 from fedcal.types import Floats, Integers
 
 SIZES = (300, 1_000, 5_000)
@@ -102,7 +103,7 @@ def crossing(scores: Floats, rng: np.random.Generator, epsilon: float) -> Floats
     n = scores.shape[1]
     scale = 2 * (1 - ALPHA) / epsilon  # a row changes a centred count by at most 1 - alpha
     draw = Draw.of(ALPHA * n, scale, OF_ROWS)
-    grid, level = draw.thresholds, 1 - ALPHA + draw.slack(scale, whole_rows=True)
+    grid, level = spread(draw.candidates), 1 - ALPHA + draw.slack(scale, whole_rows=True)
     sums = _upto(scores, grid) - (1 - ALPHA) * n
     costs = np.zeros(sums.shape)
     costs[:, 1:] = np.maximum(sums[:, :-1] - level, 0.0)
@@ -136,7 +137,7 @@ def _prefix_noise(m: int) -> tuple[Floats, float]:
 
 def rules_of(n: int) -> list[Rule]:
     """All that are run."""
-    grid, once = spread_thresholds(BINS), 1 / math.sqrt(2 * RHO)
+    grid, once = spread(BINS, arcs=True), 1 / math.sqrt(2 * RHO)
     approximate = gaussian_multiplier(EPSILON, DELTA)
     return [
         Rule("non-private", "none", lambda s, _: exact_thresholds(s, ALPHA)),

@@ -60,7 +60,8 @@ class Cell:
     @property
     def setup(self) -> Setup:
         """100 clients."""
-        return replace(RULES[self.rule], clients=100, rows=self.n // 100, known=self.known)
+        setup = replace(RULES[self.rule], clients=100, rows=self.n // 100, known=self.known)
+        return setup.of(self.law)
 
 
 CELLS_RUN = tuple(

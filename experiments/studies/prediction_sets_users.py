@@ -27,6 +27,7 @@ from fedcal import datasets
 from fedcal.clients.prediction_sets import set_gaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.crossing import OF_CLIENTS, Draw
+from fedcal.conformal.grids import spread
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.score_worlds import rng_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
@@ -244,16 +245,17 @@ def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
     scale = 2.0 * clip / epsilon
     draw = Draw.of(ALPHA * n, scale, OF_CLIENTS)
     slack = draw.slack(scale, whole_rows=True)
+    grid = spread(draw.candidates)
     query = SetGaps(
         shards.classes,
-        draw.thresholds,
+        grid,
         need=np.array([1.0 - ALPHA]),
         level=slack + 1.0 - ALPHA,
         tilt=draw.tilt * scale,
     )
     gaps = set_gaps(shards, query)
     costs = query.costs(gaps.clip(-clip, clip).sum(axis=0))
-    found = float(draw.thresholds[draw_index(costs, epsilon, clip, rng_of("clipped", seed))])
+    found = float(grid[draw_index(costs, epsilon, clip, rng_of("clipped", seed))])
     return (found if slack <= ALPHA * (n + 1) else 1.0), _cut(gaps, query, clip, found)
 
 

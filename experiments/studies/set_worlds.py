@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.scores import SCORES
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
@@ -28,7 +29,6 @@ from fedcal.types import Floats, Integers
 from fedcal.units import UNITS, Subject
 
 ALPHA = 0.1
-CLASSES = 10
 _JUST_ABOVE = 1e-9
 _CLIENTS_AT_ONCE = 1 << 14
 
@@ -103,6 +103,17 @@ class Setup:
     guarantee: str = "marginal"
     bins: int = 0
     mechanism: str = AUTO
+    score: str = "lac"
+    randomised: bool = False
+    classes: int = 10
+
+    def of(self, law: str) -> Setup:
+        """The same of the score that a law's name names."""
+        data, score, randomised = (*law.split(), "", "")[:3]
+        if score not in SCORES:
+            return self
+        classes = datasets.load(data).classes
+        return replace(self, score=score, randomised=bool(randomised), classes=classes)
 
     @property
     def total(self) -> int:
@@ -110,11 +121,11 @@ class Setup:
         return self.clients * self.rows
 
     def strategy(self, seed: int = 0) -> FedConformal:
-        """Of `CLASSES`."""
+        """That of the method, new."""
         private = self.quantile != "exact"
         facts = Federation(
             self.clients,
-            CLASSES,
+            self.classes,
             epsilon=self.epsilon if private else math.inf,
             delta=self.delta,
             unit=self.unit,
@@ -127,6 +138,8 @@ class Setup:
             alpha=ALPHA,
             quantile=self.quantile,
             bins=self.bins,
+            score=self.score,
+            randomised=self.randomised,
             guarantee=self.guarantee,
             rows_per_client=float(self.rows),
             rows_known=self.known,
@@ -203,7 +216,7 @@ def engine_thresholds(setup: Setup, name: str, runs: int, rng: np.random.Generat
     found = []
     for run in range(runs):
         drawn = rng.choice(law.scores, setup.total, p=law.shares)
-        others = np.repeat(drawn[:, None] / (CLASSES - 1), CLASSES - 1, axis=1)
+        others = np.repeat(drawn[:, None], setup.classes - 1, axis=1) / (setup.classes - 1)
         probs = np.concatenate([1.0 - drawn[:, None], others], axis=1)
         logits = np.log(np.maximum(probs, 1e-30))
         shards = Shards.from_owner(logits, labels, owner, setup.clients, subjects=subjects)

@@ -122,6 +122,15 @@ class Aim:
             share, name = np.array(self.numbers) * (rows > 0), "coverage_at_target"
         return {name: float(1.0 - lost @ share / share.sum())} if share.sum() else {}
 
+    def wanted(self, alpha: float) -> tuple[str, str, float]:
+        """What `judged` tells, in words, whether it should be at least or at most, and what."""
+        if self.kind == "costs":
+            return "mean cost of missed labels", "at most", alpha
+        if self.kind == "among":
+            listed = ", ".join(f"{k:g}" for k in self.numbers)
+            return f"coverage of rows labelled {listed}", "at least", 1.0 - alpha
+        return "coverage at the target's shares of labels", "at least", 1.0 - alpha
+
     def promise(self, alpha: float) -> str:
         """What is promised of a new row, as the beginning of a sentence."""
         if self.kind == "costs":

@@ -27,13 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.special import lambertw
-
-from fedcal.types import Floats
-
-LOG_ODDS = 9.0
-"""Thresholds are evenly spaced in log-odds up to this, to either side."""
 
 CLIP, CLIP_ROOT = 0.08, 2.75
 """Of a client's centred counts: at least this share of its rows, and one row more than so many
@@ -90,11 +84,6 @@ class Draw:
         return cls(m, min(_MOST_TILT, spacing.tilt * q) / m)
 
     @property
-    def thresholds(self) -> Floats:
-        """(m,), the last one 1."""
-        return log_odds_thresholds(self.candidates)
-
-    @property
     def weight(self) -> float:
         """M: of all other candidates below one, over its own, at most."""
         if self.tilt < 1e-12:
@@ -117,12 +106,6 @@ class Draw:
         left_out = scale * math.exp(1.0 / scale)
         left_out *= float(lambertw(math.exp(-1.0 / scale) * self.weight / math.e).real)
         return min(plain, left_out)
-
-
-def log_odds_thresholds(number: int) -> Floats:
-    """Thresholds evenly spaced in log-odds, and 1, (number,)."""
-    inner = 1.0 / (1.0 + np.exp(-np.linspace(-LOG_ODDS, LOG_ODDS, number - 1)))
-    return np.append(inner, 1.0)
 
 
 def client_clip(rows: float, alpha: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.conformal.aims import Aim
 from fedcal.conformal.judged import ALL, Covered, Judged
 from fedcal.conformal.reported import Reported
 from fedcal.pages import Curve, Intervals, Part, Table
@@ -28,7 +29,11 @@ _BY = {"class": "class", "site": "site", "group": "group", "size": "set size"}
 
 
 def promise(
-    alpha: float, score: str, thresholds: Mapping[str, float], guarantee: Sequence[str]
+    alpha: float,
+    score: str,
+    thresholds: Mapping[str, float],
+    guarantee: Sequence[str],
+    aim: Aim | None = None,
 ) -> Table:
     """The thresholds, and what is proven of them."""
     shown = list(thresholds.items())[:MOST_LINES]
@@ -39,31 +44,41 @@ def promise(
     note = " ".join(guarantee)
     if len(shown) < len(thresholds):
         note = f"The first {len(shown)} of {len(thresholds)}. {note}"
-    title = f"Prediction sets for {percent(1 - alpha)} coverage by the score '{score}'"
+    goal = f"{percent(1 - alpha)} coverage"
+    if aim is not None:
+        name, bound, share = aim.wanted(alpha)
+        goal = f"{name} {bound} {percent(share)}"
+    title = f"Prediction sets for {goal} by the score '{score}'"
     return Table(title, ("of", "threshold", "a set holds"), rows, note.strip())
 
 
-def reported_part(reported: Reported, alpha: float) -> Intervals:
-    """Coverage of groups of the clients' rows, as released."""
+def reported_parts(reported: Reported, alpha: float) -> list[Part]:
+    """Coverage of groups of the clients' rows, as released: a figure, and all of it as a table."""
     lines = reported.lines
-    shown = {name: line for name, line in lines.items() if line["coverage"] is not None}
-    kept = sorted(shown, key=lambda name: float(shown[name]["coverage"] or 0))[:MOST_LINES]
-    points = tuple(
-        (f"{name} (about {line['rows']:,.0f})", *(100 * float(line[key] or 0) for key in _ENDS))
-        for name, line in shown.items()
-        if name in set(kept)
+    table = tuple(
+        (
+            name,
+            "drowned by noise" if line["coverage"] is None else percent(line["coverage"]),
+            f"{percent(line['low'] or 0.0)} to {percent(line['high'] or 0.0)}",
+            f"{line['rows']:,.0f}",
+        )
+        for name, line in lines.items()
     )
-    note = "A private release: coverage of the clients' own rows, with 95 % intervals of sampling "
-    note += "and noise; in brackets their noisy number."
-    if hidden := len(lines) - len(points):
-        note += f" {hidden} groups are left out: noise drowns them, or others are covered worse."
-    return Intervals(
-        "Coverage by group, as released",
-        "coverage, %",
-        {"clients' rows": points},  # type: ignore[dict-item]
-        {"1 - alpha": 100 * (1 - alpha)},
-        note,
-    )
+    title = "Coverage by group, as released"
+    note = "Of the clients' own rows; intervals are of sampling and noise."
+    seen = [name for name, line in lines.items() if line["coverage"] is not None]
+    seen = sorted(seen, key=lambda name: lines[name]["coverage"] or 0.0)[:MOST_LINES]
+    points = tuple((name, *(100 * (lines[name][end] or 0.0) for end in _ENDS)) for name in seen)
+    return [
+        Intervals(
+            title,
+            "coverage, %",
+            {"clients' rows": points},  # type: ignore[dict-item]
+            {"1 - alpha": 100 * (1 - alpha)},
+            "With 95 % intervals; the least first.",
+        ),
+        Table(title, ("group", "coverage", "95 % interval", "rows, about"), table, note),
+    ]
 
 
 def judged_parts(
@@ -73,6 +88,7 @@ def judged_parts(
     labels: Integers,
     probs: Floats,
     promised: Collection[str] = (),
+    aim: Aim | None = None,
 ) -> list[Part]:
     """What test rows tell, from top to bottom.
 
@@ -88,9 +104,11 @@ def judged_parts(
         (n,)
     promised
         the parts ("class", "site", "group") that coverage was promised to each of
+    aim
+        what is promised where rows count by their label
     """
     return [
-        _summary(found, alpha),
+        _summary(found, alpha, aim, labels),
         *(
             _forest(found.by[by], by, alpha, by in promised)
             for by in _BY
@@ -106,12 +124,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def _summary(found: Judged, alpha: float) -> Table:
+def _summary(found: Judged, alpha: float, aim: Aim | None, labels: Integers) -> Table:
     after, whole = found.after, found.by["whole"][ALL]
     interval = f"{percent(whole.low)} to {percent(whole.high)}"
+    wanted = [("wanted at least", percent(1 - alpha), "")]
+    if aim is not None:
+        name, bound, share = aim.wanted(alpha)
+        told = [(name, percent(v), "") for v in aim.judged(~found.hit, labels).values()]
+        wanted = [*told, (f"wanted {bound}", percent(share), "")]
     rows = (
         ("coverage", percent(after["coverage"]), interval),
-        ("wanted at least", percent(1 - alpha), ""),
+        *wanted,
         ("mean labels in a set", f"{after['set_size']:.4g} of {found.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
         ("empty sets", percent(after["empty"]), ""),

@@ -16,7 +16,7 @@ from fedcal.checks import one_of
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.page import judged_parts, promise, reported_part
+from fedcal.conformal.page import judged_parts, promise, reported_parts
 from fedcal.conformal.parts import BY
 from fedcal.conformal.promises import of_release
 from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
@@ -234,9 +234,11 @@ class PredictionSets(Artifact):
 
     def page(self) -> list[Part]:
         """The thresholds, and what is proven."""
-        found: list[Part] = [promise(self.alpha, self.conformity.name, self._named, self.guarantee)]
+        found: list[Part] = [
+            promise(self.alpha, self.conformity.name, self._named, self.guarantee, self.aim)
+        ]
         if self.reported is not None:
-            found.append(reported_part(self.reported, self.alpha))
+            found += reported_parts(self.reported, self.alpha)
         return found
 
     def judged_page(self, test: Holdout) -> list[Part]:
@@ -246,7 +248,7 @@ class PredictionSets(Artifact):
         promised = [part for part, names in known.items() if set(names) & set(self.names)]
         if self.by == "class":
             promised = ["class"]
-        return judged_parts(found, self.alpha, sets, test.labels, test.probs, promised)
+        return judged_parts(found, self.alpha, sets, test.labels, test.probs, promised, self.aim)
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         """What test rows tell, and their sets; computed once."""

@@ -158,13 +158,13 @@ class SetGaps(SetQuery):
             "hit": np.array([1.0, 0.5, 0.5]),
             "gain": 0.5,
         },
-        {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
         {
             "classes": 3,
             "thresholds": np.array([0.5, 1.0]),
             "need": np.array([0.7, -0.1, -0.3]),
             "hit": np.array([1.0, 0.2, 0.0]),
         },
+        {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
     )
 
     need: Any = None

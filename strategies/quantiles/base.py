@@ -11,6 +11,8 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.conformal.aims import Aim
+from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.grids import thresholds
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.conformal.reported import Reported
 from fedcal.mechanisms import Mechanism
@@ -112,6 +114,13 @@ class QuantileRule(ABC):
     def whole_client(self) -> bool:
         """Whether whole clients are protected."""
         return UNITS[self.federation.unit].whole_client
+
+    def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
+        """So many public thresholds that suit the score; see `fedcal.conformal.grids`."""
+        names = ("randomised", "penalty", "free")
+        score = {name: self.wanted.score[name] for name in names if name in self.wanted.score}
+        conformity = Conformity(str(self.wanted.score.get("score", "lac")), **score)
+        return thresholds(conformity, self.federation.classes, number, arcs=arcs)
 
     @property
     def one_row_each(self) -> bool:

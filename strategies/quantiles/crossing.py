@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip, log_odds_thresholds
+from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.levels import Shortfall, centred_pac_level
 from fedcal.conformal.promises import SOURCE, of_whom
 from fedcal.conformal.sets import ALL_LABELS
@@ -57,7 +57,7 @@ class Crossing(QuantileRule):
         self._need = float(need.max())
         self.opening = self._query = SetGaps(
             federation.classes,
-            self._draw.thresholds,
+            self.thresholds(self._draw.candidates),
             **wanted.score,
             once=self.one_row_each,
             need=need,
@@ -107,7 +107,7 @@ class Crossing(QuantileRule):
 
     def learn(self, release: Release) -> Floats:
         """The drawn threshold; all labels where public numbers say that the level is too high."""
-        drawn = log_odds_thresholds(self._draw.candidates)[int(release.values[0])]
+        drawn = self._query.thresholds[int(release.values[0])]
         return np.array([float(drawn) if self.enough else ALL_LABELS])
 
     def reaches(self, rows: float | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedcal.conformal.crossing import client_clip, log_odds_thresholds
+from fedcal.conformal.crossing import client_clip
 from fedcal.conformal.levels import Law, centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import SOURCE, of_whom
@@ -47,7 +47,7 @@ class NoisyGaps(QuantileRule):
             hit, need = wanted.aim.terms(self._alpha)
         self._query = self.opening = SetGaps(
             federation.classes,
-            log_odds_thresholds(wanted.bins or BINS),
+            self.thresholds(wanted.bins or BINS),
             **wanted.score,
             need=need,
             hit=hit,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from fedcal.buckets import equal_width
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import of_release, of_whom
 from fedcal.conformal.release import SetRelease, thresholds_of
 from fedcal.conformal.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.encodings import column_norm
-from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
@@ -51,7 +48,7 @@ class PrefixCounts(QuantileRule):
         law, encoding, height = quietest(federation, bins, self.rounds)
         asked = SetCounts(
             federation.classes,
-            spread_thresholds(bins),
+            self.thresholds(bins, arcs=True),
             **{**wanted.score, **by_label},
             once=self.one_row_each,
             encoding=encoding,
@@ -190,15 +187,3 @@ class PrefixCounts(QuantileRule):
         if self._release is None:
             return {}
         return {"prefix_std": self._release.prefix_std, "total_std": self._release.total_std}
-
-
-def spread_thresholds(bins: int) -> Floats:
-    """Thresholds evenly spaced in arcsin sqrt(score), the last one 1, (bins,).
-
-    Scores of good models crowd at 0, and those by order at 1.
-    """
-    if bins < 2:
-        raise InputError(f"bins must be a whole number >= 2, got {bins}")
-    found = np.sin(equal_width(bins)[1:] * (math.pi / 2)) ** 2
-    found[-1] = 1.0
-    return np.asarray(found)

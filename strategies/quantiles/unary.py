@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.checks import whole
 from fedcal.conformal.encoded import most_misses
 from fedcal.conformal.promises import of_whom
 from fedcal.mechanisms import MECHANISMS, Unary
@@ -14,7 +13,6 @@ from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetCell
 from fedcal.release import Release
 from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels
-from fedcal.strategies.quantiles.prefix import spread_thresholds
 from fedcal.streams import Purpose, key_of, stream
 from fedcal.trust import TRUSTS
 from fedcal.types import Floats
@@ -35,7 +33,7 @@ class EncodedBuckets(QuantileRule):
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        thresholds = spread_thresholds(whole("bins", wanted.bins or BINS, 2))
+        thresholds = self.thresholds(wanted.bins or BINS, arcs=True)
         self._query = self.opening = SetCell(
             federation.classes, thresholds, **{**wanted.score, "once": True}
         )

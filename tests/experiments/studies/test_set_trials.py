@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal import Conformity, PredictionSets, grids
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.encodings import column_norm, decoder_of
@@ -28,7 +28,6 @@ from fedcal.experiments.studies.set_trials import (
     scored,
     split,
 )
-from fedcal.strategies.quantiles.prefix import spread_thresholds
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 
@@ -121,7 +120,7 @@ def test_peers_on_few_splits() -> None:
 
 
 def test_our_release_is_the_library_s() -> None:
-    n, grid, multiplier = 1000, spread_thresholds(64), 2.0
+    n, grid, multiplier = 1000, grids.spread(64, arcs=True), 2.0
     rng = np.random.default_rng(0)
     scores = rng.random((300, n))
     here = prediction_sets_peers.release(scores, rng, grid, multiplier)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedcal.conformal.crossing import Draw, client_clip
+from fedcal.conformal.grids import spread
 from fedcal.queries.conformal import SetGaps
 from fedcal.types import Floats, Integers
 
@@ -18,7 +19,7 @@ NEED = 0.9
 def query(draw: Draw, scale: float, slack: float) -> SetGaps:
     return SetGaps(
         2,
-        draw.thresholds,
+        spread(draw.candidates),
         need=np.array([NEED]),
         level=slack + NEED,
         tilt=draw.tilt * scale,

@@ -171,5 +171,5 @@ def test_the_page_says_what_coverage_was_promised_to() -> None:
 
     assert promised(lac(0.75)) == set()
     assert promised(lac(0.5, 0.5, 0.5, 0.5, by="class")) == {"Coverage by class"}
-    by_site = lac(0.5, 0.6, by="group", names=("x", "y"))
+    by_site = lac(0.5, 0.6, 1.0, by="group", names=("x", "y"))
     assert promised(by_site) == {"Coverage by site"}
