@@ -226,7 +226,7 @@ class FedConformal(CalibrationStrategy):
 
     def hopeless(self, rows: float | None) -> bool:
         """Whether sets of so many rows hold all labels."""
-        return not self._rule.reaches(rows)
+        return self._rule.wanted.aim is None and not self._rule.reaches(rows)
 
     def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""

@@ -92,13 +92,10 @@ class NoisyGaps(QuantileRule):
             off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
             if self.wanted.aim is not None:
                 level = weighted_level(float(asked.need.max()), float(sums[-1]) - off, law)
-            elif goal.promise == "marginal":
-                fewest = self.expected
-                if asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
-                    fewest = (float(sums[-1]) - off) / self._alpha
+            elif asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
+                level = self._level((float(sums[-1]) - off) / self._alpha, law)
             else:
-                fewest = 1.0
-            level = self._level(fewest, law)
+                level = self._level(self.expected, law)
             short = np.flatnonzero(sums[:-1] < level)
             found.append(asked.thresholds[short[-1] + 1 if len(short) else 0])
         return np.array(found)
@@ -112,7 +109,7 @@ class NoisyGaps(QuantileRule):
         goal = self.wanted.goal
         if goal.promise == "marginal":
             return centred_level(fewest, self._alpha, law)
-        return centred_pac_level(fewest, self.expected, goal.alpha, law, goal.confidence)
+        return centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
 
     def reaches(self, rows: float | None) -> bool:
         """Whether the level is at most what all rows of a part come to."""
