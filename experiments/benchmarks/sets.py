@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,11 @@ from fedcal.experiments.benchmarks.timing import (
     compare,
     peer,
 )
+from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.runs import Row
+from fedcal.privacy.federation import Federation
+from fedcal.shards import Shards
+from fedcal.strategies import FedConformal
 from fedcal.types import Floats, Integers
 
 ALPHA = 0.1
@@ -82,7 +86,37 @@ def _torchcp(how: Mapping[str, Any]) -> dict[str, Any]:
     return {**how, "score": score, "options": {"randomized": False} if score == "APS" else {}}
 
 
+def calibrated(shards: Shards) -> dict[str, float]:
+    """The threshold of a federation of whole users."""
+    rows = len(shards.labels) / shards.clients
+    facts = Federation(shards.clients, shards.classes, epsilon=1.0)
+    method = FedConformal(facts, rows_per_client=rows, secure_aggregation="none")
+    run_inline(method, shards)
+    return {"threshold": float(method.result().thresholds[0])}
+
+
+def calibration(quick: bool) -> Case:
+    """Thresholds from many clients in process."""
+    clients, rows = (200, 10) if quick else (10_000, 10)
+    rng = np.random.default_rng(0)
+    n = clients * rows
+    logits, labels = 2 * rng.standard_normal((n, 10)), rng.integers(0, 10, n)
+    logits[np.arange(n), labels] += 4
+    owner = np.repeat(np.arange(clients), rows)
+
+    def prepare() -> Callable[[], dict[str, float]]:
+        shards = Shards.from_owner(logits, labels, owner, clients)
+        return lambda: calibrated(replace(shards))  # nothing is remembered of the last time
+
+    return Case(
+        f"threshold of prediction sets from {clients:,} clients, {n:,} rows",
+        1.0,
+        [Contestant("fedcal, unit user, epsilon 1", prepare, dict)],
+    )
+
+
 CASES: dict[str, Callable[[bool], Case]] = {
+    "prediction-sets-clients": calibration,
     "prediction-sets": lambda quick: speed(Conformity("lac"), "lac", quick),
     "prediction-sets-aps": lambda quick: speed(Conformity("aps"), "aps", quick),
 }

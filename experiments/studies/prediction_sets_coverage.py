@@ -31,8 +31,11 @@ from fedcal.experiments.studies.set_worlds import (
     thresholds_of,
 )
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.mechanisms import Gaussian, Laplace, Unary
 from fedcal.strategies.outcome import Progress
+from fedcal.trust import Distributed, Local
 from fedcal.types import Floats
+from fedcal.units import Subject, User
 
 RUNS, ENGINE_RUNS = 2000, 100
 CONFIDENCE = 0.9
@@ -61,7 +64,7 @@ class Cell:
 
 def _prefix(delta: float = 0.0, **more: Any) -> Setup:
     return Setup(
-        "prefix", delta=delta, bins=64, mechanism="gaussian" if delta else "laplace", **more
+        "prefix", delta=delta, bins=64, mechanism=Gaussian.name if delta else Laplace.name, **more
     )
 
 
@@ -69,19 +72,23 @@ EXACT = Setup("exact")
 EXACT_PAC = Setup("exact", guarantee="pac")
 CROSSING = Setup("crossing")
 CROSSING_PAC = Setup("crossing", guarantee="pac")
-SUBJECTS = Setup("crossing", unit="subject")
-USERS = Setup("crossing", unit="user", rows=50)
-USERS_PAC = Setup("crossing", unit="user", rows=50, guarantee="pac")
-GAPS = Setup("gaps", unit="user", clients=300, rows=50, epsilon=4.0)
-GAPS_SECRET = Setup("gaps", unit="user", trust="distributed", clients=300, rows=50, epsilon=4.0)
-GAPS_PAC = Setup("gaps", unit="user", clients=300, rows=50, epsilon=4.0, guarantee="pac")
-ENCODED = Setup("unary", unit="user", trust="local", clients=5000, rows=1)
-ENCODED_FEW = Setup("unary", unit="user", trust="local", clients=500, rows=1, epsilon=4.0)
-ENCODED_PAC = Setup("unary", unit="user", trust="local", clients=5000, rows=1, guarantee="pac")
-LOCAL = _prefix(trust="local", clients=100, rows=50, known=True)
+SUBJECTS = Setup("crossing", unit=Subject.name)
+USERS = Setup("crossing", unit=User.name, rows=50)
+USERS_PAC = Setup("crossing", unit=User.name, rows=50, guarantee="pac")
+GAPS = Setup("gaps", unit=User.name, clients=300, rows=50, epsilon=4.0)
+GAPS_SECRET = Setup(
+    "gaps", unit=User.name, trust=Distributed.name, clients=300, rows=50, epsilon=4.0
+)
+GAPS_PAC = Setup("gaps", unit=User.name, clients=300, rows=50, epsilon=4.0, guarantee="pac")
+ENCODED = Setup(Unary.name, unit=User.name, trust=Local.name, clients=5000, rows=1)
+ENCODED_FEW = Setup(Unary.name, unit=User.name, trust=Local.name, clients=500, rows=1, epsilon=4.0)
+ENCODED_PAC = Setup(
+    Unary.name, unit=User.name, trust=Local.name, clients=5000, rows=1, guarantee="pac"
+)
+LOCAL = _prefix(trust=Local.name, clients=100, rows=50, known=True)
 GAUSSIAN, LAPLACE = _prefix(1e-5), _prefix()
-SECRET = Setup("prefix", bins=64, trust="distributed")
-SECRET_GAUSSIAN = Setup("prefix", bins=64, trust="distributed", delta=1e-5, epsilon=2.0)
+SECRET = Setup("prefix", bins=64, trust=Distributed.name)
+SECRET_GAUSSIAN = Setup("prefix", bins=64, trust=Distributed.name, delta=1e-5, epsilon=2.0)
 FEW = (  # n = 50: less than epsilon = 8 leaves all labels
     Setup("exact", clients=10, rows=5),
     Setup("crossing", clients=10, rows=5, epsilon=8.0),
@@ -96,7 +103,7 @@ CELLS_RUN = (
     *(Cell(s.of(law), law) for s, law in product((CROSSING, GAUSSIAN), SCORES)),
     *(Cell(s, law) for s, law in product((SUBJECTS, GAPS, ENCODED, LOCAL, SECRET), SOME)),
     *(Cell(s, law) for s, law in product((_prefix(1e-5, known=True), _prefix(known=True)), SOME)),
-    Cell(_prefix(trust="local", clients=100, rows=50), "smooth"),
+    Cell(_prefix(trust=Local.name, clients=100, rows=50), "smooth"),
     *(Cell(s, "smooth") for s in (GAPS_SECRET, SECRET_GAUSSIAN, ENCODED_FEW)),
     *(Cell(s, law) for s, law in product((EXACT_PAC, CROSSING_PAC), SOME)),
     *(Cell(s, "smooth") for s in (USERS_PAC, GAPS_PAC, ENCODED_PAC)),

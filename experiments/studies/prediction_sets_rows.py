@@ -19,7 +19,7 @@ from scipy.stats import binom
 from fedcal.experiments.studies.score_worlds import rng_of
 from fedcal.experiments.studies.set_worlds import ALPHA, ScoreLaw, Setup, law_of, thresholds_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
-from fedcal.mechanisms import Gaussian, Target
+from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.strategies.outcome import Progress
 from fedcal.types import Floats
 
@@ -41,9 +41,9 @@ EPSILON = float(brentq(_same_noise, 0.5, 8.0, xtol=1e-9))
 """At which Gaussian noise has a std of 2 sensitivities: rho = 1/8."""
 
 RULES = {
-    "prefix, rho = 1/8": Setup("prefix", epsilon=EPSILON, delta=DELTA, mechanism="gaussian"),
-    "prefix, (1, 1e-5)": Setup("prefix", delta=DELTA, mechanism="gaussian"),
-    "prefix, epsilon = 1": Setup("prefix", mechanism="laplace"),
+    "prefix, rho = 1/8": Setup("prefix", epsilon=EPSILON, delta=DELTA, mechanism=Gaussian.name),
+    "prefix, (1, 1e-5)": Setup("prefix", delta=DELTA, mechanism=Gaussian.name),
+    "prefix, epsilon = 1": Setup("prefix", mechanism=Laplace.name),
     "crossing, epsilon = 1": Setup("crossing"),
 }
 

@@ -31,6 +31,7 @@ from fedcal.conformal.grids import spread
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.score_worlds import rng_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.partition import owners
 from fedcal.privacy.plan import Federation
@@ -38,6 +39,7 @@ from fedcal.queries.conformal import SetGaps
 from fedcal.shards import Shards
 from fedcal.strategies import FedConformal
 from fedcal.strategies.outcome import Progress
+from fedcal.trust import Central
 from fedcal.types import Floats, Integers
 
 RUNS = 60
@@ -204,8 +206,10 @@ def non_private(shards: Shards) -> float:
 
 
 def _strategy(shards: Shards, epsilon: float, seed: int, quantile: str, weigh: str) -> FedConformal:
-    facts = Federation(shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust="central")
-    nominal = None if quantile == "exponential" else len(shards.labels) / shards.clients
+    facts = Federation(
+        shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name
+    )
+    nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
     strategy = FedConformal(
         facts, alpha=ALPHA, quantile=quantile, weigh=weigh, rows_per_client=nominal
     )
@@ -235,7 +239,7 @@ def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
 
 
 def _one_row(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
-    return _sets(shards, epsilon, seed, "exponential")
+    return _sets(shards, epsilon, seed, Exponential.name)
 
 
 def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:

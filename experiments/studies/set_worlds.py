@@ -25,8 +25,9 @@ from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import FedConformal
+from fedcal.trust import Central, SecAgg
 from fedcal.types import Floats, Integers
-from fedcal.units import UNITS, Subject
+from fedcal.units import UNITS, Example, Subject
 
 ALPHA = 0.1
 _JUST_ABOVE = 1e-9
@@ -93,8 +94,8 @@ class Setup:
     """A federation whose clients have equally many rows, and how it finds a threshold."""
 
     quantile: str
-    unit: str = "example"
-    trust: str = "central"
+    unit: str = Example.name
+    trust: str = Central.name
     epsilon: float = 1.0
     delta: float = 0.0
     clients: int = 100
@@ -129,7 +130,7 @@ class Setup:
             epsilon=self.epsilon if private else math.inf,
             delta=self.delta,
             unit=self.unit,
-            trust=self.trust if private else "secagg",
+            trust=self.trust if private else SecAgg.name,
             mechanism=self.mechanism,
             seed=seed,
         )

@@ -81,7 +81,9 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("name", ["densenet-cifar100", "mmlu-llama"])
-@pytest.mark.parametrize(("score", "formula", "settings"), CASES, ids=lambda x: str(x)[:30])
+@pytest.mark.parametrize(
+    ("score", "formula", "settings"), CASES, ids=lambda x: getattr(x, "__name__", str(x))
+)
 def test_same_sets(name: str, score: str, formula: Any, settings: dict[str, Any]) -> None:
     data = datasets.load(name).split(0)
     assert data.test_logits is not None

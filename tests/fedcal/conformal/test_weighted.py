@@ -9,6 +9,7 @@ import pytest
 
 from fedcal.conformal.aims import Aim, aim_of
 from fedcal.conformal.crossing import Draw
+from fedcal.conformal.grids import spread
 from fedcal.conformal.levels import Law, Normal, Nothing
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.release import SetRelease
@@ -124,13 +125,14 @@ def test_a_draw_keeps_the_promise(name: str) -> None:
     scale = 2.0 * float(np.maximum(hit - need, np.abs(need)).max())  # epsilon = 1
     draw = Draw(64, 0.02)
     level = need.max() + draw.slack(scale, whole_rows=False)
-    query = SetGaps(3, draw.thresholds, need=need, hit=hit, level=level, tilt=draw.tilt * scale)
+    grid = spread(draw.candidates)
+    query = SetGaps(3, grid, need=need, hit=hit, level=level, tilt=draw.tilt * scale)
     assert 2.0 * query.row_bound == scale
-    of, cells = some_counts(rng, rows, 3000, draw.thresholds)
+    of, cells = some_counts(rng, rows, 3000, grid)
     found = []
     for n, counts in zip(of, cells, strict=True):
         costs = query.costs(hit @ np.cumsum(counts, axis=1) - need @ n)
-        found.append(draw.thresholds[np.argmax(rng.gumbel(size=64) - costs / scale)])
+        found.append(grid[np.argmax(rng.gumbel(size=64) - costs / scale)])
     enough(gain(aim, np.array(found)))
 
 
