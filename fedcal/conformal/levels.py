@@ -35,8 +35,8 @@ _STEPS = 400
 _EXACT = 1e-6
 """Ranks up to which a level is the least."""
 
-_UNEVEN, _ROUGH = 20, 50.0
-"""Numbers of rows that are looked at where noise reaches less than so many ranks."""
+_UNEVEN, _ROUGH = 100, 50.0
+"""Numbers of rows that are looked at, at least, where noise reaches less than so many ranks."""
 
 
 class Law(ABC):
@@ -49,7 +49,7 @@ class Law(ABC):
     @property
     @abstractmethod
     def reach(self) -> tuple[float, float]:
-        """Where P(Z < x) is 0, and from where on it is 1, up to 1e-15."""
+        """Up to where P(Z < x) is 0, and above what it is 1, up to 1e-15."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ class Tabled(Law):
 def covered(rows: int, level: float, law: Law) -> float:
     """Lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
     low, high = law.reach
-    first, last = math.floor(level - high), math.ceil(level - low)  # ranks that are not 1, not 0
+    # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
+    first, last = math.ceil(level - high) - 1, math.ceil(level - low)
     sure = min(max(first + 1, 0), rows + 1)
     start, stop = max(first + 1, 0), min(last, rows)
     if stop < start:
@@ -195,7 +196,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
 @lru_cache(4096)
 def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
     """The least level r with coverage >= 1 - alpha with probability >= `confidence`."""
-    near = float(bdtrik(confidence, rows, 1.0 - alpha))
+    near = float(bdtrik(confidence, rows, 1.0 - alpha)) if rows else 0.0
     return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
 
 
@@ -216,7 +217,7 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
         return math.inf
     first, (low, high) = math.ceil(fewest), law.reach
     many = first + math.ceil((high - low) / min(alpha, 1.0 - alpha))
-    uneven = _UNEVEN if high - low < _ROUGH else 1
+    uneven = _uneven(alpha, law)
     each = [*range(first, first + uneven), *range(many, many + uneven)]
     return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
 
@@ -232,10 +233,18 @@ def centred_pac_level(
     if fewest < 1:
         return math.inf
     first, last = math.ceil(fewest), max(math.ceil(fewest), math.floor(most))
-    uneven = _UNEVEN if law.reach[1] - law.reach[0] < _ROUGH else 1
+    uneven = _uneven(alpha, law)
     ends = {*range(first, min(first + uneven, last) + 1), *range(max(first, last - uneven), last)}
     each = sorted({*ends, last})
     return float(max(pac_level(n, alpha, law, confidence) - (1.0 - alpha) * n for n in each))
+
+
+def _uneven(alpha: float, law: Law) -> int:
+    """Over how many n a level goes up and down, as (1 - alpha) n comes near to whole ranks."""
+    low, high = law.reach
+    if high - low >= _ROUGH:
+        return 1
+    return max(_UNEVEN, math.ceil(1.0 / min(alpha, 1.0 - alpha)))
 
 
 def _least(enough: Callable[[float], bool], near: float, law: Law) -> float:

@@ -247,16 +247,6 @@ class SetRelease:
         """Noisy numbers of rows of each part, (parts,)."""
         return np.asarray(self.below[:, -1])
 
-    @property
-    def prefix_std(self) -> float:
-        """The largest of the noise of `below`, in rows."""
-        return float(np.linalg.norm(self._prefix, axis=1).max() * self.noise.std)
-
-    @property
-    def total_std(self) -> float:
-        """Of their noise."""
-        return float(np.linalg.norm(self._prefix[-1]) * self.noise.std)
-
 
 def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
     """A threshold of each part, or the one of an aim, (parts,)."""

@@ -163,11 +163,6 @@ class QuantileRule(ABC):
     def guarantee(self) -> tuple[str, ...]:
         """What is proven of coverage, and what is assumed, in sentences."""
 
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Public numbers that say how much the thresholds are off, for `result.json`."""
-        return {}
-
 
 def all_labels(query: SetQuery) -> Floats:
     """Thresholds of all parts that every score is below."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -163,12 +162,3 @@ class Crossing(QuantileRule):
                 "is for new clients."
             )
         return tuple(found)
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Rows by which the level is above the share 1 - alpha, and how they came about."""
-        return {
-            "slack_rows": self.slack,
-            "clip": self._clip,
-            "candidates": float(self._draw.candidates),
-        }

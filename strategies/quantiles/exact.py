@@ -37,13 +37,12 @@ class Exact(QuantileRule):
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        self._need = 0.0 if wanted.aim else 1.0 - wanted.goal.alpha
         ends = np.array([0.5, 1.0])
         self._asked = SetGaps(
             federation.classes,
             ends,
             **{**wanted.score, **({"by": "class"} if wanted.aim else {})},
-            need=np.array([self._need]),
+            need=np.zeros(1),  # whole numbers of rows, which the ring adds up exactly
             average=wanted.average,
         )
         parts = 1 if wanted.aim else self._asked.parts
@@ -57,9 +56,11 @@ class Exact(QuantileRule):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """With privacy."""
+        """With privacy, and where rounds ask different clients."""
         if federation.private:
             return "it releases exact sums, and the run promises privacy"
+        if federation.sampling_rate < 1:
+            return "its rounds look ever closer at the same rows, and sampling takes others"
         return "its number of thresholds is not open to choice" if wanted.bins else ""
 
     def _ask(self) -> None:
@@ -97,7 +98,7 @@ class Exact(QuantileRule):
             return self._high.copy()
         thresholds = self._asked.thresholds
         sums = release.values.reshape(self._asked.parts, -1)
-        rows = np.round(sums[:, -1] / (1.0 - self._need))  # at 1 all are in
+        rows = np.round(sums[:, -1])  # at 1 all are in
         levels = [self._level(int(n)) for n in rows]
         if aim := self.wanted.aim:
             hit, need, level = exact_terms(aim, self.wanted.goal.alpha, rows)
@@ -114,18 +115,19 @@ class Exact(QuantileRule):
         return self._high.copy()
 
     def _level(self, rows: int) -> float:
-        """What the sum must reach; infinite where only all labels do."""
+        """What the sum must reach; above the number of rows only all labels do."""
         goal = self.wanted.goal
         if goal.promise == "marginal":
-            return self._need if rows else np.inf
+            return (rows + 1) * (1.0 - goal.alpha)
         # a level is just above the last rank that is too low
-        found = np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0
-        return float(found - self._need * rows) if found <= rows else np.inf
+        return float(np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0)
 
     def reaches(self, rows: float | None) -> bool:
         """By the rank, of a part with as many rows as the others."""
+        if self.wanted.average:
+            rows = self.federation.clients
         each = int((rows or 0.0) / len(self._low))
-        return self._level(each) <= self.wanted.goal.alpha * each
+        return self._level(each) <= each
 
     @property
     def guarantee(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -112,8 +111,3 @@ class ExponentialQuantile(QuantileRule):
             "this does not hold."
         )
         return tuple(found)
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """The level q~, and the number of bins."""
-        return {"level": self.level, "candidates": float(len(self._query.thresholds))}

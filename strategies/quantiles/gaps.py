@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from fedcal.conformal.crossing import client_clip
@@ -140,8 +138,3 @@ class NoisyGaps(QuantileRule):
             f"This counts on {counts_on}.",
             clipped,
         )
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Noise and clip, in rows."""
-        return {"sum_std": max(self._plan.noise_std or (0.0,)), "clip": self._clip}

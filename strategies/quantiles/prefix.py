@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -180,10 +179,3 @@ class PrefixCounts(QuantileRule):
         if self._release is None:
             return (of_whom(w.goal, by, self._whose, w.aim),)
         return of_release(self._release, w.goal, by, w.aim)
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """The largest noise std of a prefix sum, in rows."""
-        if self._release is None:
-            return {}
-        return {"prefix_std": self._release.prefix_std, "total_std": self._release.total_std}

@@ -170,3 +170,15 @@ def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
     )
     # P(Bin(100, .9) <= 93) = .883 and P(Bin(100, .9) <= 94) = .942: the 95th score
     assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)  # type: ignore[attr-defined]
+
+
+def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
+    facts = Federation(1000, 2, epsilon=math.inf, trust="secagg")
+    scores = (np.arange(2999) + 0.5) / 3000  # n + 1 is a multiple of 10: the 2,700th of them
+    sets = run_inline(FedConformal(facts), shards_of(scores, np.arange(2999) % 1000, 1000))
+    assert sets.thresholds[0] == pytest.approx(scores[2699], abs=1e-9)  # type: ignore[attr-defined]
+
+
+def test_exact_rounds_ask_the_same_clients() -> None:
+    with pytest.raises(InputError, match="sampling takes others"):
+        FedConformal(Federation(10, 2, epsilon=math.inf, trust="secagg", sampling_rate=0.5))

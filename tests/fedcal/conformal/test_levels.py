@@ -27,10 +27,15 @@ ALPHAS = (0.01, 0.05, 0.1, 0.3)
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha: float) -> None:
     for n in (3, 9, 19, 20, 50, 99, 100, 1000, 12_345):
-        rank = math.floor(marginal_level(n, alpha, Nothing())) + 1
-        assert rank == math.ceil((n + 1) * (1 - alpha) - 1e-9)
+        level = marginal_level(n, alpha, Nothing())
+        assert math.ceil(level) == math.ceil((n + 1) * (1 - alpha) - 1e-9)  # above a whole number
         rank = math.floor(pac_level(n, alpha, Nothing(), 0.9)) + 1  # Vovk (2012)
         assert binom.cdf(rank - 1, n, 1 - alpha) >= 0.9 > binom.cdf(rank - 2, n, 1 - alpha)
+
+
+def test_of_no_rows_all_labels_are_needed() -> None:
+    for law in (Nothing(), Normal(2.0)):
+        assert min(marginal_level(0, 0.1, law), pac_level(0, 0.1, law, 0.9)) > 0
 
 
 @pytest.mark.parametrize(("n", "std"), [(30, 0.4), (30, 6.0), (800, 12.0), (800, 300.0)])
@@ -63,14 +68,15 @@ def test_what_is_asked_for_is_kept_and_more_asks_for_more(law: Law) -> None:
     assert marginal_level(600, 0.1, Normal(8.0)) >= marginal_level(600, 0.1, Normal(5.0)) - 1e-6
 
 
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.17])
 @pytest.mark.parametrize("std", [1e-3, 0.3, 3.0])
-def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float) -> None:
-    law = Normal(std)
+def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float, alpha: float) -> None:
+    law, share = Normal(std), 1 - alpha
     for fewest in (5, 60):
-        level = centred_level(fewest, 0.1, law)
-        each = [marginal_level(n, 0.1, law) - 0.9 * n for n in range(fewest, fewest + 200)]
+        level = centred_level(fewest, alpha, law)
+        each = [marginal_level(n, alpha, law) - share * n for n in range(fewest, fewest + 200)]
         assert level >= max(each) - 1e-5
-        level = centred_pac_level(fewest, fewest + 60, 0.1, law, 0.9)
-        each = [pac_level(n, 0.1, law, 0.9) - 0.9 * n for n in range(fewest, fewest + 61)]
+        level = centred_pac_level(fewest, fewest + 60, alpha, law, 0.9)
+        each = [pac_level(n, alpha, law, 0.9) - share * n for n in range(fewest, fewest + 61)]
         assert level >= max(each) - 1e-5
-    assert centred_level(0.5, 0.1, law) == math.inf
+    assert centred_level(0.5, alpha, law) == math.inf
