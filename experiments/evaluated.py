@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,17 @@ def _listed(asked: str, names: tuple[str, ...]) -> list[str]:
         raise InputError(
             f"groups must be {', '.join(BY[1:])}, or a JSON list of names, got {asked!r}"
         ) from None
+
+
+def about_groups(given: Config) -> list[str]:
+    """What names of groups tell that a private run took from its rows, in whole sentences."""
+    taken = "group" in (given.set.get("groups"), given.set.get("report"))
+    if not taken or not math.isfinite(given.epsilon):
+        return []
+    return [
+        "The names of groups were read from the data: that there are rows of each is told, which "
+        "no epsilon covers. A deployment must list them without looking."
+    ]
 
 
 def about_intervals(told: Mapping[str, Any]) -> str:

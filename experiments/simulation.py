@@ -117,6 +117,7 @@ def simulate(
         by_name=by_name and not evaluates and shards is dealt,
         progress=progress,
     )
+    fitted.privacy["statement"] += evaluated.about_groups(given)
     if loaded.client_names is not None and config.partition != "natural":
         fitted.privacy["statement"].append(
             f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "

@@ -88,9 +88,9 @@ class FedConformal(CalibrationStrategy):
     weigh
         "clients": each client counts equally, and sets are for a row of a new client
     rows_per_client
-        public nominal number of rows of a client
+        public nominal number of rows of a client; of its subjects where these are protected
     rows_known
-        that number times the clients is exactly the number of rows, and public
+        that number times the clients is exactly the number of rows, and public; unit "example"
     """
 
     name, family = "conformal", "conformal"
@@ -177,6 +177,11 @@ class FedConformal(CalibrationStrategy):
                 "the number of rows is public"
             )
         rule = chosen(quantile, federation, wanted)
+        if rows_known and UNITS[federation.unit].column is not None and federation.private:
+            raise InputError(
+                f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
+                "how many there are is private"
+            )
         if not rule.takes_known:
             unused(f"quantile '{rule.name}' makes no use of it", rows_known=rows_known or None)
         if rule.needs_rows and rows is None and federation.private:

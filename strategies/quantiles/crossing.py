@@ -92,8 +92,7 @@ class Crossing(QuantileRule):
             level = self._need + self._draw.slack(self._scale, whole_rows=whole_rows)
         else:
             law = Shortfall(self._draw.weight, self._scale)
-            rows = self.expected
-            level = centred_pac_level(rows, rows, goal.alpha, law, goal.confidence)
+            level = centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
         self.slack = level - self._need
         self.enough = self.reaches(self.expected)
         self._query = replace(

@@ -26,8 +26,8 @@ class ExponentialQuantile(QuantileRule):
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
     row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the
-    whole where a row is replaced. Units "subject" and "user": one row of each counts, drawn by a
-    hash; a user's n is the number of clients. Public: n, and so the level q~.
+    whole where a row is replaced. Unit "user": one row of each counts, drawn by a hash, and n is
+    the number of clients. Public: n, and so the level q~; of subjects it is private.
     """
 
     name = "exponential"
@@ -42,7 +42,7 @@ class ExponentialQuantile(QuantileRule):
             federation.classes,
             thresholds(bins),
             **wanted.score,
-            once=self.whole_client or self.one_row_each,
+            once=self.whole_client,
         )
         part = self._query.part(federation.unit)
         self.bound = self._query.bound(part, (1.0,) if self.whole_client else ())
@@ -63,7 +63,10 @@ class ExponentialQuantile(QuantileRule):
             return "it counts rows, and weigh = 'clients' counts clients"
         if federation.sampling_rate < 1:
             return "its number of rows must be public, and sampling hides it"
-        if not UNITS[federation.unit].whole_client and not wanted.known:
+        unit = UNITS[federation.unit]
+        if unit.column is not None:
+            return f"its n must be public, and how many {unit.plural} there are is not"
+        if not unit.whole_client and not wanted.known:
             return "its number of rows must be public: --set rows_known=true, rows_per_client=..."
         return ""
 

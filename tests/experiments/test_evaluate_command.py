@@ -96,6 +96,7 @@ def test_the_config_gives_the_same_bits(
     assert one["metrics"] == two["metrics"]
     assert one["groups"] == two["groups"]
     assert set(one["groups"]) == {"a", "b"}
+    assert any("names of groups were read" in said for said in one["privacy"]["statement"])
     assert one["threshold"] == 0.25
     # and so does what stands in full in result.json, where groups are a list
     (said, *more) = shlex.split(" ".join(in_full(one["config"], tmp_path)))[1:]

@@ -31,9 +31,9 @@ def _shards(seed: int = 0, score: np.ndarray | None = None) -> Shards:
 def _rule(seed: int = 0, **settings: Any) -> FedConformal:
     facts = {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
     facts = {"epsilon": 1.0, "unit": "example"} | facts
-    known = {"rows_per_client": float(ROWS), "rows_known": True} | settings
+    known = {"rows_per_client": float(ROWS), "rows_known": True, "quantile": "exponential"}
     federation = Federation(CLIENTS, 2, seed=seed, **facts)
-    return FedConformal(federation, quantile="exponential", **known)
+    return FedConformal(federation, **(known | settings))
 
 
 def _threshold(rule: FedConformal, shards: Shards) -> float:
@@ -83,6 +83,8 @@ def test_a_simulation_says_how_many_rows_there_are() -> None:
     ("settings", "why"),
     [
         ({"rows_known": False}, "must be public"),
+        ({"unit": "subject"}, "how many subjects there are is not"),
+        ({"unit": "subject", "quantile": "prefix"}, "rows_known is of rows"),
         ({"trust": "distributed"}, "does not have the exact sums"),
         ({"guarantee": "pac"}, "covers in the mean"),
         ({"by": "class"}, "one threshold"),
