@@ -93,6 +93,8 @@ class PrefixCounts(QuantileRule):
             return "it counts rows, and weigh = 'clients' counts clients"
         if wanted.known and wanted.aim is not None:
             return "rows that count by their label are counted: rows_known has no effect"
+        if wanted.known and wanted.apart:
+            return "the rows of each part are counted: rows_known is of all parts together"
         return ""
 
     def planned(self, plan: Plan) -> None:
