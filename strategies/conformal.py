@@ -21,7 +21,6 @@ from fedcal.queries.conformal import SetQuery
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.quantiles import QUANTILES, QuantileRule, Wanted
-from fedcal.units import UNITS
 
 WEIGH = ("rows", "clients")
 
@@ -150,32 +149,10 @@ class FedConformal(CalibrationStrategy):
         }
         rows = None if rows_per_client is None else positive("rows_per_client", rows_per_client)
         average = weigh != WEIGH[0]
-        if average and federation.private and not UNITS[federation.unit].whole_client:
-            raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
-        if average and promise == "pac":
-            raise InputError(
-                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
-                "weigh = 'clients'"
-            )
         bins = whole("bins", bins, 0, 4096)
         self._aim = aim_of(federation.classes, source, target=target, costs=costs, among=among)
-        if self._aim is not None and (by != "none" or average or promise == "pac"):
-            raise InputError(
-                f"{self._aim.kind} goes with by = 'none', weigh = 'rows' and guarantee 'marginal'"
-            )
-        if report and by != "none":
-            raise InputError("report is of one threshold: it goes with by = 'none'")
-        if report and federation.private and UNITS[federation.unit].whole_client:
-            raise InputError(
-                "report would need noise that hides all rows of a client, and a site has no "
-                "others: it goes with units 'example' and 'subject'"
-            )
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average, self._aim, report)
-        if rows_known and (rows is None or federation.sampling_rate < 1):
-            raise InputError(
-                "rows_known needs rows_per_client, and all clients in each round: it says that "
-                "the number of rows is public"
-            )
+        wanted.check(federation)
         rule = chosen(quantile, federation, wanted)
         if rows_known and UNITS[federation.unit].column is not None and federation.private:
             raise InputError(
@@ -246,7 +223,7 @@ class FedConformal(CalibrationStrategy):
         return PredictionSets(
             self._conformity,
             self._thresholds,
-            self.plan_classes,
+            self._classes,
             self._goal.alpha,
             self._by,
             self._names,
@@ -257,7 +234,7 @@ class FedConformal(CalibrationStrategy):
         )
 
     @property
-    def plan_classes(self) -> int:
+    def _classes(self) -> int:
         """Of the model."""
         return self._rule.opening.classes
 

@@ -67,7 +67,7 @@ class Noise:
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
     def bound(self, weights: Floats, confidence: float) -> float:
-        """What a sum with (numbers,) weights is below with this probability; |.| with one half."""
+        """What a sum with (numbers,) weights is below with this probability."""
         law, _ = self.of_sums(weights[None])
         if isinstance(law, Normal):
             return float(ndtri(confidence) * law.std)

@@ -20,11 +20,11 @@ class Reported:
     """Noisy numbers of the clients' rows whose label is in their set, and is not, by group.
 
     Coverage of a group is that of its rows where it is released. Its interval is for new rows like
-    them: it holds every share c with |hits - c rows| within 1.96 standard deviations of what choice
-    of rows and noise give it, rows c (1 - c) + std^2 ((1 - c)^2 + c^2) (Wilson's and Fieller's, of
-    normal approximations). Counts below 0 are taken for 0: that moves no share out of it. The
-    threshold is taken as given before the rows, which it was made of: that is a small error where
-    a group is a part of many rows.
+    them: it holds every share c where hits are within 1.96 standard deviations of c rows, by what
+    choice of rows and noise give them, rows c (1 - c) + std^2 ((1 - c)^2 + c^2) (Wilson's and
+    Fieller's, of normal approximations). Counts below 0 are taken for 0: that moves no share out of
+    it. The threshold is taken as given before the rows, which it was made of: that is a small error
+    where a group is a part of many rows.
 
     Attributes
     ----------

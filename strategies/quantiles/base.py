@@ -15,6 +15,7 @@ from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.grids import thresholds
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.conformal.reported import Reported
+from fedcal.errors import InputError
 from fedcal.mechanisms import Mechanism
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
@@ -56,6 +57,34 @@ class Wanted:
     average: bool
     aim: Aim | None = None
     report: str = ""
+
+    def check(self, federation: Federation) -> None:
+        """InputError for wishes that do not go together, or not with this federation."""
+        whole_clients = federation.private and UNITS[federation.unit].whole_client
+        pac = self.goal.promise == "pac"
+        if self.average and federation.private and not whole_clients:
+            raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
+        if self.average and pac:
+            raise InputError(
+                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
+                "weigh = 'clients'"
+            )
+        if self.aim is not None and (self.apart or self.average or pac):
+            raise InputError(
+                f"{self.aim.kind} goes with by = 'none', weigh = 'rows' and guarantee 'marginal'"
+            )
+        if self.report and self.apart:
+            raise InputError("report is of one threshold: it goes with by = 'none'")
+        if self.report and whole_clients:
+            raise InputError(
+                "report would need noise that hides all rows of a client, and a site has no "
+                "others: it goes with units 'example' and 'subject'"
+            )
+        if self.known and (self.rows is None or federation.sampling_rate < 1):
+            raise InputError(
+                "rows_known needs rows_per_client, and all clients in each round: it says that "
+                "the number of rows is public"
+            )
 
     @property
     def apart(self) -> bool:
