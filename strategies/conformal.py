@@ -154,11 +154,6 @@ class FedConformal(CalibrationStrategy):
         wanted = Wanted(self._goal, fields, rows, rows_known, bins, average, self._aim, report)
         wanted.check(federation)
         rule = chosen(quantile, federation, wanted)
-        if rows_known and UNITS[federation.unit].column is not None and federation.private:
-            raise InputError(
-                f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
-                "how many there are is private"
-            )
         if not rule.takes_known:
             unused(f"quantile '{rule.name}' makes no use of it", rows_known=rows_known or None)
         if rule.needs_rows and rows is None and federation.private:

@@ -85,6 +85,11 @@ class Wanted:
                 "rows_known needs rows_per_client, and all clients in each round: it says that "
                 "the number of rows is public"
             )
+        if self.known and federation.private and UNITS[federation.unit].column is not None:
+            raise InputError(
+                f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
+                "how many there are is private"
+            )
 
     @property
     def apart(self) -> bool:

@@ -83,8 +83,8 @@ def test_a_simulation_says_how_many_rows_there_are() -> None:
     ("settings", "why"),
     [
         ({"rows_known": False}, "must be public"),
-        ({"unit": "subject"}, "how many subjects there are is not"),
-        ({"unit": "subject", "quantile": "prefix"}, "rows_known is of rows"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
+        ({"unit": "subject"}, "rows_known is of rows"),
         ({"by": "class", "quantile": "prefix"}, "all parts together"),
         ({"trust": "distributed"}, "does not have the exact sums"),
         ({"guarantee": "pac"}, "covers in the mean"),
