@@ -96,7 +96,7 @@ class FedConformal(CalibrationStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"alpha": 0.2},
         {"alpha": 0.3, "score": "margin", "guarantee": "pac"},
-        {"alpha": 0.3, "costs": "[0.5, 1, 1]"},
+        {"alpha": 0.3, "among": "[0, 1]"},
     )
     planned = 0
 
