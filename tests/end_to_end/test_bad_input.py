@@ -105,7 +105,7 @@ OPTIONS = {
     "not even the ledger by --set": ("--set ledger=x.db --method fedtemp", "'ledger' clip"),
     "--set without =": ("--set clip", "KEY=VALUE 'clip'"),
     "--set without a key": ("--set =1", "KEY=VALUE '=1'"),
-    "--set with a list": ("--set clip=[1]", "clip a number"),
+    "--set with a list": ("--set server_lr=[1] --method fedtemp", "server_lr a number '[1]'"),
     "epsilon 0": ("--epsilon 0", "epsilon > 0 0.0"),
     "epsilon < 0": ("--epsilon -1", "epsilon > 0 -1.0"),
     "epsilon nan": ("--epsilon nan", "epsilon finite nan"),
