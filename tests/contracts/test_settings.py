@@ -77,7 +77,10 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
 }
 """Two values of settings, far enough apart to tell."""
 
-OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {("conformal", "score"): ("lac", "margin")}
+OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
+    ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
+    ("conformal", "score"): ("lac", "margin"),
+}
 """Where a method means something else by a name."""
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
