@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.bounding import SLACK, Bound
-from fedcal.clients.score_counts import MOST_IN_HALVES, halves_of
+from fedcal.clients.score_counts import MOST_IN_HALVES, counted_words, halves_of
 from fedcal.conformal.conformity import uniform_of
 from fedcal.evaluation.counting import group_of
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
@@ -100,8 +100,7 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
             sums.add_halves(*parts)
     else:
         counts = _counts(shards, query)[:, :, :-1]
-        words = halves_of(ring.encode(query.matrix.T * query.gain))
-        halves = ((counts @ each).reshape(shards.clients, -1) for each in words)
+        halves = counted_words(counts, ring.encode(query.matrix.T * query.gain))
         sums.add_halves(*(_padded(half, query.pad) for half in halves))
     return sums.saturated()
 

@@ -72,14 +72,33 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
     size = math.prod(query.shape)
     halves = counts[:, :size].reshape(shards.clients, -1, query.buckets)
     sums = ClientSums(shards.clients, bound.length, ring)
-    parts = []
-    for high_or_low in halves_of(ring.encode(query.matrix.T * query.gain)):
-        coded = halves.astype(np.float64) @ high_or_low.astype(np.float64)
-        parts.append(coded.astype(np.int64).reshape(shards.clients, -1))
+    parts = counted_words(halves, ring.encode(query.matrix.T * query.gain))
     for k, word in enumerate(halves_of(ring.encode(np.array([[query.weight * query.gain]])))):
         parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
     sums.add_halves(*parts)
     return sums.saturated()
+
+
+def counted_words(counts: Integers, words: Words) -> list[Integers]:
+    """Upper and lower 32 bits of words, times how often each row of them occurs, added up.
+
+    By products of doubles, which are exact for `MOST_IN_HALVES` rows of a client.
+
+    Parameters
+    ----------
+    counts
+        (clients, groups, kinds)
+    words
+        (kinds, numbers)
+
+    Returns
+    -------
+    list[Integers]
+        two of (clients, groups * numbers)
+    """
+    each, many = counts.astype(np.float64), len(counts)
+    sums = (each @ half.astype(np.float64) for half in halves_of(words))
+    return [total.astype(np.int64).reshape(many, -1) for total in sums]
 
 
 def halves_of(words: Words) -> tuple[Integers, Integers]:
