@@ -9,6 +9,7 @@ Deterministic scores by order crowd at 1: a model that is nearly always right ha
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.buckets import arcsine_edges
 from fedcal.checks import whole
@@ -47,6 +48,23 @@ def thresholds(conformity: Conformity, classes: int, number: int, *, arcs: bool 
         found = np.append(found / most, np.linspace(1.0 / most, 1.0, above + 1)[1:])
         found[-1] = 1.0
     return np.asarray(found)
+
+
+def after_last(thresholds: Floats, short: NDArray[np.bool_]) -> float:
+    """The threshold after the last one that falls short, or the first where none does.
+
+    Scanned from the top: of a thousand noisy counts the first one above a level is often far too
+    low.
+
+    Parameters
+    ----------
+    thresholds
+        (m,)
+    short
+        (m - 1,) of all but the last
+    """
+    places = np.flatnonzero(short)
+    return float(thresholds[places[-1] + 1 if len(places) else 0])
 
 
 def spread(number: int, *, arcs: bool = False) -> Floats:

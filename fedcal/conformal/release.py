@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedcal.checks import one_of
 from fedcal.conformal.aims import Aim
+from fedcal.conformal.grids import after_last
 from fedcal.conformal.levels import (
     Law,
     Nothing,
@@ -142,8 +143,7 @@ class SetRelease:
     def found(self, goal: Goal) -> Floats:
         """A threshold of each part that covers as often as the goal says, (parts,); 1 = all labels.
 
-        The threshold after the last one whose noisy count is below the level: scanning from the
-        top, for of a thousand noisy counts the first one above a level is often far too low.
+        The one after the last whose noisy count is below the level.
         """
         if self.rows is not None and len(self.counts) > 1:
             raise InputError("the public number of rows is that of all parts together")
@@ -155,15 +155,21 @@ class SetRelease:
             counts = counts - share * self.below[:, -1:]
         if not len(weights):
             return np.ones(len(self.counts))
+        law, counts = self._of_one_law(weights, counts, goal.alpha)
+        levels = [self._level(part, goal, law) for part in range(len(counts))]
+        found = [
+            after_last(self.thresholds, sums < level)
+            for sums, level in zip(counts, levels, strict=True)
+        ]
+        return np.array(found)
+
+    def _of_one_law(self, weights: Floats, sums: Floats, alpha: float) -> tuple[Law, Floats]:
+        """The one law of the sums' noise, and sums with what that takes added (`of_sums`)."""
         law, more = self.noise.of_sums(weights)
         if more.any():
-            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, goal.alpha))
-            counts = counts + more * draw.standard_normal(counts.shape)
-        found = []
-        for part, sums in enumerate(counts):
-            short = np.flatnonzero(sums < self._level(part, goal, law))
-            found.append(self.thresholds[short[-1] + 1 if len(short) else 0])
-        return np.array(found)
+            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
+            sums = sums + more * draw.standard_normal(sums.shape)
+        return law, sums
 
     def aimed(self, alpha: float, aim: Aim) -> float:
         """One threshold for rows that count by their label; parts are labels.
@@ -196,16 +202,13 @@ class SetRelease:
         sums = hit @ self.below[:, :-1] - need @ self.below[:, -1:]
         if not len(self._prefix) - 1:
             return float(self.thresholds[-1])
-        law, more = self.noise.of_sums(np.swapaxes(weights, 0, 1).reshape(len(sums), -1))
-        if more.any():
-            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
-            sums = sums + more * draw.standard_normal(sums.shape)
+        by_sum = np.swapaxes(weights, 0, 1).reshape(len(sums), -1)
+        law, sums = self._of_one_law(by_sum, sums, alpha)
         spare = float((hit - need) @ self.below[:, -1])
         if not exact:
             of_spare = np.outer(hit - need, last).ravel()
             spare -= self.noise.bound(of_spare, 1.0 - FAILS * alpha / 2)
-        short = np.flatnonzero(sums < weighted_level(most_need, spare, law))
-        return float(self.thresholds[short[-1] + 1 if len(short) else 0])
+        return after_last(self.thresholds, sums < weighted_level(most_need, spare, law))
 
     @property
     def _labels(self) -> Floats:

@@ -48,9 +48,8 @@ class Crossing(QuantileRule):
         clips = self.whole_client and not wanted.average
         if clips:
             self._clip = client_clip(rows, alpha) * float(hit.max())
-        self._missed = alpha * self.expected
         spacing = OF_CLIENTS if clips else OF_ROWS
-        self._draw = Draw.of(self._missed, 2.0 * self._clip / federation.epsilon, spacing)
+        self._draw = Draw.of(alpha * self.expected, 2.0 * self._clip / federation.epsilon, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
         self._need = float(need.max())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.crossing import client_clip
+from fedcal.conformal.grids import after_last
 from fedcal.conformal.levels import Law, centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import SOURCE, of_whom
@@ -94,8 +95,7 @@ class NoisyGaps(QuantileRule):
                 level = self._level((float(sums[-1]) - off) / self._alpha, law)
             else:
                 level = self._level(self.expected, law)
-            short = np.flatnonzero(sums[:-1] < level)
-            found.append(asked.thresholds[short[-1] + 1 if len(short) else 0])
+            found.append(after_last(asked.thresholds, sums[:-1] < level))
         return np.array(found)
 
     def _noise(self, std: float) -> tuple[Noise, Law]:

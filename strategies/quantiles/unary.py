@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.encoded import most_misses
+from fedcal.conformal.grids import after_last
 from fedcal.conformal.promises import of_whom
 from fedcal.mechanisms import MECHANISMS, Unary
 from fedcal.mechanisms.unary import unary_flip
@@ -76,8 +77,7 @@ class EncodedBuckets(QuantileRule):
         draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(release.values))
         above += draw.binomial(clients * np.arange(buckets - 1), flip)
         allowed = most_misses(clients, buckets - 1, flip, self.wanted.goal)
-        short = np.flatnonzero(above > allowed)
-        return np.array([self._query.thresholds[short[-1] + 1 if len(short) else 0]])
+        return np.array([after_last(self._query.thresholds, above > allowed)])
 
     def reaches(self, rows: float | None) -> bool:
         """Whether as many bits are allowed as are set where no client has a miss."""
