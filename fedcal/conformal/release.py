@@ -30,6 +30,9 @@ from fedcal.types import Floats
 
 Promise = Literal["marginal", "pac"]
 
+ANY_ROW = "for a row that is exchangeable with all clients' rows taken together."
+"""Whom thresholds are for, where rows are pooled: the end of a sentence."""
+
 FAILS = 0.001
 """Part of alpha (marginal), or of what is missing to certainty (PAC), by which the bounds of the
 number of rows may fail."""
@@ -89,7 +92,7 @@ class SetRelease:
     decoder: Floats
     noise: Noise
     rows: int | None = None
-    whose: str = "for a row that is exchangeable with all clients' rows taken together."
+    whose: str = ANY_ROW
     labels: Floats | None = None
     labels_std: float = 0.0
 

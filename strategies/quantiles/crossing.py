@@ -10,6 +10,7 @@ import numpy as np
 from fedcal.conformal.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.levels import Shortfall, centred_pac_level
 from fedcal.conformal.promises import SOURCE, of_whom
+from fedcal.conformal.release import ANY_ROW
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
@@ -137,7 +138,7 @@ class Crossing(QuantileRule):
                 "subjects taken together."
             )
         else:
-            whose = "for a row that is exchangeable with all clients' rows taken together."
+            whose = ANY_ROW
         aim = self.wanted.aim
         found.append(of_whom(goal, "none", whose, aim))
         if aim is not None and aim.kind == "among":

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
 from fedcal.conformal.promises import of_whom
+from fedcal.conformal.release import ANY_ROW
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.encodings import MOST_BUCKETS
 from fedcal.mechanisms import Exponential
@@ -104,7 +105,7 @@ class ExponentialQuantile(QuantileRule):
                 f"Sets hold all labels: with {self._n:,} rows this budget is too small for a share "
                 f"of {1 - self._alpha:.4g}."
             )
-        whose = "for a row that is exchangeable with all clients' rows taken together."
+        whose = ANY_ROW
         if self._query.once:
             whose = "for one row, drawn at random, of a unit that is exchangeable with these."
         found.append(of_whom(self.wanted.goal, "none", whose))

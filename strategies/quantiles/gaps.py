@@ -9,7 +9,7 @@ from fedcal.conformal.grids import after_last
 from fedcal.conformal.levels import Law, centred_level, centred_pac_level
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import SOURCE, of_whom
-from fedcal.conformal.release import FAILS
+from fedcal.conformal.release import ANY_ROW, FAILS
 from fedcal.conformal.weighted import weighted_level
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy.federation import AUTO, Federation
@@ -119,7 +119,7 @@ class NoisyGaps(QuantileRule):
     def guarantee(self) -> tuple[str, ...]:
         """By an assumption about clipping."""
         by = str(self.wanted.score.get("by", "none"))
-        whose = "for a row that is exchangeable with all clients' rows taken together."
+        whose = ANY_ROW
         goal = self.wanted.goal
         aim = self.wanted.aim
         clipped = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcal.conformal.noise import Noise
 from fedcal.conformal.promises import of_release, of_whom
-from fedcal.conformal.release import SetRelease, thresholds_of
+from fedcal.conformal.release import ANY_ROW, SetRelease, thresholds_of
 from fedcal.conformal.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.encodings import column_norm
@@ -163,7 +163,7 @@ class PrefixCounts(QuantileRule):
 
     @property
     def _whose(self) -> str:
-        whose = "for a row that is exchangeable with all clients' rows taken together."
+        whose = ANY_ROW
         if self.one_row_each:
             whose = (
                 "for one row, drawn at random, of a subject that is exchangeable with all clients' "
