@@ -72,7 +72,7 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
         path = Path(source).expanduser()
         with named(source):
             if path.is_dir():
-                parts.append(_folder(path))
+                parts.append(read_folder(path))
             elif path.suffix.lower() == ".npz":
                 arrays = read_npz(path)
                 if "features" not in arrays:
@@ -132,6 +132,17 @@ def _kind(rows: LabelledRows) -> str:
     return f"{' x '.join(map(str, rows.x.shape[1:]))} ({rows.x.dtype})"
 
 
+def read_images(path: Path) -> list[LabelledRows]:
+    """The rows of an `.npz` file of images, and its test rows, if it has some.
+
+    Raises
+    ------
+    InputError
+        One line without the path.
+    """
+    return _npz(read_npz(path))
+
+
 def _npz(arrays: dict[str, NDArray[Any]]) -> list[LabelledRows]:
     for key in arrays:
         if key not in _KEYS:
@@ -170,8 +181,14 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
     return LabelledRows(x, labels, client=client)
 
 
-def _folder(path: Path) -> LabelledRows:
-    """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs."""
+def read_folder(path: Path) -> LabelledRows:
+    """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs.
+
+    Raises
+    ------
+    InputError
+        One line without the path: no images, or images of several sizes.
+    """
     names = class_folders(path)
     files = image_files(path, {name: label for label, name in enumerate(names)})
     if not files:
