@@ -58,12 +58,14 @@ class TrainConfig(Options):
         clients with fewer rows are left out (0; text: 100)
     max_rows
         of a client at most so many rows are used (all)
+    feature_norm
+        a public bound on the norm of a row of features; longer rows are scaled to it (the file's)
     evaluate_every, checkpoint_every
         rounds between evaluations, and between checkpoints
     """
 
     data: str = option(
-        MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz) or LEAF folder", unset="needed"
+        MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name", unset="needed"
     )
     model: str = option("cnn", TRAINING, " | ".join(DEFAULTS))
     clients: int | None = option(None, DATA, "Simulated clients", unset="100")
@@ -87,6 +89,9 @@ class TrainConfig(Options):
         None, DATA, "Clients with fewer rows are left out", unset="0; text: 100"
     )
     max_rows: int | None = option(None, DATA, "Rows of a client, at most", unset="all")
+    feature_norm: float | None = option(
+        None, DATA, "Public bound; longer rows of features are scaled to it", unset="the file's"
+    )
     evaluate_every: int = option(10, RUNNING, "Rounds between looks at the test rows")
     checkpoint_every: int = option(10, RUNNING, "Rounds between checkpoints in --out")
 
@@ -103,7 +108,7 @@ class TrainConfig(Options):
         for name, least in _LEAST.items():
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least)
-        for name in ("lr", "server_lr"):
+        for name in ("lr", "server_lr", "feature_norm"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
 
