@@ -20,6 +20,7 @@ from fedcal.experiments.options import (
 )
 from fedcal.privacy.federation import check_size
 from fedcal.streams import check_seed
+from fedcal.training.networks import NETWORKS
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0, "min_rows": 0},
@@ -30,7 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 TRAINING = "Training"
 
-KINDS = {"cnn": "image", "resnet18": "image", "lstm": "text"}
+KINDS = {model: NETWORKS[model].reads for model in DEFAULTS}
 """Model -> what it reads."""
 
 _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
