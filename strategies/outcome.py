@@ -119,11 +119,12 @@ class Watch:
             {
                 "round": release.round,
                 "query": release.kind,
-                "values": release.values.tolist(),
+                "values": release.values.tolist() if self._method.keeps_releases else [],
                 "noise_std": None if std is None else list(std),
                 **artifact.record(),
             }
         )
-        self.history.append(artifact)
+        if self._method.keeps_releases:
+            self.history.append(artifact)
         if self._progress is not None:
             self._progress(len(self.records), plan.rounds)

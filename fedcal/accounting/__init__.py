@@ -14,16 +14,28 @@ from fedcal.accounting.gaussian import (
     gaussian_multiplier,
     poisson_gaussian_epsilon,
 )
+from fedcal.accounting.stages import (
+    Guarantee,
+    Stage,
+    composed_epsilon,
+    multiplier_beside,
+    parallel_epsilon,
+)
 
 __all__ = [
+    "Guarantee",
+    "Stage",
     "check_delta",
     "check_epsilon",
     "check_multiplier",
     "check_rate",
     "check_rounds",
+    "composed_epsilon",
     "exponential_epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_multiplier",
+    "multiplier_beside",
+    "parallel_epsilon",
     "poisson_gaussian_epsilon",
 ]

@@ -1,0 +1,362 @@
+"""One account over several stages that use the same rows: training, recalibration, evaluation.
+
+A *stage* is what a run released: Gaussian noise in some rounds (`Stage`), or anything of which no
+more than its own (epsilon, delta) is known (`Guarantee`: an exponential mechanism, Laplace noise).
+The privacy losses of all stages add up, so their distributions are convolved (PLD) and epsilon is
+read off once, at one delta. That is valid where noise, rounds and rates of all stages were fixed
+before the first of them was released; what is asked may depend on earlier answers. Where budgets
+are chosen by looking at results: `fedcal.privacy.by_stage`.
+
+Everything is rounded up, and every inversion ends on the private side, as in `gaussian`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from fedcal.accounting import gaussian, plan_cache
+from fedcal.accounting.gaussian import (
+    check_delta,
+    check_epsilon,
+    check_multiplier,
+    check_rate,
+    check_rounds,
+)
+from fedcal.errors import InputError
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = [
+    "AnyStage",
+    "Guarantee",
+    "Stage",
+    "composed_epsilon",
+    "multiplier_beside",
+    "parallel_epsilon",
+]
+
+_FFT_SLACK = 5e-14  # of delta, for each convolution of two stages; see `gaussian._FFT_SLACK`
+_LEFT = 1e-3  # part of epsilon that has to be left for a stage
+
+
+@dataclass(frozen=True, order=True)
+class Stage:
+    """Gaussian noise on Poisson-sampled sums.
+
+    Attributes
+    ----------
+    multiplier
+        noise std per unit of L2 sensitivity, in each round
+    rounds
+        releases, at least 1
+    rate
+        Poisson sampling rate of the unit of privacy, in (0, 1]
+    """
+
+    multiplier: float
+    rounds: int = 1
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_multiplier(self.multiplier)
+        check_rounds(self.rounds)
+        check_rate(self.rate)
+
+
+@dataclass(frozen=True, order=True)
+class Guarantee:
+    """Releases of which only that each is (epsilon, delta)-DP is known.
+
+    Attributes
+    ----------
+    epsilon, delta
+        of each of them; delta in [0, 1)
+    rounds
+        releases, at least 1
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        if self.delta != 0:
+            check_delta(self.delta)
+        check_rounds(self.rounds)
+
+
+AnyStage: TypeAlias = Stage | Guarantee
+
+
+# --- account ------------------------------------------------------------------------------------
+
+
+def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
+    """Epsilon of all stages together, on the same rows.
+
+    Parameters
+    ----------
+    stages
+        at least one; their order does not matter
+    delta
+        In (0, 1). With sampling below rate 1: below each such rate, and at least 1e-12 (1e-15 a
+        round from 1000 rounds on). Above the deltas of all guarantees together.
+
+    Returns
+    -------
+    float
+        An upper bound, exact for Gaussian stages at rate 1 (their mu^2 = rounds / multiplier^2 add
+        up), else PLD rounded up.
+
+    Raises
+    ------
+    InputError
+        For no stage at all, or a delta outside of these ranges.
+
+    Source
+    ------
+    Dong, Roth & Su 2022 (Gaussian stages); dp-accounting (connect-the-dots, Doroshenko et al.
+    2022); a guarantee's worst case is randomised response (Kairouz, Oh & Viswanath 2015).
+    """
+    delta, parts = check_delta(delta), _merged(stages)
+    sampled, fixed, square = parts
+    if not sampled and not fixed:
+        return gaussian._gaussian_epsilon(delta, math.sqrt(square))
+    if len(sampled) == 1 and not fixed and not square:
+        (one,) = sampled
+        return gaussian.poisson_gaussian_epsilon(delta, one.multiplier, one.rounds, one.rate)
+    _check(parts, delta)
+    return _composed_epsilon(parts, delta)
+
+
+def parallel_epsilon(parts: Iterable[Sequence[AnyStage]], delta: float) -> float:
+    """Epsilon of stages on disjoint parts of the rows: the largest of any part, not the sum.
+
+    `parts` holds the stages that use each part. Valid where a row's part does not depend on other
+    rows (a keyed hash of its id) and neighbours differ in one row that is added or removed.
+
+    Raises InputError as `composed_epsilon`.
+
+    Source
+    ------
+    Zhang et al. (A closer look at the calibration of differentially private learners),
+    Proposition A.1.
+    """
+    return max((composed_epsilon(part, delta) for part in parts), default=0.0)
+
+
+_Parts: TypeAlias = tuple[tuple[Stage, ...], tuple[Guarantee, ...], float]
+"""Sampled stages, guarantees, and the sum of mu^2 of all others: equal for equal accounts."""
+
+
+def _merged(stages: Iterable[AnyStage]) -> _Parts:
+    everything = list(stages)
+    if not everything:
+        raise InputError("an account needs at least one stage")
+    sampled: dict[tuple[float, float], int] = {}
+    fixed: dict[tuple[float, float], int] = {}
+    squares = []
+    for stage in everything:
+        if isinstance(stage, Guarantee):
+            known = (stage.epsilon, stage.delta)
+            fixed[known] = fixed.get(known, 0) + stage.rounds
+        elif stage.rate < 1:
+            noise = (stage.multiplier, stage.rate)
+            sampled[noise] = sampled.get(noise, 0) + stage.rounds
+        else:
+            squares.append(stage.rounds / stage.multiplier**2)
+    return (
+        tuple(sorted(Stage(m, rounds, rate) for (m, rate), rounds in sampled.items())),
+        tuple(sorted(Guarantee(e, d, rounds) for (e, d), rounds in fixed.items())),
+        math.fsum(squares),
+    )
+
+
+def _check(parts: _Parts, delta: float) -> None:
+    sampled, fixed, _ = parts
+    for stage in sampled:
+        gaussian._check_amplified(delta, stage.rounds, stage.rate)
+    known = math.fsum(one.rounds * one.delta for one in fixed)
+    if delta <= known * (1 + 1e-9) or delta < 20 * _slack(parts) + known:
+        raise InputError(
+            f"delta {delta:g} is too small for these stages: it must be above "
+            f"{20 * _slack(parts) + known:.3g}"
+        )
+
+
+def _rounds(parts: _Parts) -> list[int]:
+    sampled, fixed, _ = parts
+    return [stage.rounds for stage in sampled] + [known.rounds for known in fixed]
+
+
+def _slack(parts: _Parts) -> float:
+    """What FFT rounding may be worth of delta."""
+    sampled, fixed, _ = parts
+    inside = math.fsum(gaussian._fft_slack(rounds) for rounds in _rounds(parts))
+    return inside + _FFT_SLACK * (len(sampled) + len(fixed) + 1)
+
+
+def _grid(epsilon: float, parts: _Parts) -> float:
+    """Width (nats) of the PLD grid for an answer near `epsilon`. Any width is a valid bound."""
+    sampled, _, square = parts
+    rounds = sum(_rounds(parts)) + (square > 0)
+    share = gaussian._GRID_FRACTION * epsilon / math.sqrt(rounds)
+    widths = [gaussian._grid(0.0, stage.multiplier, 1, stage.rate) for stage in sampled]
+    if square:
+        widths.append(gaussian._grid(0.0, 1 / math.sqrt(square), 1, 1.0))
+    return min(max(share, *widths, 0.0), gaussian._GRID_WIDEST)
+
+
+def _pld_epsilon(parts: _Parts, delta: float, grid: float) -> float:
+    """One evaluation: an upper bound on epsilon (tenths of a second)."""
+    return float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts)))
+
+
+def _composed(parts: _Parts, grid: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    sampled, fixed, square = parts
+    whole = _slow(sampled, fixed, grid)
+    if not square:
+        return whole
+    one = pld.from_gaussian_mechanism(1 / math.sqrt(square), value_discretization_interval=grid)
+    return whole.compose(one)
+
+
+@lru_cache(maxsize=4)
+def _slow(
+    sampled: tuple[Stage, ...], fixed: tuple[Guarantee, ...], grid: float
+) -> PrivacyLossDistribution:
+    """All but the Gaussian stages; a search that varies those convolves this once."""
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    whole = pld.identity(value_discretization_interval=grid)
+    for stage in sampled:
+        one = pld.from_gaussian_mechanism(
+            stage.multiplier, value_discretization_interval=grid, sampling_prob=stage.rate
+        )
+        whole = whole.compose(one.self_compose(stage.rounds))
+    for known in fixed:
+        worst = common.DifferentialPrivacyParameters(known.epsilon, known.delta)
+        one = pld.from_privacy_parameters(worst, grid)
+        whole = whole.compose(one.self_compose(known.rounds))
+    return whole
+
+
+def _plain(parts: _Parts, delta: float) -> float:
+    """A quick upper bound: nothing is amplified, and guarantees add up."""
+    sampled, fixed, square = parts
+    mu2 = square + math.fsum(stage.rounds / stage.multiplier**2 for stage in sampled)
+    left = delta - math.fsum(one.rounds * one.delta for one in fixed)
+    noise = gaussian._gaussian_epsilon(left, math.sqrt(mu2)) if mu2 else 0.0
+    return noise + math.fsum(one.rounds * one.epsilon for one in fixed)
+
+
+@lru_cache(maxsize=256)
+def _composed_epsilon(parts: _Parts, delta: float) -> float:
+    bound = _plain(parts, delta)
+    while bound > 0:  # the grid has to suit the answer, so refine it until it does
+        grid = _grid(bound, parts)
+        tighter = min(bound, _pld_epsilon(parts, delta, grid))
+        settled = tighter >= bound / 2 or grid == _grid(tighter, parts)
+        bound = tighter
+        if settled:
+            break
+    return bound
+
+
+# --- invert -------------------------------------------------------------------------------------
+
+
+def multiplier_beside(
+    epsilon: float,
+    delta: float,
+    beside: Iterable[AnyStage],
+    rounds: int = 1,
+    rate: float = 1.0,
+) -> float:
+    """Smallest noise multiplier of a stage, so that it and others together are (epsilon, delta)-DP.
+
+    Always on the private side: ``composed_epsilon((*beside, Stage(result, rounds, rate)), delta)``
+    is at most epsilon.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of all stages together.
+    beside
+        The other stages, which are fixed; may be empty.
+    rounds, rate
+        Number of releases (at least 1) and Poisson sampling rate in (0, 1] of the stage.
+
+    Returns
+    -------
+    float
+        Exact where every stage is Gaussian at rate 1; else epsilon of all stages is met within
+        2e-4 of its value.
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges, or if less than a thousandth of epsilon is left.
+
+    Notes
+    -----
+    With sampling it takes about a second and is remembered as `gaussian_multiplier` is.
+    """
+    epsilon, others = check_epsilon(epsilon), tuple(beside)
+    rounds, rate = check_rounds(rounds), check_rate(rate)
+    if not others:
+        return gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)
+    spent = composed_epsilon(others, delta)
+    if spent > epsilon * (1 - _LEFT):
+        raise InputError(
+            f"epsilon = {epsilon:g} at delta = {delta:g} is spent: the stages that are fixed take "
+            f"{spent:.6g} of it"
+        )
+    sampled, fixed, square = parts = _merged(others)
+    if rate == 1 and not sampled and not fixed:
+        return gaussian.smallest_positive(
+            lambda m: gaussian._hockey_stick(epsilon, math.sqrt(square + rounds / m**2)) <= delta
+        )
+    _check(_merged((*others, Stage(1.0, rounds, rate))), delta)
+    return _multiplier_beside(epsilon, delta, parts, rounds, rate)
+
+
+@lru_cache(maxsize=256)
+def _multiplier_beside(
+    epsilon: float, delta: float, parts: _Parts, rounds: int, rate: float
+) -> float:
+    sampled, fixed, square = parts
+    others = (*sampled, *fixed, *((Stage(1 / math.sqrt(square)),) if square else ()))
+
+    def excess(multiplier: float) -> float:
+        """log(spent / target): above 0 the multiplier is too small."""
+        everything = _merged((*others, Stage(multiplier, rounds, rate)))
+        spent = _pld_epsilon(everything, delta, _grid(epsilon, everything))
+        return math.log(max(spent / epsilon, 1e-9))
+
+    def private(multiplier: float) -> bool:
+        return composed_epsilon((*others, Stage(multiplier, rounds, rate)), delta) <= epsilon
+
+    low = gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)  # alone it needs as much
+    key = plan_cache.plan_key(epsilon, delta, rounds, rate) | {"beside": repr(parts)}
+    cached = plan_cache.read(key)
+    if cached is not None and low <= cached and -5 * gaussian._SLACK <= excess(cached) <= 0:
+        return cached
+    guess = high = 1.5 * low
+    while excess(high) > 0:
+        guess, high = high, 2 * high
+    found = gaussian.private_side(excess, min(1.2 * guess, high), low, high)
+    step = gaussian._SLACK / 2
+    while not private(found):  # the public account chooses its own grid: let it agree
+        found, step = found * (1 + step), 2 * step
+    plan_cache.write(key, found)
+    return found

@@ -1,0 +1,10 @@
+"""Every network by its name."""
+
+from __future__ import annotations
+
+from fedcal.registry import registry
+from fedcal.training.linear import Linear
+from fedcal.training.network import Network
+
+NETWORKS: dict[str, Network] = {name: made() for name, made in registry(Linear).items()}
+"""Name on the command line -> network."""

@@ -1,0 +1,237 @@
+"""One account over several stages: against dp-accounting and Opacus, and from both sides."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import dp_accounting
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal.accounting import (
+    Guarantee,
+    Stage,
+    composed_epsilon,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_multiplier,
+    multiplier_beside,
+    parallel_epsilon,
+    plan_cache,
+    poisson_gaussian_epsilon,
+    stages,
+)
+from fedcal.errors import InputError
+
+DELTA = 1e-5
+TRAINING = Stage(0.8, 400, 0.02)
+PROBE = (1953, 256 / 50_000)  # ten epochs of 50,000 rows in batches of 256
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder of the test's own, and a process that remembers nothing."""
+    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
+    stages._multiplier_beside.cache_clear()
+    yield tmp_path / "cache"
+    stages._multiplier_beside.cache_clear()
+
+
+def library_epsilon(of: Sequence[Stage], delta: float) -> float:
+    """dp-accounting as it comes: its default grid and adjacency."""
+    accountant = PLDAccountant()
+    for stage in of:
+        event = dp_accounting.GaussianDpEvent(stage.multiplier)
+        sampled = dp_accounting.PoissonSampledDpEvent(stage.rate, event)
+        accountant.compose(event if stage.rate == 1 else sampled, stage.rounds)
+    return float(accountant.get_epsilon(delta))
+
+
+def opacus_epsilon(name: str, of: Sequence[Stage], delta: float) -> float:
+    """Opacus's accountant of that name."""
+    opacus = pytest.importorskip("opacus.accountants")
+    accountant = opacus.create_accountant(name)
+    accountant.history = [(stage.multiplier, stage.rate, stage.rounds) for stage in of]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(accountant.get_epsilon(delta))
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        (TRAINING, Stage(4.0, 4)),
+        (TRAINING, Stage(2.0, 50, 0.1)),
+        (Stage(1.0, 100, 0.05), Stage(1.5, 30, 0.2), Stage(8.0)),
+        (Stage(*(0.6, *PROBE)), Stage(3.0, 4)),
+    ],
+    ids=str,
+)
+def test_stages_cost_what_dp_accounting_and_opacus_say(of: tuple[Stage, ...]) -> None:
+    found = composed_epsilon(of, DELTA)
+    assert found == pytest.approx(library_epsilon(of, DELTA), rel=1e-3)
+    assert found == pytest.approx(opacus_epsilon("prv", of, DELTA), abs=0.011)  # its error is .01
+    assert found <= opacus_epsilon("rdp", of, DELTA)
+    assert found == composed_epsilon(of[::-1], DELTA)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
+def test_no_accountant_says_that_training_overspends(epsilon: float) -> None:
+    """Opacus #308 and #346: noise that was calibrated to a target and spends more than it."""
+    multiplier = gaussian_multiplier(epsilon, DELTA, *PROBE)
+    one = [Stage(multiplier, *PROBE)]
+    assert 0.999 * epsilon < composed_epsilon(one, DELTA) <= epsilon
+    assert library_epsilon(one, DELTA) == pytest.approx(epsilon, rel=1e-3)
+    assert opacus_epsilon("prv", one, DELTA) == pytest.approx(epsilon, abs=0.011)
+
+
+@pytest.mark.slow
+def test_the_multiplier_of_training_is_opacus_s() -> None:
+    opacus = pytest.importorskip("opacus.accountants.utils")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = opacus.get_noise_multiplier(
+            target_epsilon=8.0,
+            target_delta=DELTA,
+            sample_rate=PROBE[1],
+            steps=PROBE[0],
+            accountant="prv",
+        )
+    assert gaussian_multiplier(8.0, DELTA, *PROBE) == pytest.approx(theirs, rel=2e-3)
+
+
+def test_one_stage_costs_what_it_costs_alone() -> None:
+    assert composed_epsilon([Stage(5.0, 4)], DELTA) == gaussian_epsilon(DELTA, 5.0, 4)
+    assert composed_epsilon([TRAINING], DELTA) == poisson_gaussian_epsilon(DELTA, 0.8, 400, 0.02)
+    halves = [Stage(0.8, 100, 0.02), Stage(0.8, 300, 0.02)]
+    assert composed_epsilon(halves, DELTA) == composed_epsilon([TRAINING], DELTA)
+    assert composed_epsilon([Guarantee(0.7)], DELTA) == pytest.approx(0.7, rel=0.01)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.floats(0.5, 50), st.integers(1, 50)), min_size=2, max_size=4))
+def test_gaussian_stages_add_up_in_closed_form(noises: list[tuple[float, int]]) -> None:
+    mu = math.sqrt(sum(rounds / multiplier**2 for multiplier, rounds in noises))
+    found = composed_epsilon([Stage(*noise) for noise in noises], DELTA)
+    assert found == pytest.approx(gaussian_epsilon(DELTA, 1 / mu), rel=1e-12)
+
+
+def test_the_convolution_is_not_below_the_closed_form() -> None:
+    """Gaussian stages at rate 1 sent through the same FFT as sampled ones."""
+    for epsilon_of in (2.0, 6.0):
+        first = gaussian_multiplier(epsilon_of, DELTA, 2000)
+        exact = composed_epsilon([Stage(first, 2000), Stage(3.0)], DELTA)
+        parts = ((Stage(first, 2000, 1.0),), (), 1 / 9)
+        for fraction in (0.3, 1.0, 1.5):
+            found = stages._pld_epsilon(parts, DELTA, fraction * stages._grid(exact, parts))
+            assert exact <= found <= exact * 1.002
+
+
+def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_has_it() -> None:
+    alone = composed_epsilon([TRAINING], DELTA)
+    noise = Stage(gaussian_multiplier(0.5, 1e-6))
+    for known in (Guarantee(0.5), Guarantee(0.25, rounds=2), Guarantee(0.5, 1e-6)):
+        assert alone < composed_epsilon([TRAINING, known], DELTA) < alone + 0.5
+    with_noise = composed_epsilon([TRAINING, noise], DELTA)
+    assert with_noise <= composed_epsilon([TRAINING, Guarantee(0.5, 1e-6)], DELTA)
+
+
+def test_randomised_response_in_closed_form() -> None:
+    """Two guarantees are two coins: delta(epsilon) of their product by hand."""
+    a, b, delta = 0.4, 0.9, 0.05
+    p, q = math.exp(a) / (1 + math.exp(a)), math.exp(b) / (1 + math.exp(b))
+    # both coins tell the truth; or only the second, whose loss is b - a
+    exact = math.log((p * q - delta) / ((1 - p) * (1 - q)))
+    assert exact > b - a
+    found = composed_epsilon([Guarantee(a), Guarantee(b)], delta)
+    assert exact <= found <= 1.01 * exact
+
+
+@pytest.mark.parametrize(
+    ("beside", "rounds", "rate"),
+    [
+        ([TRAINING], 4, 1.0),
+        ([TRAINING], 50, 0.1),
+        ([TRAINING, Stage(20.0)], 1, 1.0),
+        ([Stage(10.0, 4)], 4, 1.0),
+        ([Guarantee(0.5)], 4, 1.0),
+    ],
+    ids=str,
+)
+def test_the_multiplier_beside_others_is_on_the_private_side(
+    beside: list[stages.AnyStage], rounds: int, rate: float
+) -> None:
+    epsilon = 1.5 * composed_epsilon(beside, DELTA)
+
+    def together(factor: float) -> float:
+        return composed_epsilon([*beside, Stage(factor * multiplier, rounds, rate)], DELTA)
+
+    multiplier = multiplier_beside(epsilon, DELTA, beside, rounds, rate)
+    assert epsilon * (1 - 1e-3) <= together(1.0) <= epsilon
+    assert together(2 / 3) > 1.05 * epsilon
+    assert together(3 / 2) < epsilon / 1.05
+    assert multiplier > gaussian_multiplier(epsilon, DELTA, rounds, rate)
+    # basic composition would leave it less
+    left = epsilon - composed_epsilon(beside, DELTA / 2)
+    assert multiplier < gaussian_multiplier(left, DELTA / 2, rounds, rate)
+
+
+def test_gaussian_stages_are_inverted_exactly() -> None:
+    multiplier = multiplier_beside(1.0, DELTA, [Stage(10.0, 4)], 4)
+    mu = math.sqrt(4 / 100 + 4 / multiplier**2)
+    assert gaussian_delta(1.0, 1 / mu) <= DELTA
+    assert 1 / mu == pytest.approx(gaussian_multiplier(1.0, DELTA), rel=1e-12)
+    assert multiplier_beside(1.0, DELTA, [], 4) == gaussian_multiplier(1.0, DELTA, 4)
+
+
+def test_a_search_is_remembered_but_not_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (8.0, DELTA, [TRAINING], 4)
+    found = multiplier_beside(*asked)
+    calls = []
+    inner = stages._pld_epsilon
+    monkeypatch.setattr(stages, "_pld_epsilon", lambda *a: calls.append(1) or inner(*a))
+    stages._multiplier_beside.cache_clear()
+    assert multiplier_beside(*asked) == found
+    assert len(calls) == 1
+    for file in folder.iterdir():
+        entry = plan_cache.json.loads(file.read_text())
+        if "beside" in entry:
+            file.write_text(plan_cache.json.dumps(entry | {"multiplier": found * 0.9}))
+    stages._multiplier_beside.cache_clear()
+    assert multiplier_beside(*asked) == found
+
+
+def test_disjoint_parts_cost_the_dearest_of_them() -> None:
+    model, head, look = TRAINING, Stage(5.0, 4), Stage(30.0)
+    each = [composed_epsilon(part, DELTA) for part in ([model, look], [head, look])]
+    assert parallel_epsilon([(model, look), (head, look)], DELTA) == max(each)
+    assert parallel_epsilon([], DELTA) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Stage(0.0), "multiplier"),
+        (lambda: Stage(1.0, 0), "rounds"),
+        (lambda: Stage(1.0, 1, 1.5), "rate"),
+        (lambda: Guarantee(0.0), "epsilon"),
+        (lambda: Guarantee(1.0, 1.0), "delta"),
+        (lambda: composed_epsilon([], DELTA), "at least one stage"),
+        (lambda: composed_epsilon([Stage(1.0)], 0.0), "delta"),
+        (lambda: composed_epsilon([TRAINING, Stage(1.0)], 0.03), "below the sampling rate"),
+        (lambda: composed_epsilon([TRAINING, Stage(1.0)], 1e-13), "too small"),
+        (lambda: composed_epsilon([Guarantee(1.0, 1e-5), TRAINING], DELTA), "too small"),
+        (lambda: multiplier_beside(1.0, DELTA, [TRAINING]), "is spent"),
+    ],
+)
+def test_what_has_no_account_is_refused(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(InputError, match=message):
+        call()
