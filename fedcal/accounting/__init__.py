@@ -17,6 +17,7 @@ from fedcal.accounting.gaussian import (
 from fedcal.accounting.stages import (
     Guarantee,
     Stage,
+    composed_delta,
     composed_epsilon,
     multiplier_beside,
     parallel_epsilon,
@@ -30,6 +31,7 @@ __all__ = [
     "check_multiplier",
     "check_rate",
     "check_rounds",
+    "composed_delta",
     "composed_epsilon",
     "exponential_epsilon",
     "gaussian_delta",
