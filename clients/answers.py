@@ -9,6 +9,7 @@ import numpy as np
 
 from fedcal.bounding import Bound, Per, encode_bounded
 from fedcal.checks import one_of
+from fedcal.clients.gradients import gradient_words, gradients, read_inputs
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.clients.objectives import temperature_newton, temperature_scores
@@ -42,6 +43,7 @@ STATISTICS: dict[str, Statistic] = {
     "class_histograms": class_histograms,
     "class_counts": class_counts,
     "clipped_nll": clipped_nll,
+    "gradients": gradients,
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,
     "pooled_histograms": pooled_histograms,
@@ -63,12 +65,16 @@ STATISTICS: dict[str, Statistic] = {
 }
 
 QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
+    "gradients": gradient_words,
     "score_counts": row_words,
     "set_counts": rows_of_sets,
     "set_gaps": rows_of_sets,
     "set_ranks": rows_of_sets,
 }
-"""Where rows have few different answers: the sum of them all, in one pass; None = row by row."""
+"""Where all rows are bounded and added up in one pass: the sum; None = row by row."""
+
+ONCE: dict[str, Callable[[Shards, Any], object]] = {"gradients": read_inputs}
+"""What is computed of all rows and kept, where one process answers round after round."""
 
 if apart := set(QUERIES) ^ set(STATISTICS):
     raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
@@ -140,6 +146,10 @@ def contribute(
     InputError
         As `answer`.
     """
+    if request.row_rate < 1:
+        if simulated and request.query.kind in ONCE:
+            ONCE[request.query.kind](shards, request.query)
+        shards = shards.keep(_taken(shards, request, sites, simulated))
     words = answer(shards, request)
     if isinstance(request.query, ScoreSpread):
         words = in_folds(words, request.query, sites, simulated=simulated)
@@ -165,6 +175,21 @@ def _heads(request: Request, site: int, simulated: bool) -> bool:
     if source is not None:
         return bool(source.random() < request.rate)
     return bool(samplers.bernoulli(request.rate, 1, samplers.system_words)[0])
+
+
+def _taken(shards: Shards, request: Request, sites: Integers, simulated: bool) -> Integers:
+    """Places of the rows that take part in the round: each by its own secret coin (Poisson)."""
+    taken = []
+    for site, start, count in zip(sites, shards.offsets, shards.rows, strict=False):
+        source = _source(request, Purpose.COIN, f"rows of site {site}", simulated)
+        if source is None:
+            heads = samplers.bernoulli(request.row_rate, int(count), samplers.system_words)
+            taken.append(start + np.flatnonzero(heads))
+        else:  # how many, and then which: the same law as a coin for each row, and faster
+            many = source.binomial(count, request.row_rate)
+            drawn = source.choice(count, many, replace=False, shuffle=False)
+            taken.append(start + np.sort(drawn))
+    return np.concatenate(taken)
 
 
 def _source(request: Request, purpose: Purpose, what: str, simulated: bool) -> Source:

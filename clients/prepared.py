@@ -29,7 +29,7 @@ from fedcal.types import Floats, Integers
 
 SITE, LOCK = "site.json", "lock"
 _VERSION = 2
-_OPTIONAL = ("subjects", "groups", "other")
+_OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels")
 
 

@@ -18,7 +18,7 @@ from fedcal.scores import KINDS
 from fedcal.shards import Shards
 
 _DEALT = ("logits", "labels", "offsets", "input")
-_OPTIONAL = ("subjects", "groups", "other")  # where they are known
+_OPTIONAL = ("subjects", "groups", "other", "inputs")  # where they are known
 _NAMES = "group_names"
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "(noise that a method or a trust model has no use for) is left out and named.",
     "plan": "Say from public facts what budget, rounds and clients buy, before anything runs.",
     "train": "Train a base model federatedly, by Flower's FedAvg; its logits are for calibration.",
+    "features": "Make features of images or texts by a public model, for fedcal train.",
     "reproduce": "Run the papers' tables and figures again, beside what the papers print.",
     "report": "Write the report of a result folder again: one HTML file that reads offline.",
     "export": "Write a calibrator, or prediction sets, for another runtime.",
@@ -44,7 +45,7 @@ _MODULES = {
     "compare": "compare",
     "site": "site",
     "deploy": "deploy",
-    **dict.fromkeys(("plan", "train", "reproduce"), "studies"),
+    **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
     **dict.fromkeys(("report", "export", "flower-app", "datasets"), "files"),
 }
@@ -75,6 +76,12 @@ EXAMPLES = {
     "train": (
         "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
         "fedcal train --data leaf --model lstm --min-rows 100 --out model",
+    ),
+    "features": (
+        "fedcal features images.npz --model random-filters --out features.npz",
+        "fedcal features cifar10 --model efficientnet-lite0 --size 512 --corruption all "
+        "--out features.npz",
+        "fedcal features reviews.csv --model wordllama --out features.npz",
     ),
     "reproduce": (
         "fedcal reproduce --list",

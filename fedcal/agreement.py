@@ -39,6 +39,8 @@ def plan_of(federation: Federation, request: Request) -> Plan:
         prefers=(law,),
         row_sums=request.query.row_sums,
         asked_once=request.query.asked_once,
+        row_rate=request.row_rate,
+        fine=request.query.fine,
     )
 
 

@@ -158,14 +158,17 @@ class Curator:
             epsilon=plan.epsilon,
             delta=plan.delta,
         )
+        seed = plan.client_seed if plan.noise_source == "seeded" else None
         request = Request(query, bound, plan.ring, round_number, context=context)
+        if plan.row_rate < 1:
+            request = replace(request, row_rate=plan.row_rate, seed=seed)
         if plan.model.noise_by != "client":
             return request
         return replace(
             request,
             noise=plan.noise,
             rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
-            seed=plan.client_seed if plan.noise_source == "seeded" else None,
+            seed=seed,
         )
 
     def resume(self, run: str, releases: int) -> None:
@@ -196,12 +199,20 @@ class Curator:
         own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
         if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
             raise InputError(f"the ledger has a reservation for run {run} under another plan")
-        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, releases + 2)):
+        # Seeded noise makes of the same rounds the same releases: asking them again tells nothing.
+        last = plan.rounds if plan.noise_source == "seeded" else releases + 1
+        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
             raise InputError(
                 f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "
                 f"{releases} releases are known: this is not its last checkpoint"
             )
         self._reserved, self._paid = True, frozenset(entry.charged)
+
+    def skip(self, releases: int) -> None:
+        """Count releases of an earlier process that the method has learnt from already."""
+        if self._asked:
+            raise PrivacyError("releases are counted before anything is asked")
+        self.releases = self._asked = releases
 
     def replay(self, asked: Asked, release: Release) -> None:
         """Close an open round by what an earlier process released of it; nothing is charged."""

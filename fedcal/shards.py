@@ -42,6 +42,8 @@ class Shards:
         of all groups, the same at all clients of one `Shards`
     other
         (n, c) float64, logits of a second model of the same rows, or None
+    inputs
+        (n, ...), what a model reads of each row: features, an image, a text; or None
     """
 
     logits: Floats
@@ -52,6 +54,7 @@ class Shards:
     groups: Integers | None = None
     group_names: tuple[str, ...] = ()
     other: Floats | None = None
+    inputs: NDArray[Any] | None = None
     _derived: dict[Any, NDArray[Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
@@ -69,6 +72,7 @@ class Shards:
         groups: Integers | None = None,
         group_names: tuple[str, ...] = (),
         other: Floats | None = None,
+        inputs: NDArray[Any] | None = None,
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
@@ -87,6 +91,8 @@ class Shards:
             raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
         if groups is not None:
             _check_groups(groups, len(owner), len(group_names))
+        if inputs is not None and len(inputs) != len(owner):
+            raise InputError(f"{len(inputs)} inputs for {len(owner)} rows")
         if other is not None and other.shape != logits.shape:
             raise InputError(f"logits of shape {logits.shape}, of the other model {other.shape}")
         if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
@@ -107,6 +113,7 @@ class Shards:
             None if groups is None else groups[order].astype(np.int64),
             group_names,
             other,
+            None if inputs is None else inputs[order],
         )
 
     @property
@@ -155,6 +162,7 @@ class Shards:
             None if self.groups is None else self.groups[rows],
             self.group_names,
             None if self.other is None else self.other[rows],
+            None if self.inputs is None else self.inputs[rows],
         )
         part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
         return part
@@ -199,6 +207,10 @@ class Shards:
         offsets = np.concatenate([[0], np.cumsum(n)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
         return self._picked(rows, offsets)
+
+    def keep(self, rows: Integers) -> Shards:
+        """Some rows, by their places in ascending order; every client stays (a copy)."""
+        return self._picked(rows, np.searchsorted(rows, self.offsets))
 
     def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
         """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""

@@ -22,6 +22,7 @@ from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.single_auc import FedAUC
 from fedcal.strategies.single_metrics import FedAccuracy, FedKS
 from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
+from fedcal.strategies.training import FedSGD
 
 __all__ = [
     "ECET",
@@ -45,6 +46,7 @@ __all__ = [
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
+    "FedSGD",
     "FedTemp",
     "FedVector",
     "Method",
@@ -56,6 +58,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
-    FedConformal,
+    *(FedConformal, FedSGD),
 )
 """Method name on the command line -> strategy."""

@@ -228,7 +228,7 @@ class FlowerTransport(Strategy):
                 site = self._number_of(who)
                 self._check(who, site)
             except (InputError, RoundFailed) as e:
-                if not self.tolerant or not self.method.releases:
+                if not self.tolerant or not self.method.released:
                     raise
                 log.warning("fedcal: a site that came late is passed over: %s", e)
                 self._passed.add(who.node)

@@ -22,7 +22,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.queries import Query
 from fedcal.release import Asked, Curator, Release
-from fedcal.types import Integers, Words
+from fedcal.types import Floats, Integers, Words
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "train"]
@@ -135,6 +135,10 @@ class Method(ABC):
     """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0
     norms: tuple[float, ...] = ()
+    one_place: ClassVar[bool] = False
+    """Whether one client with all rows is a usual federation for it."""
+    keeps_releases: ClassVar[bool] = True
+    """Whether all releases of a run are kept: there are few, and they are short."""
 
     planned: ClassVar[float] = math.inf
     """Classes up to which the planner tries it unasked: beyond it is slow to simulate; 0 = never.
@@ -219,10 +223,16 @@ class Method(ABC):
         return release
 
     def _released(self, release: Release) -> None:
-        self.releases.append(release)
+        if self.keeps_releases:
+            self.releases.append(release)
         self.update(release)
         if self.on_release is not None:
             self.on_release(release)
+
+    @property
+    def released(self) -> int:
+        """How many releases were made so far, by this process or an earlier one."""
+        return self._curator.releases
 
     @property
     def run(self) -> str:
@@ -245,6 +255,26 @@ class Method(ABC):
             self._curator.replay(asked, release)
             self._released(release)
         self.resumed = len(releases)
+
+    def resume_after(self, run: str, releases: int) -> None:
+        """Go on with such a run after so many releases, which the method has learnt from already.
+
+        Raises
+        ------
+        InputError
+            If the ledger does not belong to such a run.
+        """
+        self._curator.resume(run, releases)
+        self._curator.skip(releases)
+        self.resumed = releases
+
+    def state(self) -> dict[str, Floats] | None:
+        """All that later rounds depend on, where releases are not kept; else None."""
+        return None
+
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        """Go on with a run that another process began, from what `state` told there."""
+        raise InputError(f"{self.name} goes on from its releases")
 
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.

@@ -72,6 +72,28 @@ def train_command(
     run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
 
 
+def features_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Images or a table of texts, with labels.")
+    ],
+    model: Annotated[str, other(DATA, "efficientnet-lite0 | random-filters | wordllama.")],
+    out: Annotated[Path, other(FILES, "The .npz file to write.")],
+    size: Annotated[
+        int | None, other(DATA, "Of a random projection, as int8 (none: float16).")
+    ] = None,
+    corruption: Annotated[
+        str | None, other(DATA, "The test rows also after these, with commas, or all (none).")
+    ] = None,
+    severity: Annotated[int | None, other(DATA, "Of the corruptions, 1 to 5 (3).")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Make them."""
+    from fedcal.experiments.features.command import run_features
+
+    run_features(source, model, out, size, corruption, severity, quiet=quiet, as_json=json)
+
+
 def reproduce_command(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Of the list; none = the list.")

@@ -1,4 +1,4 @@
-"""Images with labels: `.npz` files, folders of a folder per class, and LEAF's JSON."""
+"""Pools of labelled rows: images in `.npz` files, in folders or of LEAF, and files of features."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.checks import unused
+from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.errors import InputError
-from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, read_leaf
+from fedcal.experiments.training.features import features_of
+from fedcal.experiments.training.rows import (
+    MOST_CLASSES,
+    LabelledRows,
+    check_ids,
+    check_labels,
+    read_leaf,
+)
 from fedcal.npz import read_npz
 from fedcal.optional import need
 
@@ -21,21 +30,36 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 _KEYS = ("x", "y", "client", "test_x", "test_y", "test_client")
 
 
-def read_pool(paths: str) -> LabelledRows:
-    """Read labelled images; several sources, separated by commas, become one pool.
+def read_pool(paths: str, feature_norm: float | None = None) -> LabelledRows:
+    """Read labelled images or features; several sources of images become one pool.
 
     Parameters
     ----------
     paths
-        of `.npz` files with `x`, `y`, optional `client`, and optional `test_x`, `test_y`,
-        `test_client`; of folders with one folder of images per class; or of one folder that
-        LEAF wrote (`train/*.json`, `test/*.json`)
+        separated by commas, of `.npz` files with `x`, `y`, optional `client`, and optional
+        `test_x`, `test_y`, `test_client`; of folders with one folder of images per class; or of
+        one folder that LEAF wrote (`train/*.json`, `test/*.json`). Or one `.npz` with `features`
+        (see `features_of`), or the name of a shipped one
+    feature_norm
+        a bound on the Euclidean norm of a row of features, to which longer ones are scaled: a
+        number that is known without the rows. None = the file's own `norm`
 
     Raises
     ------
     InputError
         One line that begins with the path.
     """
+    if paths in {entry.name for entry in feature_sets()}:
+        with named(paths):
+            return features_of(read_feature_set(paths), feature_norm)
+    pool = _read(paths, feature_norm)
+    if pool.kind != "features":
+        why = f"{paths!r} holds {pool.kind}s, not features"
+        unused(why, feature_norm=feature_norm)
+    return pool
+
+
+def _read(paths: str, feature_norm: float | None) -> LabelledRows:
     sources = [part.strip() for part in paths.split(",")]
     if not all(sources):
         raise InputError(f"--data: an entry of the list {paths!r} is empty")
@@ -48,9 +72,15 @@ def read_pool(paths: str) -> LabelledRows:
         path = Path(source).expanduser()
         with named(source):
             if path.is_dir():
-                parts.append(_folder(path))
+                parts.append(read_folder(path))
             elif path.suffix.lower() == ".npz":
-                parts += _npz(path)
+                arrays = read_npz(path)
+                if "features" not in arrays:
+                    parts += _npz(arrays)
+                elif len(sources) == 1:
+                    return features_of(arrays, feature_norm)
+                else:
+                    raise InputError("holds features, which are read from one file alone")
             elif path.exists():
                 raise InputError("unknown kind of data; allowed: .npz, .txt, .tsv, .tsv.gz, folder")
             else:
@@ -102,11 +132,21 @@ def _kind(rows: LabelledRows) -> str:
     return f"{' x '.join(map(str, rows.x.shape[1:]))} ({rows.x.dtype})"
 
 
-def _npz(path: Path) -> list[LabelledRows]:
-    arrays = read_npz(path)
+def read_images(path: Path) -> list[LabelledRows]:
+    """The rows of an `.npz` file of images, and its test rows, if it has some.
+
+    Raises
+    ------
+    InputError
+        One line without the path.
+    """
+    return _npz(read_npz(path))
+
+
+def _npz(arrays: dict[str, NDArray[Any]]) -> list[LabelledRows]:
     for key in arrays:
         if key not in _KEYS:
-            raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}")
+            raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}, or features")
     tested = "test_x" in arrays or "test_y" in arrays
     parts = [_checked(arrays, prefix) for prefix in ("", "test_")[: 1 + tested]]
     rows, test = parts[0], parts[-1]
@@ -134,30 +174,21 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
             x = x.astype(np.float32)
         if not np.isfinite(x).all():
             raise InputError(f"{prefix}x: all values must be finite")
-    if y.shape != (len(x),):
-        raise InputError(f"{prefix}y: must have shape ({len(x)},), one per image, got {y.shape}")
-    if y.dtype.kind not in "iuf":
-        raise InputError(f"{prefix}y: must hold whole numbers, got type {y.dtype}")
-    bad = ~((y >= 0) & (y < MOST_CLASSES)) | (y != np.floor(np.where(np.isfinite(y), y, 0)))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{prefix}y: {y[row]:g} at row {row}; must be a class, a whole number in "
-            f"[0, {MOST_CLASSES - 1}]"
-        )
+    labels = check_labels(f"{prefix}y", y, len(x), "image", MOST_CLASSES)
     client = arrays.get(f"{prefix}client")
     if client is not None:
-        if client.shape != (len(x),):
-            raise InputError(f"{prefix}client: must have shape ({len(x)},), got {client.shape}")
-        if client.dtype.kind not in "iuU":
-            raise InputError(
-                f"{prefix}client: must hold whole numbers or strings, got type {client.dtype}"
-            )
-    return LabelledRows(x, y.astype(np.int64), client=client)
+        check_ids(f"{prefix}client", client, len(x))
+    return LabelledRows(x, labels, client=client)
 
 
-def _folder(path: Path) -> LabelledRows:
-    """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs."""
+def read_folder(path: Path) -> LabelledRows:
+    """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs.
+
+    Raises
+    ------
+    InputError
+        One line without the path: no images, or images of several sizes.
+    """
     names = class_folders(path)
     files = image_files(path, {name: label for label, name in enumerate(names)})
     if not files:

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ class LabelledRows:
     Attributes
     ----------
     x
-        (n, h, w) or (n, h, w, channels), uint8 or float32; windows of a text: (n, context) uint8
+        (n, h, w) or (n, h, w, channels), uint8 or float32; windows of a text: (n, context) uint8;
+        features: (n, d) float32
     y
         (n,) int64 in [0, classes)
     names
@@ -49,6 +51,16 @@ class LabelledRows:
         (n,) whether the source itself says that a row is for training; or None
     ordered
         rows of a client are a sequence, which must not be shuffled before it is cut
+    subject, group
+        (n,) int64, whom a row is about and to which group it belongs; or None
+    group_names
+        of the groups, by their numbers
+    norm
+        a public bound on the Euclidean norm of each row of features; or None
+    test
+        the source's own test rows, which stay that; or None
+    shifted
+        of test rows: (corruption, severity) -> their features after that corruption, (n, d)
     """
 
     x: NDArray[Any] = field(repr=False)
@@ -57,11 +69,49 @@ class LabelledRows:
     client: NDArray[Any] | None = field(default=None, repr=False)
     training: NDArray[np.bool_] | None = field(default=None, repr=False)
     ordered: bool = False
+    subject: Integers | None = field(default=None, repr=False)
+    group: Integers | None = field(default=None, repr=False)
+    group_names: tuple[str, ...] = ()
+    norm: float | None = None
+    test: LabelledRows | None = field(default=None, repr=False)
+    shifted: Mapping[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """What a model must read: "image", "text" or "features"."""
+        if self.ordered:
+            return "text"
+        return "features" if self.x.ndim == 2 else "image"
 
     @property
     def classes(self) -> int:
         """Number of classes."""
         return int(self.y.max()) + 1 if self.names is None else len(self.names)
+
+
+def check_labels(name: str, y: NDArray[Any], rows: int, of: str, classes: int) -> Integers:
+    """Classes as int64, checked: whole numbers in [0, classes), one per row."""
+    if y.shape != (rows,):
+        raise InputError(f"{name}: must have shape ({rows},), one per {of}, got {y.shape}")
+    if y.dtype.kind not in "iuf":
+        raise InputError(f"{name}: must hold whole numbers, got type {y.dtype}")
+    bad = ~((y >= 0) & (y < classes)) | (y != np.floor(np.where(np.isfinite(y), y, 0)))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{name}: {y[row]:g} at row {row}; must be a class, a whole number in "
+            f"[0, {classes - 1}]"
+        )
+    return y.astype(np.int64)
+
+
+def check_ids(name: str, ids: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
+    if ids.shape != (rows,):
+        raise InputError(f"{name}: must have shape ({rows},), got {ids.shape}")
+    if ids.dtype.kind not in "iuU":
+        raise InputError(f"{name}: must hold whole numbers or strings, got type {ids.dtype}")
+    return ids
 
 
 def is_text(path: str) -> bool:

@@ -1,13 +1,16 @@
 """From a pool of rows to clients, and from a client's rows to train, calibration and test.
 
 As in Maddock et al., A.1: whatever test set the source had is merged in, and each client keeps
-80 % of its rows for training, 10 % for calibration, 10 % for testing.
+80 % of its rows for training, 10 % for calibration, 10 % for testing. Features keep the test set of
+their source, and a tenth of the training rows, drawn by a keyed hash, is for calibration: as in
+Zhang et al. (2022), Algorithm 1.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -15,9 +18,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.checks import one_of, unused
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.training.config import DEFAULTS, KINDS, TrainConfig, merged
+from fedcal.experiments.training.config import (
+    DEFAULTS,
+    FEDAVG,
+    KINDS,
+    USUAL,
+    TrainConfig,
+    merged,
+)
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.rows import (
     CHARACTERS,
@@ -26,10 +37,12 @@ from fedcal.experiments.training.rows import (
     is_text,
     read_text,
 )
-from fedcal.partition import deal
+from fedcal.partition import deal, held_out
 from fedcal.partition.dealing import CLIENTS
+from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
+from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
 
@@ -38,10 +51,27 @@ Text: TypeAlias = list[tuple[str | None, NDArray[np.uint8]]]
 
 
 class Examples(NamedTuple):
-    """Inputs x, (n, ...), and classes y, (n,) int64."""
+    """Inputs x, (n, ...), and classes y, (n,) int64; and what is known of whose rows they are.
+
+    `ids`, (n,) int64, are the rows' numbers in their source (training and test rows are numbered
+    apart), `subject` and `group`, (n,) int64, whom they are about and where they belong; or None.
+    """
 
     x: NDArray[Any]
     y: Integers
+    ids: Integers
+    subject: Integers | None = None
+    group: Integers | None = None
+
+    def take(self, rows: Integers | NDArray[np.bool_] | slice) -> Examples:
+        """Some of the rows."""
+        subject, group = (None if c is None else c[rows] for c in (self.subject, self.group))
+        return Examples(self.x[rows], self.y[rows], self.ids[rows], subject, group)
+
+    @classmethod
+    def of(cls, pool: LabelledRows, rows: Integers) -> Examples:
+        """Rows of a pool, by their numbers."""
+        return cls(pool.x, pool.y, np.arange(len(pool.y)), pool.subject, pool.group).take(rows)
 
 
 @dataclass(frozen=True)
@@ -58,12 +88,17 @@ class ClientData:
         number of classes
     shape
         of one input
+    group_names, norm, shifted
+        as those of `LabelledRows`; `shifted` of the test rows in the order of `labels("test")`
     """
 
     names: tuple[int | str, ...]
     parts: dict[str, tuple[Examples, ...]] = field(repr=False)
     classes: int
     shape: tuple[int, ...]
+    group_names: tuple[str, ...] = ()
+    norm: float | None = None
+    shifted: Mapping[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def clients(self) -> int:
@@ -79,11 +114,14 @@ class ClientData:
         return np.concatenate([rows.y for rows in self.parts[part]])
 
     def fingerprint(self) -> str:
-        """Tells other rows, or the same ones dealt otherwise, from these (by their labels)."""
+        """Tells other rows, or the same ones dealt otherwise, from these: by inputs and labels."""
         digest = hashlib.sha256(repr((self.names, self.classes, self.shape)).encode())
         for part in PARTS:
             digest.update(self.sizes(part).astype("<i8").tobytes())
             digest.update(self.labels(part).astype("<i8").tobytes())
+            for rows in self.parts[part]:
+                digest.update(rows.x.dtype.str.encode())
+                digest.update(np.ascontiguousarray(rows.x).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
 
@@ -119,14 +157,27 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
     chosen, cut = _chosen(sizes, config), []
     for k in chosen:
         kept = min(int(sizes[k]), config.max_rows or int(sizes[k]))
-        (x, y), training = rows(k, kept)
+        found, training = rows(k, kept)
         tenth = (kept + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
         ends = (kept - 2 * tenth, kept - tenth)
         if training is not None:  # half of the test rows are for calibration
             ends = (training, (training + kept) // 2)
-        cut.append([Examples(x[a:b], y[a:b]) for a, b in pairwise((0, *ends, kept))])
+        tested = isinstance(pool, LabelledRows) and pool.test is not None
+        if config.by_method or tested:
+            cut.append(_by_hash(found, config, tested))
+        else:
+            cut.append([found.take(slice(a, b)) for a, b in pairwise((0, *ends, kept))])
+    owners = tuple(names[k] for k in chosen)
+    more: dict[str, Any] = {}
+    if isinstance(pool, LabelledRows):
+        more = {"group_names": pool.group_names, "norm": pool.norm}
+        if pool.test is not None:
+            tests = _test_rows(pool.test, owners, config)
+            cut = [[*parts, test] for parts, test in zip(cut, tests, strict=True)]
+            ids = np.concatenate([test.ids for test in tests])
+            more["shifted"] = {name: x[ids] for name, x in pool.test.shifted.items()}
     parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
-    made = ClientData(tuple(names[k] for k in chosen), parts, classes, shape)
+    made = ClientData(owners, parts, classes, shape, **more)
     for part in PARTS:
         if not made.sizes(part).sum():
             raise InputError(
@@ -134,6 +185,23 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
                 "clients gives a tenth of its rows to calibration and to test (5 rows or more)"
             )
     return made
+
+
+def _by_hash(rows: Examples, config: TrainConfig, tested: bool) -> list[Examples]:
+    """Training, calibration and, where the source has no test rows, a tenth for testing.
+
+    A row's part follows from its id alone (`held_out`), so that the parts compose in parallel. In a
+    simulation a row's number in its file stands for an id of its own. Where units are clients or
+    subjects, all are in both parts, and budgets add up.
+    """
+    last = []
+    if not tested:
+        test = held_out(rows.ids, f"{config.seed} test", 0.1)
+        rows, last = rows.take(~test), [rows.take(test)]
+    if not config.held_out:
+        return [rows, rows, *last]
+    calibration = held_out(rows.ids, config.seed, config.held_out)
+    return [rows.take(~calibration), rows.take(calibration), *last]
 
 
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
@@ -173,7 +241,7 @@ def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
             mine, others = found[pool.training[found]], found[~pool.training[found]]
             first = round(len(mine) * kept / max(1, len(found)))
             found = np.concatenate([mine[:first], others[: kept - first]])
-        return Examples(pool.x[found[:kept]], pool.y[found[:kept]]), first
+        return Examples.of(pool, found[:kept]), first
 
     return list(owners if natural else range(shards.clients)), shards.rows, rows
 
@@ -195,13 +263,36 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
 
     def windows(k: int, kept: int) -> tuple[Examples, None]:
         """CONTEXT characters and the one that follows; x is a view."""
+        ids = int(lengths[:k].sum()) + np.arange(kept)
         if not kept:
-            return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64)), None
+            return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64), ids), None
         piece = codes[k][: kept + CONTEXT]
         x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:kept]
-        return Examples(x, piece[CONTEXT:].astype(np.int64)), None
+        return Examples(x, piece[CONTEXT:].astype(np.int64), ids), None
 
-    return names, np.array([max(0, len(c) - CONTEXT) for c in codes]), windows
+    lengths = np.array([max(0, len(c) - CONTEXT) for c in codes])
+    return names, lengths, windows
+
+
+def _test_rows(
+    test: LabelledRows, names: tuple[int | str, ...], config: TrainConfig
+) -> list[Examples]:
+    """The source's test rows: those of each client where it says whose they are, else dealt."""
+    every = np.arange(len(test.y))
+    if test.client is not None and config.partition == "natural":
+        owner = test.client.astype(str)
+        return [Examples.of(test, every[owner == str(name)]) for name in names]
+    return [Examples.of(test, rows) for rows in np.array_split(every, len(names))]
+
+
+def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
+    """The config with its model and its method."""
+    method = config.method
+    if method is None:
+        own = math.isfinite(config.epsilon) or bool(config.set) or model not in DEFAULTS
+        by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
+        method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
+    return replace(config, model=model, method=method)
 
 
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
@@ -222,19 +313,24 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
     """
     pool: LabelledRows | Text
     if is_text(config.data):
+        unused(f"{config.data} holds texts", feature_norm=config.feature_norm)
         pool = read_text(config.data)
         kind, natural = "text", pool[0][0] is not None
     else:
-        pool = read_pool(config.data)
-        kind, natural = "text" if pool.ordered else "image", pool.client is not None
-    if kind != KINDS[config.model]:
+        pool = read_pool(config.data, config.feature_norm)
+        kind, natural = pool.kind, pool.client is not None
+    config = _with_method(config, USUAL[kind] if config.model is None else config.model, kind)
+    model = str(config.model)
+    if kind != KINDS[model]:
         fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)
         raise InputError(
-            f"{config.data} holds {kind}s, which the model {config.model} does not read; "
-            f"allowed: {fit}"
+            f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
+            f"not read; allowed: {fit}"
         )
     dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
-    config = merged(DEFAULTS[config.model], {"partition": dealt}, config.to_dict())
+    defaults = {} if config.by_method else DEFAULTS[model]
+    config = merged(defaults, {"partition": dealt}, config.to_dict())
     if config.clients is None and config.partition != "natural":
-        config = replace(config, clients=CLIENTS)
+        alone = STRATEGIES[str(config.method)].one_place if config.by_method else False
+        config = replace(config, clients=1 if alone else CLIENTS)
     return split(pool, config), config

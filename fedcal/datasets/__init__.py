@@ -4,13 +4,14 @@
 `load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data
 frame and `from_huggingface` a `datasets.Dataset`. All of them run the same checks.
 Whether scores are logits or probabilities is declared by whoever gives them, never guessed from
-the values.
+the values. `feature_sets` lists what is shipped to train on: features, not scores.
 """
 
 from __future__ import annotations
 
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
+from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
 from fedcal.datasets._frame import from_frame
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
@@ -20,11 +21,14 @@ __all__ = [
     "IDS",
     "KEYS",
     "Dataset",
+    "FeatureSet",
     "catalogue",
+    "feature_sets",
     "from_arrays",
     "from_frame",
     "from_huggingface",
     "is_shipped",
     "load",
+    "read_feature_set",
     "shifted",
 ]

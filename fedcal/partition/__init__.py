@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedcal.partition.dealing import DEALT, Partition, deal, parse
+from fedcal.partition.holdout import held_out
 from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Partition",
     "deal",
     "dirichlet",
+    "held_out",
     "iid",
     "label_shards",
     "natural",

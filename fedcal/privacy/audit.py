@@ -243,7 +243,7 @@ def attack(
         noise=plan.noise,
         words=encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring),
         present=present,
-        rate=plan.sampling_rate if plan.amplified else 1.0,
+        rate=plan.amplifying_rate,
         trials=trials,
         source=source,
     )

@@ -271,15 +271,17 @@ class Ledger:
         """
         number = whole("the number of a release", number, 1)
         with self._transaction():
-            entry = next((entry for entry in self._entries() if entry.run == run), None)
-            if entry is None:
+            # only this run's rows: a training charges thousands of releases
+            row = self._db.execute("SELECT releases FROM runs WHERE run = ?", (run,)).fetchone()
+            if row is None:
                 raise BudgetExceeded(f"ledger {self._name} has no reservation for run {run!r}")
-            if number > entry.releases:
+            if number > row[0]:
                 raise BudgetExceeded(
-                    f"ledger {self._name}: run {run!r} reserved {entry.releases} releases, "
+                    f"ledger {self._name}: run {run!r} reserved {row[0]} releases, "
                     f"release {number} is not covered"
                 )
-            if number in entry.charged:
+            known = "SELECT 1 FROM charges WHERE run = ? AND number = ?"
+            if self._db.execute(known, (run, number)).fetchone():
                 raise BudgetExceeded(
                     f"ledger {self._name}: release {number} of run {run!r} was charged before"
                 )

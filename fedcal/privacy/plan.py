@@ -30,6 +30,7 @@ EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
 _ROWS = 64  # ... and once more by this, where each row of a client is truncated by itself,
 _LEAST_ROWS = 2**12  # unless so many rows of a client, each at its bound, would not fit the ring
+_FINE = 2.0**36  # steps of a fine grid in a norm
 _MOST_STEPS = 2.0**40  # of a scale or std that `samplers` draw
 _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
@@ -58,6 +59,10 @@ class Plan:
         fewest answers that a distributed round is released with; 1 elsewhere
     parts
         disjoint parts of the clients, one for each round; 1 = all are asked in each of them
+    row_rate
+        each row takes part in a round with this probability, by a secret coin at its client
+    fine
+        the grid is as fine as sums of many rows leave room for, whatever the noise
     """
 
     clients: int
@@ -76,6 +81,8 @@ class Plan:
     diameter: int = field(default=1, repr=False)  # these two follow from those above
     quorum: int = field(default=1, repr=False)
     parts: int = field(default=1, repr=False)
+    row_rate: float = field(default=1.0, repr=False)
+    fine: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.bound is None:
@@ -152,7 +159,15 @@ class Plan:
     @property
     def amplified(self) -> bool:
         """Whether the epsilon counts on sampling; see the notes of `make_plan`."""
-        return self.sampling_rate < 1 and self.protected.whole_client and self.model.amplifies
+        whole = self.sampling_rate < 1 and self.protected.whole_client and self.model.amplifies
+        return whole or self.row_rate < 1
+
+    @property
+    def amplifying_rate(self) -> float:
+        """The sampling rate that the epsilon counts on; 1 = on none."""
+        if not self.amplified:
+            return 1.0
+        return self.row_rate if self.row_rate < 1 else self.sampling_rate
 
     @property
     def shares(self) -> int:
@@ -170,19 +185,24 @@ class Plan:
         long as 4,096 rows of each client fit the ring. With K = 10**6 that decides: at most 2e-9
         norms, so that 10**8 truncated rows are off by at most a fifth of a norm. With K = 10**7 it
         is 2e-8, and what is no whole number (a gap, a gradient) may be off by as much as the noise.
-        Unary encoding sends whole numbers.
+        Unary encoding sends whole numbers. A `fine` grid has 2**36 steps in a norm, where 2**12
+        rows of each client fit.
         """
         if self.law.answers == "onehot":
             return 1.0
         scales = self._scales()
         if not len(scales) or self.bound is None:
             return EXACT_GRID
+        room = 2.0**62 / (self.clients * _LEAST_ROWS)  # the other half is for the noise's tails
+        if self.fine:
+            norms = self.bound.norms
+            least = math.ceil(math.log2(max(norms) / room))
+            return float(2.0 ** max(math.floor(math.log2(min(norms) / _FINE)), least))
         std = float(self.law.std(scales, 1.0, self.bound).min())
         parts = self.bound.per != "client"
         finer = _FINER * self.model.addends(self.clients) * (_ROWS if parts else 1)
         exponent = math.floor(math.log2(std / finer))
         if parts:
-            room = 2.0**62 / (self.clients * _LEAST_ROWS)  # the other half is for the noise's tails
             exponent = max(exponent, math.ceil(math.log2(max(self.bound.norms) / room)))
         return float(2.0**exponent)
 
@@ -281,13 +301,18 @@ class Plan:
             (*self.law.key, self.diameter, self.quorum),
             None if self.bound is None else self.bound.key,
             *((self.parts,) if self.parts > 1 else ()),
+            *(("rows", self.row_rate) if self.row_rate < 1 else ()),
+            *(("fine",) if self.fine else ()),
         )
 
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
         of = f"{self.law.event}, each of other clients" if self.parts > 1 else self.law.event
-        return f"{self.rounds} x Poisson({self.sampling_rate!r}) of {of}"
+        drawn = f"Poisson({self.sampling_rate!r})"
+        if self.row_rate < 1:
+            drawn = f"Poisson rows({self.row_rate!r})"
+        return f"{self.rounds} x {drawn} of {of}"
 
     @property
     def zcdp_multiplier(self) -> float | None:
@@ -321,6 +346,8 @@ def make_plan(
     row_sums: bool = False,
     counting_rounds: int = 0,
     asked_once: bool = False,
+    row_rate: float = 1.0,
+    fine: bool = False,
 ) -> Plan:
     """The plan of a run: the noise that meets the target, on its private side.
 
@@ -344,6 +371,10 @@ def make_plan(
         further exact rounds that a method needs without privacy
     asked_once
         each client answers in one of the rounds only, which then is all that it spends
+    row_rate
+        each row takes part in a round with this probability, by a coin of its client's
+    fine
+        as in `Plan`
 
     Returns
     -------
@@ -354,9 +385,10 @@ def make_plan(
 
     Notes
     -----
-    Amplification is claimed for unit "user" under trust `central` and `distributed` only. Under
-    `local` the server sees who answers. For one row of a sampled client it would need that the
-    client's *other* rows change little, too.
+    Amplification by sampled clients is claimed for unit "user" under trust `central` and
+    `distributed` only. Under `local` the server sees who answers. For one row of a sampled client
+    it would need that the client's *other* rows change little, too. Amplification by sampled rows
+    is claimed for unit "example" under the same models: nobody but its client sees a row's coin.
 
     With noise from the operating system the samplers' total variation is part of delta.
     """
@@ -371,6 +403,8 @@ def make_plan(
         seed=federation.seed,
         noise_source=federation.noise_source,
         adjacency=adjacency,
+        row_rate=accounting.check_rate(row_rate),
+        fine=fine,
     )
     if not federation.private:
         return plan(
@@ -386,6 +420,15 @@ def make_plan(
         raise InputError("clients that are asked once each cannot be sampled: sampling_rate < 1")
     if asked_once and model.asks_everyone:
         raise InputError(f"trust '{model.name}' needs noise of all clients in each round")
+    rate = amplifying_rate(federation)
+    if row_rate < 1:
+        if unit.per != "row" or not row_sums or not model.amplifies:
+            home = " or ".join(f"'{name}'" for name, one in TRUSTS.items() if one.amplifies)
+            raise InputError(
+                "rows that take part by chance need unit 'example', answers that are sums over "
+                f"rows, and trust {home}; got unit '{unit.name}', trust '{model.name}'"
+            )
+        rate = row_rate
     spent = 1 if asked_once else rounds
     law = choose(federation, prefers, bound, spent)
     if law.order == 1:
@@ -397,7 +440,7 @@ def make_plan(
     if law.settles_replacement:
         diameter = 1
     slack = _slack(federation, model, rounds, bound)
-    target = Target(federation.epsilon, federation.delta, spent, amplifying_rate(federation), slack)
+    target = Target(federation.epsilon, federation.delta, spent, rate, slack)
     return plan(
         rounds=rounds,
         law=law.calibrate(target),

@@ -16,6 +16,7 @@ from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
+from fedcal.queries.training import Gradients
 from fedcal.registry import registry
 
 QUERIES: dict[str, type[Query]] = registry(
@@ -25,6 +26,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassCounts,
     ClassHistograms,
     ClippedNLL,
+    Gradients,
     MeanGaps,
     MLPUpdate,
     OutcomeCell,
@@ -55,6 +57,7 @@ __all__ = [
     "ClassCounts",
     "ClassHistograms",
     "ClippedNLL",
+    "Gradients",
     "MLPUpdate",
     "MeanGaps",
     "OutcomeCell",

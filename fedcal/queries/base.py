@@ -18,6 +18,7 @@ import numpy as np
 from fedcal.bounding import Bound, Per
 from fedcal.checks import one_of, whole
 from fedcal.errors import InputError
+from fedcal.streams import key_of
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
@@ -60,6 +61,8 @@ class Query(ABC):
         ask all enrolled clients, not this round's sample (no privacy only)
     asked_once
         each client answers in one round of a run only: rounds are for disjoint parts of the clients
+    fine
+        an answer adds up many rows: its grid is as fine as they leave room for (`Plan.fine`)
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
@@ -73,6 +76,7 @@ class Query(ABC):
     signed: ClassVar[bool] = True
     everyone: ClassVar[bool] = False
     asked_once: ClassVar[bool] = False
+    fine: ClassVar[bool] = False
     facts: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
@@ -102,6 +106,11 @@ class Query(ABC):
         InputError
             If the question is no sum over rows, or has no use for so many clips.
         """
+
+    @property
+    def key(self) -> str:
+        """What tells this question from others: part of the key of seeded noise."""
+        return key_of(self.kind, self.params())
 
     def costs(self, sums: Floats) -> Floats | None:
         """What each candidate of a draw costs, by exact sums; None = by absolute values.

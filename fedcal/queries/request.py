@@ -89,8 +89,10 @@ class Request:
         what each client adds to its answer (trust `distributed`, `local`); None = nothing
     rate
         each client's rows take part with this probability, by its own coin (`distributed`)
+    row_rate
+        each row takes part with this probability, by a coin of its client's
     seed
-        of a simulated client's noise and coin; a real site takes none from a message
+        of a simulated client's noise and coins; a real site takes none from a message
     context
         what it is asked for; None = nobody said
     """
@@ -101,11 +103,13 @@ class Request:
     round: int
     noise: Noise | None = None
     rate: float = 1.0
+    row_rate: float = 1.0
     seed: int | None = None
     context: Context | None = None
 
     def __post_init__(self) -> None:
         accounting.check_rate(self.rate)
+        accounting.check_rate(self.row_rate)
         if self.seed is not None:
             check_seed(self.seed)
         length = sum(self.query.lengths())
@@ -153,6 +157,8 @@ class Request:
             fields["noise-shares"] = self.noise.shares
         if self.rate < 1:
             fields["rate"] = self.rate
+        if self.row_rate < 1:
+            fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
         for key, value in self.query.params().items():
@@ -190,6 +196,7 @@ class Request:
                 round=int(fields["round"]),
                 noise=_noise(fields),
                 rate=float(fields.get("rate", 1.0)),
+                row_rate=float(fields.get("row-rate", 1.0)),
                 seed=int(fields["seed"]) if "seed" in fields else None,
                 context=_context(context),
             )
@@ -203,7 +210,7 @@ class Request:
     @property
     def question(self) -> str:
         """What is asked, without how it travels: part of the key of seeded noise."""
-        return key_of(self.query.kind, self.query.params())
+        return self.query.key
 
     @property
     def key(self) -> str:
@@ -217,6 +224,7 @@ class Request:
             self.bound.key,
             (ring.clients, ring.grid, self.rate),
             None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
+            *((self.row_rate,) if self.row_rate < 1 else ()),
         )
 
     @property

@@ -1,0 +1,66 @@
+"""Gradients of a network that is being trained, summed over each client's rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.bounding import Bound
+from fedcal.errors import InputError
+from fedcal.queries import Gradients
+from fedcal.secure_aggregation import Ring
+from fedcal.shards import Shards
+from fedcal.training.network import Clipping, shape_of
+from fedcal.types import Floats, Integers, Words
+
+
+def gradients(shards: Shards, query: Gradients) -> Floats:
+    """Sum over each client's rows of their bounded gradients, (clients, size), in nats."""
+    grid = query.grid
+    return np.asarray(_steps(shards, query, query.rows, grid) * grid)
+
+
+def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -> Words | None:
+    """The same in steps of the ring, where each row is bounded: all rows of a client at once.
+
+    Formal guarantee: each row adds whole numbers of norm `bound.norms[0]` at most
+    (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
+    1-Lipschitz. So a row more or less moves a client's answer by no more than the bound.
+
+    Returns
+    -------
+    Words
+        (clients, size) uint64
+    """
+    if bound.order != 2:
+        return None  # rows are bounded in L2 here
+    clipping = Clipping(bound.norms[0], query.clipping, query.reach)
+    if clipping.rule == "none":
+        clipping = Clipping(bound.norms[0])
+    steps = _steps(shards, query, clipping, ring.grid)
+    return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
+
+
+def read_inputs(shards: Shards, query: Gradients) -> NDArray[Any]:
+    """The rows' inputs as the network reads them, computed once of each row.
+
+    Rows without inputs of their own have the logits of a model that is there already.
+    """
+    inputs = shards.logits if shards.inputs is None else shards.inputs
+    if inputs.shape[1:] != shape_of(query.shape) or shards.classes != query.classes:
+        raise InputError(
+            f"the query is for inputs of shape {query.shape} and {query.classes} classes; the "
+            f"rows here have {inputs.shape[1:]} and {shards.classes}"
+        )
+    return shards.derived(
+        ("inputs of", query.network), lambda s: query.architecture.prepared(np.asarray(inputs))
+    )
+
+
+def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
+    inputs = read_inputs(shards, query)
+    return query.architecture.steps(
+        query.w, inputs, shards.labels, shards.offsets, query.classes, clipping, grid
+    )

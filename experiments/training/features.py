@@ -1,0 +1,182 @@
+"""Features with labels: the `.npz` files that linear heads and small networks learn from.
+
+Whatever is done to the features here is public: it follows from the row itself and from constants
+that the file or `--feature-norm` states. Nothing is centred, standardised or scaled by a statistic
+of the rows, which would be a release of private data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.checks import positive
+from fedcal.corruptions import CORRUPTIONS, SEVERITIES
+from fedcal.errors import InputError
+from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids, check_labels
+from fedcal.types import Integers
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_ROWS = ("features", "labels", "y", "client", "subject", "group")
+KEYS = (
+    *_ROWS,
+    *(f"test_{key}" for key in _ROWS if key != "subject"),
+    *("scale", "norm", "class_names", "group_names"),
+)
+"""Arrays of a features file, beside `test_CORRUPTION_SEVERITY`."""
+
+
+def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
+    """Labelled rows of features, from the arrays of a file.
+
+    Parameters
+    ----------
+    arrays
+        `features` (n, d), floats, or whole numbers (int8, say) that are multiplied with the number
+        `scale`; `labels` or `y` (n,); optional `client`, `subject`, `group` (n,), whole numbers or
+        texts, and `class_names`, `group_names`, which the numbers stand for. The source's own test
+        rows: `test_features` (m, d), `test_labels` or `test_y`, `test_client`, `test_group` (m,),
+        and the same rows after a corruption: `test_CORRUPTION_SEVERITY` (m, d), such as
+        `test_fog_3`. `norm`: a bound on the rows' Euclidean norms, known without looking at them
+    norm
+        a bound in place of the file's
+
+    Returns
+    -------
+    LabelledRows
+        Features as float32. Where there is a bound, each row that is longer is scaled to it.
+
+    Raises
+    ------
+    InputError
+        One line that begins with the key.
+    """
+    corrupted = {
+        f"test_{name}_{level}": (name, level) for name in CORRUPTIONS for level in SEVERITIES
+    }
+    for key in arrays:
+        if key not in KEYS and key not in corrupted:
+            raise InputError(
+                f"unknown key {key[:80]!r}; allowed: {', '.join(KEYS)}, test_CORRUPTION_SEVERITY"
+            )
+    bound = _number(arrays, "norm") if norm is None else positive("feature_norm", norm)
+    reader = _Reader(arrays, _number(arrays, "scale"), bound, _names(arrays, "class_names"))
+    rows, test = reader.rows(""), None
+    if "test_features" in arrays:
+        test = reader.rows("test_", rows.x.shape[1:])
+        shape = test.x.shape
+        found = {v: reader.inputs(k, shape) for k, v in corrupted.items() if k in arrays}
+        test = replace(test, shifted=found)
+    elif stray := [key for key in arrays if key.startswith("test_")]:
+        raise InputError(f"{stray[0]} without test_features")
+    parts = [rows] if test is None else [rows, test]
+    classes = max(part.classes for part in parts)
+    if classes < 2:
+        raise InputError("there is one class; at least 2 are needed")
+    names = reader.class_names or tuple(map(str, range(classes)))
+    parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
+    return parts[0] if test is None else replace(parts[0], test=parts[1])
+
+
+def scaled_to(x: NDArray[np.float32], bound: float) -> NDArray[np.float32]:
+    """Rows (n, d) with norms up to `bound`: longer ones are scaled to it, in place."""
+    length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+    long = length > bound
+    x[long] *= (bound / length[long])[:, None].astype(np.float32)
+    return x
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The arrays of a file, and what is said of all its rows."""
+
+    arrays: Arrays
+    scale: float | None
+    norm: float | None
+    class_names: tuple[str, ...]
+
+    def inputs(self, key: str, shape: tuple[int, ...] = ()) -> NDArray[np.float32]:
+        """Features as float32, checked; their shape must end with `shape`."""
+        x = self.arrays[key]
+        if x.ndim != 2 or 0 in x.shape or x.shape[2 - len(shape) :] != shape:
+            rows, width = ("rows", "features", *shape)[-2:]
+            raise InputError(f"{key}: must have shape ({rows}, {width}), got {x.shape}")
+        if x.dtype.kind not in "iuf":
+            raise InputError(f"{key}: must hold numbers, got type {x.dtype}")
+        if (x.dtype.kind == "f") != (self.scale is None):
+            having = "without" if self.scale is None else "with"
+            raise InputError(
+                f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
+            )
+        with np.errstate(over="ignore"):
+            found = x.astype(np.float32)
+        if not np.isfinite(found).all():
+            raise InputError(f"{key}: all values must be finite")
+        if self.scale is not None:
+            found *= np.float32(self.scale)
+        return found if self.norm is None else scaled_to(found, self.norm)
+
+    def rows(self, prefix: str, shape: tuple[int, ...] = ()) -> LabelledRows:
+        """The rows of one part, without the names of classes and groups."""
+        arrays = self.arrays
+        if f"{prefix}features" not in arrays:
+            raise InputError(f"the array '{prefix}features' is missing")
+        x = self.inputs(f"{prefix}features", shape)
+        named = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
+        if len(named) != 1:
+            raise InputError(f"one of the arrays '{prefix}labels' and '{prefix}y' is needed")
+        most = len(self.class_names) or MOST_CLASSES
+        y = check_labels(named[0], arrays[named[0]], len(x), "row of features", most)
+        client, subject = (
+            check_ids(key, arrays[key], len(x)) if key in arrays else None
+            for key in (f"{prefix}client", f"{prefix}subject")
+        )
+        if subject is not None:
+            subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
+        return LabelledRows(x, y, client=client, subject=subject, norm=self.norm)
+
+
+def _number(arrays: Arrays, key: str) -> float | None:
+    if key not in arrays:
+        return None
+    if arrays[key].size != 1:
+        raise InputError(f"{key}: must be one number, got shape {arrays[key].shape}")
+    return positive(key, arrays[key].item())
+
+
+def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
+    names = tuple(map(str, arrays[key].flat)) if key in arrays else ()
+    if len(set(names)) < len(names):
+        raise InputError(f"{key}: a name is there twice")
+    return names
+
+
+def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:
+    """Training and test rows with their groups numbered alike."""
+    keys = ("group", "test_group")[: len(parts)]
+    if missing := [key for key in keys if key not in arrays]:
+        if len(missing) < len(keys):
+            raise InputError("group and test_group: give both or none of them")
+        return parts
+    given = [
+        check_ids(key, arrays[key], len(part.y)) for key, part in zip(keys, parts, strict=True)
+    ]
+    names = _names(arrays, "group_names")
+    if names:
+        codes: list[Integers] = [
+            check_labels(key, ids, len(ids), "row", len(names))
+            for key, ids in zip(keys, given, strict=True)
+        ]
+    else:
+        found, every = np.unique(np.concatenate(given), return_inverse=True)
+        names = tuple(map(str, found))
+        codes = np.split(every.astype(np.int64), [len(given[0])])[: len(parts)]
+    return [
+        replace(part, group=code, group_names=names)
+        for part, code in zip(parts, codes, strict=True)
+    ]

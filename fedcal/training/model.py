@@ -1,0 +1,83 @@
+"""A trained model: its network and its weights, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.artifact import Artifact
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.training.network import text_of
+from fedcal.training.networks import NETWORKS
+from fedcal.types import Floats
+
+
+class TrainedModel(Artifact):
+    """What training yields (`model.npz`).
+
+    Parameters
+    ----------
+    network
+        a key of `NETWORKS`
+    shape
+        of one input
+    classes
+        of the model
+    w
+        (size,) weights
+    """
+
+    form: ClassVar[str] = "model"
+    noun: ClassVar[str] = "model"
+
+    def __init__(self, network: str, shape: tuple[int, ...], classes: int, w: Floats) -> None:
+        self.network, self.shape, self.classes = network, shape, classes
+        self.w = np.array(w, np.float64)
+        size = NETWORKS[one_of("network", network, NETWORKS)].size(shape, classes)
+        if self.w.shape != (size,):
+            raise InputError(f"the network {network} has {size} weights, got {self.w.shape}")
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Network, shape, classes and weights."""
+        return {
+            "network": np.array(self.network),
+            "shape": np.array(self.shape),
+            "classes": np.array(self.classes),
+            "w": self.w,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """What `arrays` told."""
+        shape = tuple(int(side) for side in np.atleast_1d(arrays["shape"]))
+        return cls(str(arrays["network"]), shape, int(arrays["classes"]), arrays["w"])
+
+    def predict(self, inputs: NDArray[Any]) -> Floats:
+        """(n, ...) inputs -> (n, classes) logits.
+
+        Raises
+        ------
+        InputError
+            If they are not of the shape that the model was trained on.
+        """
+        if inputs.shape[1:] != self.shape:
+            raise InputError(
+                f"the model reads inputs of shape {text_of(self.shape)}, got "
+                f"{text_of(inputs.shape[1:])}"
+            )
+        return NETWORKS[self.network].logits(self.w, inputs, self.classes)
+
+    def results(self) -> dict[str, Any]:
+        """Which model it is."""
+        return {
+            "model": {
+                "network": self.network,
+                "shape": list(self.shape),
+                "classes": self.classes,
+                "weights": int(self.w.size),
+            }
+        }

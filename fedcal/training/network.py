@@ -1,0 +1,152 @@
+"""What is trained: a network, as pure functions of one flat vector of weights.
+
+Clients, server and tests share it. A network that needs torch imports it where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.checks import one_of, whole
+from fedcal.errors import InputError
+from fedcal.types import Floats, Integers
+
+Reads = Literal["features", "image", "text"]
+
+Rule = Literal["row", "global", "none"]
+"""How a row's gradient g is bounded by the clip norm C; see `factors`."""
+
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+SHORTER = 1.0 - 2.0**-30
+"""Of the clip norm is left to a row, so that no rounding on the way leads above it."""
+
+MOST_INPUTS = 2**24
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """What bounds the gradient of each row.
+
+    Attributes
+    ----------
+    norm
+        C, the most that one row may add to a sum, > 0; without a bound 0
+    rule
+        see `factors`
+    reach
+        Z of the rule "global"
+    """
+
+    norm: float
+    rule: Rule = "row"
+    reach: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of("clipping", self.rule, RULES)
+
+    def factors(self, norms: Floats) -> Floats:
+        """What each row's gradient is multiplied by, from its norm, (n,) -> (n,).
+
+        ``row``: min(1, C / norm), per-example clipping (Abadi et al. 2016).
+        ``global``: C / Z if norm <= Z, else 0 (Bu et al. 2021, global clipping): directions of rows
+        that count are kept in their proportion, and those beyond Z are left out.
+        ``none``: 1.
+        """
+        ones = np.ones_like(norms)
+        if self.rule == "none":
+            return ones
+        if self.rule == "row":
+            over = norms > self.norm * SHORTER
+            return np.where(over, self.norm * SHORTER / np.where(over, norms, 1.0), ones)
+        return np.where(norms <= self.reach, self.norm * SHORTER / self.reach, 0.0)
+
+
+class Network(ABC):
+    """One architecture.
+
+    Attributes
+    ----------
+    name
+        on the command line and in files
+    reads
+        the inputs it is for
+    lr
+        learning rate of gradient descent that suits a clip norm of 1
+    """
+
+    name: ClassVar[str]
+    reads: ClassVar[Reads]
+    lr: ClassVar[float] = 0.5
+
+    @abstractmethod
+    def size(self, shape: tuple[int, ...], classes: int) -> int:
+        """Number of weights; InputError if inputs of this shape do not suit it."""
+
+    @abstractmethod
+    def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
+        """Weights to begin with, (size,)."""
+
+    @abstractmethod
+    def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
+        """(n, ...) inputs -> (n, classes) float64."""
+
+    @abstractmethod
+    def prepared(self, inputs: NDArray[Any]) -> NDArray[Any]:
+        """Inputs as `steps` reads them, (n, ...): computed once in a run, row by row."""
+
+    @abstractmethod
+    def steps(
+        self,
+        w: Floats,
+        prepared: NDArray[Any],
+        labels: Integers,
+        offsets: Integers,
+        classes: int,
+        clipping: Clipping,
+        grid: float,
+    ) -> Integers:
+        """Sums over each client's rows of their bounded gradients, in whole steps of a grid.
+
+        The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
+        its client's sum, by itself, of norm C / grid at most: another row more or less changes the
+        sum by no more than that, exactly, in whatever order rows are added.
+
+        Parameters
+        ----------
+        w
+            (size,)
+        prepared, labels
+            (n, ...), (n,) sorted by client
+        offsets
+            (clients + 1,) rows of client k are offsets[k]:offsets[k + 1]
+
+        Returns
+        -------
+        Integers
+            (clients, size)
+        """
+
+
+def shape_of(text: str) -> tuple[int, ...]:
+    """Shape of one input from text such as "512" or "28x28x1", or InputError."""
+    try:
+        shape = tuple(int(part) for part in text.split("x"))
+    except (ValueError, AttributeError):
+        raise InputError(f"shape must be like 512 or 28x28x1, got {text!r:.40}") from None
+    for side in shape:
+        whole("a side of the shape", side, 1, MOST_INPUTS)
+    if math.prod(shape) > MOST_INPUTS:
+        raise InputError(f"an input of shape {text} has more than {MOST_INPUTS:,} numbers")
+    return shape
+
+
+def text_of(shape: tuple[int, ...]) -> str:
+    """The text that `shape_of` reads."""
+    return "x".join(map(str, shape))

@@ -1,0 +1,130 @@
+"""Server-side optimisers of noisy mean gradients: post-processing of what was released."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from fedcal.errors import InputError
+from fedcal.registry import registry
+from fedcal.types import Floats
+
+Schedule = Literal["constant", "linear"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+
+
+class Optimiser(ABC):
+    """Steps from mean gradients.
+
+    Parameters
+    ----------
+    size
+        number of weights
+    momentum
+        of those that have one, in [0, 1)
+    """
+
+    name: ClassVar[str]
+    has_momentum: ClassVar[bool]
+
+    def __init__(self, size: int, momentum: float = 0.0) -> None:
+        if not 0 <= momentum < 1:
+            raise InputError(f"momentum must be in [0, 1), got {momentum!r}")
+        self.momentum = momentum
+        self._size = size
+
+    @abstractmethod
+    def step(self, gradient: Floats, lr: float) -> Floats:
+        """What is added to the weights, (size,)."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Floats]:
+        """What it remembers, by name."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """Take up what `state` told."""
+
+
+class SGD(Optimiser):
+    """Gradient descent with heavy-ball momentum: v = momentum v + g, step -lr v."""
+
+    name: ClassVar[str] = "sgd"
+    has_momentum: ClassVar[bool] = True
+
+    def __init__(self, size: int, momentum: float = 0.0) -> None:
+        super().__init__(size, momentum)
+        self._velocity = np.zeros(size)
+
+    def step(self, gradient: Floats, lr: float) -> Floats:
+        """-lr v."""
+        self._velocity = self.momentum * self._velocity + gradient
+        return np.asarray(-lr * self._velocity)
+
+    def state(self) -> dict[str, Floats]:
+        """The velocity."""
+        return {"velocity": self._velocity}
+
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """The velocity."""
+        self._velocity = np.array(state["velocity"], np.float64)
+
+
+class Adam(Optimiser):
+    """Adam (Kingma & Ba 2015) with its usual constants; with noisy gradients DP-Adam."""
+
+    name: ClassVar[str] = "adam"
+    has_momentum: ClassVar[bool] = False
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    least: ClassVar[float] = 1e-8
+
+    def __init__(self, size: int, momentum: float = 0.0) -> None:
+        super().__init__(size, momentum)
+        self._moments = np.zeros((2, size))
+        self._steps = 0
+
+    def step(self, gradient: Floats, lr: float) -> Floats:
+        """-lr m / (sqrt(v) + 1e-8), both without their bias."""
+        self._steps += 1
+        unbiased = []
+        moments = []
+        for old, beta, value in zip(
+            self._moments, self.betas, (gradient, gradient**2), strict=True
+        ):
+            moments.append(beta * old + (1 - beta) * value)
+            unbiased.append(moments[-1] / (1 - beta**self._steps))
+        self._moments = np.stack(moments)  # anew: `state` may still be written elsewhere
+        return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
+
+    def state(self) -> dict[str, Floats]:
+        """Both moments, and the number of steps."""
+        return {"moments": self._moments, "steps": np.array([float(self._steps)])}
+
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """Both moments, and the number of steps."""
+        self._moments = np.array(state["moments"], np.float64)
+        self._steps = int(state["steps"][0])
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = registry(SGD, Adam)
+"""Name on the command line -> optimiser."""
+
+
+def scheduled(schedule: Schedule, step: int, steps: int) -> float:
+    """Share of the learning rate in step 1, 2, ..., `steps`: 1, or falling from 1 towards 0."""
+    return 1.0 if schedule == "constant" else (steps - step + 1) / steps
+
+
+def langevin_lr(batch: float, rows: float, noise: float) -> float:
+    """Learning rate of mean gradients with which noisy steps are Langevin dynamics.
+
+    Stochastic gradient Langevin dynamics on the sum of the rows' losses takes the step
+    -h (rows / batch) G + N(0, 2 h) (Welling & Teh 2011). Where the sum G over a batch has noise of
+    std `noise` the two agree for h = 2 batch^2 / (rows noise)^2 (DP-SGLD, Knolle et al. 2021), that
+    is for the rate h rows of the mean gradient.
+    """
+    return 2.0 * batch**2 / (rows * noise**2) if noise > 0 else math.inf

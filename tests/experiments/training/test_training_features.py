@@ -1,0 +1,130 @@
+"""Files of features: what they hold, what is refused, how their rows are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.errors import InputError
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.splits import PARTS, split
+from fedcal.partition import held_out
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(-127, 128, (200, 5)).astype(np.int8)
+Y = np.arange(200) % 3
+TEST: dict[str, Any] = {"test_features": X[:40], "test_labels": Y[:40]}
+
+
+def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
+    path = folder / name
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_bytes_are_scaled_and_long_rows_shortened(tmp_path: Path) -> None:
+    data = npz(tmp_path, features=X, scale=0.01, labels=Y, norm=1.5)
+    pool = read_pool(data)
+    assert (pool.kind, pool.x.dtype, pool.classes, pool.norm) == ("features", np.float32, 3, 1.5)
+    given = X * 0.01
+    length = np.linalg.norm(given, axis=1)
+    assert (length > 1.5).any()
+    assert (length < 1.5).any()
+    expected = given * np.minimum(1, 1.5 / length)[:, None]  # each row by its own norm alone
+    np.testing.assert_allclose(pool.x, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(read_pool(data, 9.0).x, given, rtol=1e-6)
+    floats = read_pool(npz(tmp_path, "f.npz", features=given, y=Y, class_names=list("abcd")))
+    assert (floats.names, floats.norm) == (("a", "b", "c", "d"), None)
+    np.testing.assert_allclose(floats.x, given, rtol=1e-6)
+
+
+def test_the_source_s_test_rows_stay_test_rows(tmp_path: Path) -> None:
+    group = np.array(["w", "m"])[np.arange(200) % 2]
+    path = npz(
+        tmp_path,
+        **{"features": X, "scale": 1.0, "labels": Y, "group": group, "subject": np.arange(200)},
+        **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
+    )
+    pool = read_pool(path)
+    made = split(pool, TrainConfig(path, clients=4, partition="iid", seed=3))
+    assert sum(made.sizes("test")) == 40
+    assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
+    ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
+    fit = np.concatenate([ids["train"], ids["calibration"]])
+    assert sorted(fit) == list(range(200))
+    np.testing.assert_array_equal(  # Algorithm 1's tenth
+        np.sort(ids["calibration"]), np.flatnonzero(held_out(np.arange(200), 3, 0.1))
+    )
+    for part in PARTS:
+        source = X[:40] if part == "test" else X
+        for rows in made.parts[part]:
+            np.testing.assert_array_equal(rows.x, source[rows.ids])
+            np.testing.assert_array_equal(rows.y, rows.ids % 3)
+            np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
+    np.testing.assert_array_equal(made.shifted["fog", 3], -X[:40][ids["test"]].astype(float))
+
+
+def test_test_rows_of_natural_clients(tmp_path: Path) -> None:
+    client = np.arange(200) // 100
+    path = npz(tmp_path, features=X, scale=1, y=Y, client=client, **TEST, test_client=Y[:40] % 2)
+    made = split(read_pool(path), TrainConfig(path, partition="natural"))
+    assert made.names == ("0", "1")
+    assert made.sizes("test").tolist() == np.bincount(Y[:40] % 2).tolist()
+
+
+def test_the_fingerprint_covers_the_inputs(tmp_path: Path) -> None:
+    def print_of(x: Any) -> str:
+        path = npz(tmp_path, features=x, scale=1, y=Y)
+        config = TrainConfig(path, clients=2, partition="iid")
+        return split(read_pool(path), config).fingerprint()
+
+    other = X.copy()
+    other[17, 2] += 1
+    assert print_of(X) == print_of(X.copy()) != print_of(other)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"features": X, "scale": 1}, "one of the arrays 'labels' and 'y' is needed"),
+        ({"features": X, "y": Y}, "whole numbers need scale.* got int8 without scale"),
+        ({"features": X / 2, "scale": 1, "y": Y}, "got float64 with scale"),
+        ({"features": X[0], "y": Y, "scale": 1}, r"must have shape \(rows, features\), got \(5,\)"),
+        ({"features": np.full((2, 2), np.inf), "y": [0, 1]}, "features: all values must be finite"),
+        ({"features": X, "scale": 1, "y": Y[1:]}, r"y: must have shape \(200,\), one per row of"),
+        ({"features": X, "scale": 1, "y": Y + 3, "class_names": list("abc")}, r"y: 3 at row 0"),
+        ({"features": X, "scale": 0, "y": Y}, "scale must be a finite number > 0"),
+        ({"features": X, "scale": 1, "y": 0 * Y}, "there is one class"),
+        ({"features": X, "scale": 1, "y": Y, "x": Y}, "unknown key 'x'; allowed: features, "),
+        ({"features": X, "scale": 1, "y": Y, "test_y": Y}, "test_y without test_features"),
+        ({"features": X, "scale": 1, "y": Y, "test_features": X}, "'test_labels' and 'test_y'"),
+        ({"features": X, "scale": 1, "y": Y, "client": Y / 2}, "client: must hold whole numbers"),
+        (
+            {"features": X, "scale": 1, "y": Y, **TEST, "test_fog_3": X},
+            r"test_fog_3: must have shape \(40, 5\), got \(200, 5\)",
+        ),
+        (
+            {"features": X, "scale": 1, "y": Y, **TEST, "test_group": Y[:40]},
+            "group and test_group: give both",
+        ),
+    ],
+)
+def test_bad_files(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+    path = npz(tmp_path, **arrays)
+    with pytest.raises(InputError, match=said) as refused:
+        read_pool(path)
+    assert str(refused.value).startswith(repr(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_features_are_read_from_one_file_and_images_have_no_norm(tmp_path: Path) -> None:
+    features = npz(tmp_path, features=X, scale=1, y=Y)
+    images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
+    with pytest.raises(InputError, match="features, which are read from one file alone"):
+        read_pool(f"{images},{features}")
+    with pytest.raises(InputError, match=r"feature_norm has no effect here: .* holds images"):
+        read_pool(images, 1.0)
