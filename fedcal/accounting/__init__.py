@@ -15,6 +15,7 @@ from fedcal.accounting.gaussian import (
     poisson_gaussian_epsilon,
 )
 from fedcal.accounting.stages import (
+    AnyStage,
     Guarantee,
     Stage,
     composed_delta,
@@ -24,6 +25,7 @@ from fedcal.accounting.stages import (
 )
 
 __all__ = [
+    "AnyStage",
     "Guarantee",
     "Stage",
     "check_delta",
