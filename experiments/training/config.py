@@ -38,11 +38,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 TRAINING = "Training"
 
-KINDS = {name: network.reads for name, network in NETWORKS.items()} | {
-    "cnn": "image",
-    "resnet18": "image",
-    "lstm": "text",
-}
+KINDS = {name: network.reads for name, network in NETWORKS.items()}
 """Model -> what it reads."""
 
 USUAL = {"image": "cnn", "text": "lstm", "features": "linear"}
