@@ -15,6 +15,7 @@ from fedcal.errors import InputError
 from fedcal.numerics import LOG_A_LIMIT
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScalingGradients
+from fedcal.queries.scaling import ROW_CLIP
 from fedcal.release import Release
 from fedcal.strategies.descent import Descent
 from fedcal.strategies.method import Family
@@ -23,7 +24,6 @@ from fedcal.types import Floats
 from fedcal.units import UNITS
 
 EPOCHS = 100
-ROW_CLIP = 10.0
 
 
 class _Recalibration(Descent):
@@ -50,8 +50,6 @@ class _Recalibration(Descent):
         whole = federation.private and UNITS[federation.unit].whole_client
         if clip is None and whole:
             clip = self.wider * gradient_clip(self.name, federation, rows_per_client)
-        elif clip is None and federation.private:
-            clip = ROW_CLIP
         self._row_clip = None if whole else clip
         super().__init__(
             federation,
