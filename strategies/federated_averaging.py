@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,8 @@ class DPFedAvg(CalibrationStrategy):
     federation
         public facts and budget; default 20 rounds
     network, shape
-        what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28")
+        what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28"; the logits of a
+        model that is there already)
     epochs, batch, lr
         of a client's SGD
     server_lr, momentum
@@ -58,20 +59,20 @@ class DPFedAvg(CalibrationStrategy):
     """
 
     name = "dp-fedavg"
-    family: Family = "train"
+    family: ClassVar[Family] = "train"
     keeps_releases = False
     fits_locally = True
     planned = 0
     examples = (
-        {"shape": "3", "batch": 8},
-        {"shape": "3", "batch": 8, "momentum": 0.5, "unclipped": 0.8},
+        {"batch": 8, "clip": 0.3},
+        {"batch": 8, "momentum": 0.5, "unclipped": 0.8},
     )
 
     def __init__(
         self,
         federation: Federation,
         *,
-        shape: str,
+        shape: str | None = None,
         network: str = "linear",
         epochs: int = 1,
         batch: int = 32,
@@ -82,14 +83,14 @@ class DPFedAvg(CalibrationStrategy):
         unclipped: float | None = 0.5,
         **base: Any,
     ) -> None:
-        self.network, self.shape = one_of("network", network, NETWORKS), shape
-        self.classes = federation.classes
+        self.network, self.classes = one_of("network", network, NETWORKS), federation.classes
+        self.shape = str(self.classes) if shape is None else shape
         self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
         self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
         self.clip, self.unclipped = positive("clip", clip), unclipped
         if unclipped is not None and not 0 < unclipped < 1:
             raise InputError(f"unclipped must be in (0, 1), got {unclipped!r}")
-        self.w = NETWORKS[network].initial(shape_of(shape), self.classes, federation.seed)
+        self.w = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
         self.optimiser = SGD(self.w.size, momentum)
         self.done = 0
         bound = self.query(1).bound("client")
