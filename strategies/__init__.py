@@ -19,6 +19,7 @@ from fedcal.strategies.newton import (
     FedNewtonVector,
 )
 from fedcal.strategies.query_binning import DPHistogram
+from fedcal.strategies.recalibration import DPTS, DPPlatt
 from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.single_auc import FedAUC
 from fedcal.strategies.single_metrics import FedAccuracy, FedKS
@@ -26,6 +27,7 @@ from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 from fedcal.strategies.training import FedSGD
 
 __all__ = [
+    "DPTS",
     "ECET",
     "NLLT",
     "STRATEGIES",
@@ -33,6 +35,7 @@ __all__ = [
     "CalibrationStrategy",
     "DPFedAvg",
     "DPHistogram",
+    "DPPlatt",
     "FedAUC",
     "FedAccuracy",
     "FedBBQ",
@@ -59,6 +62,7 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
+    *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
     *(FedConformal, FedSGD, DPFedAvg),
 )
