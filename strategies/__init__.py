@@ -15,6 +15,7 @@ from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
+    FedNewtonTop,
     FedNewtonVector,
 )
 from fedcal.strategies.query_binning import DPHistogram
@@ -46,6 +47,7 @@ __all__ = [
     "FedNewton",
     "FedNewtonEntropy",
     "FedNewtonOPVector",
+    "FedNewtonTop",
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
@@ -58,7 +60,7 @@ __all__ = [
 STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
-    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
