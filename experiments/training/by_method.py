@@ -23,6 +23,7 @@ from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
@@ -164,8 +165,10 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
     settings |= {"network": config.model, "shape": text_of(data.shape)}
     for name, setting in (("lr", "lr"), ("batch_size", "batch")):
         if known.get(name) is not None:
-            settings.setdefault(setting, float(known[name]))
+            settings.setdefault(setting, known[name])
     shared = {name: known[name] for name in _SHARED if name in known}
+    if not STRATEGIES[str(config.method)].one_place:  # it samples clients, the others rows
+        shared["sampling_rate"] = config.sampling_rate
     return Config(data=config.data, clients=data.clients, set=settings, **shared)
 
 

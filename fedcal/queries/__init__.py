@@ -21,7 +21,7 @@ from fedcal.queries.temperature import (
     TemperatureUpdate,
     TopLabelNewton,
 )
-from fedcal.queries.training import Gradients
+from fedcal.queries.training import Gradients, LocalUpdate
 from fedcal.registry import registry
 
 QUERIES: dict[str, type[Query]] = registry(
@@ -32,6 +32,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassHistograms,
     ClippedNLL,
     Gradients,
+    LocalUpdate,
     MeanGaps,
     MLPUpdate,
     OutcomeCell,
@@ -65,6 +66,7 @@ __all__ = [
     "ClassHistograms",
     "ClippedNLL",
     "Gradients",
+    "LocalUpdate",
     "MLPUpdate",
     "MeanGaps",
     "OutcomeCell",
