@@ -204,7 +204,8 @@ def _stage(
     extra = _EVALUATE if kind == "evaluate" else ()
     try:
         _check_keys(table, {*known, "set", "rows", *extra})
-        rows = one_of("rows", table.get("rows", _ROWS[kind]), PARTS)
+        fit = PARTS if kind == "evaluate" else PARTS[:2]
+        rows = one_of("rows", table.get("rows", _ROWS[kind]), fit)
         own = {"method": _METHODS[kind], **table}
         own.pop("rows", None)
         if extra:
@@ -215,8 +216,8 @@ def _stage(
         config = merge(top, own)
         family = AFTER[kind]
         if config.method not in STRATEGIES or STRATEGIES[config.method].family != family:
-            fit = ", ".join(n for n, one in STRATEGIES.items() if one.family == family)
-            raise InputError(f"method '{config.method}' is not for this stage; allowed: {fit}")
+            names = ", ".join(n for n, one in STRATEGIES.items() if one.family == family)
+            raise InputError(f"method '{config.method}' is not for this stage; allowed: {names}")
         return StageConfig(rows, config, epsilon)
     except InputError as e:
         raise InputError(f"[{name}]: {e}") from None

@@ -51,11 +51,13 @@ class Rows:
             return self.scores
         return {part: model.predict(inputs_of(self.trained, part)) for part in self.parts}
 
-    def dataset(self, part: str, scores: Mapping[str, Floats], input: Kind) -> Dataset:
-        """A part as clients' rows, with the test part beside it unless that is the part itself."""
+    def dataset(
+        self, part: str, scores: Mapping[str, Floats], input: Kind, tested: bool = False
+    ) -> Dataset:
+        """A part as clients' rows; `tested`: with the test part beside it."""
         rows, test = self.parts[part], self.parts["test"]
         rows = replace(rows, scores=scores[part], input=input)
-        if part == "test":
+        if not tested:
             return rows
         return replace(
             rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,24 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal import pages
+from fedcal.artifact import Holdout
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.figures import CURVE_NAMES
+from fedcal.experiments.files import PAGE, to_json, write_folder
 from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import versions
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
+from fedcal.training.card import scored
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import text_of
-from fedcal.types import Integers
+from fedcal.types import Floats, Integers
 
 _SHARED = (
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
@@ -65,7 +68,7 @@ class ModelTraining:
     privacy
         record and statement, as those of every run
     metrics
-        of the model on the test rows, as fractions: for the researcher's eyes
+        of the model on the test rows (`fedcal.training.card.scored`): for the researcher's eyes
     train_metrics
         the same on the training rows
     logits
@@ -111,10 +114,10 @@ class ModelTraining:
         }
 
     def save(self, out: str | Path) -> None:
-        """Write `model.npz`, `logits.npz`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=[CHECKPOINT])
+        """Write model, logits, options, numbers and the report into a folder."""
+        write_folder(Path(out), partial(self._write, home=Path(out)), stale=(CHECKPOINT, *CURVE_NAMES))
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, home: Path) -> None:
         data = self.federation
         columns = {
             "logits": self.logits["calibration"],
@@ -124,17 +127,33 @@ class ModelTraining:
             "test_labels": data.labels("test"),
         }
         for prefix, part in (("", "calibration"), ("test_", "test")):
-            group = _column(data, part, "group")
+            group = column(data, part, "group")
             if group is not None:
                 columns[f"{prefix}group"] = np.array(data.group_names)[group]
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
         (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
         (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        (folder / PAGE).write_text(to_json(page), "utf-8")
+        from fedcal.experiments.report import write_training_report
+
+        write_training_report(folder, home)
+
+    def page(self) -> list[pages.Part]:
+        """The model's card."""
+        return [*self.model.page(), *self.model.judged_page(test_rows(self.federation, self.logits))]
 
 
-def _column(data: ClientData, part: str, name: str) -> Integers | None:
-    """A column of all clients' rows, or None."""
+def test_rows(data: ClientData, logits: Mapping[str, Floats | NDArray[np.float32]]) -> Holdout:
+    """The test rows with a model's logits."""
+    z = np.asarray(logits["test"], np.float64)
+    group = column(data, "test", "group")
+    return Holdout(z, softmax(z), data.labels("test"), group=group, group_names=data.group_names)
+
+
+def column(data: ClientData, part: str, name: str) -> Integers | None:
+    """A column of all clients' rows in a part, or None."""
     found = [getattr(rows, name) for rows in data.parts[part]]
     return None if any(c is None for c in found) else np.concatenate(found)
 
@@ -152,7 +171,7 @@ def shards_of(data: ClientData) -> Shards:
         labels,
         np.repeat(np.arange(data.clients), data.sizes("train")),
         data.clients,
-        subjects=_column(data, "train", "subject"),
+        subjects=column(data, "train", "subject"),
         inputs=inputs_of(data, "train"),
     )
 
@@ -225,7 +244,7 @@ def train_by_method(
     known, privacy = recorded(run, job, outcome, tested=True)
     privacy["statement"] += _about_parts(config, job)
     logits = {part: model.predict(inputs_of(data, part)) for part in PARTS}
-    metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
+    metrics = {part: scored(softmax(logits[part]), data.labels(part)) for part in PARTS}
     return ModelTraining(
         config=config,
         model=model,
