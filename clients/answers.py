@@ -14,7 +14,7 @@ from fedcal.clients.histograms import class_counts, class_histograms, pooled_his
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
-from fedcal.clients.parametric import scaling_newton, scaling_update
+from fedcal.clients.parametric import scaling_gradients, scaling_newton, scaling_update
 from fedcal.clients.prediction_sets import row_words as rows_of_sets
 from fedcal.clients.prediction_sets import set_cell, set_counts, set_gaps
 from fedcal.clients.scalers import temperature_update
@@ -44,6 +44,7 @@ STATISTICS: dict[str, Statistic] = {
     "class_counts": class_counts,
     "clipped_nll": clipped_nll,
     "gradients": gradients,
+    "scaling_gradients": scaling_gradients,
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,
     "pooled_histograms": pooled_histograms,
@@ -102,12 +103,13 @@ def answer(shards: Shards, request: Request) -> Words:
     query, bound, ring = request.query, request.bound, request.ring
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if bound.per == "client":
-            return encode_bounded(statistic(shards, query), bound, ring)
-        if bound.per == "row" and query.kind in QUICK:
+        exact = query.fine and not bound.finite  # no float in between, so that all orders agree
+        if (bound.per == "row" or exact) and query.kind in QUICK:
             quick = QUICK[query.kind](shards, query, bound, ring)
             if quick is not None:
                 return quick
+        if bound.per == "client":
+            return encode_bounded(statistic(shards, query), bound, ring)
         sums = ClientSums(shards.clients, bound.length, ring)
         parts, owner = _parts(shards, bound.per)
         step = max(1, ROW_NUMBERS // bound.length)
