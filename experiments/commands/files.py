@@ -17,7 +17,9 @@ from fedcal.experiments.terminal import console
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train or pipeline.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train or pipeline.")
+    ],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

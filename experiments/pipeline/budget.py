@@ -110,9 +110,7 @@ def budget_of(spenders: Sequence[Spender], epsilon: float, delta: float) -> Budg
             )
         found |= fixed | _left([s for s in stages if s.epsilon is None], beside, epsilon, delta)
     plans = {s.name: s.plan(found[s.name]) for s in spenders}
-    accounts = {
-        part: [account_of(plans[s.name]) for s in stages] for part, stages in parts.items()
-    }
+    accounts = {part: [account_of(plans[s.name]) for s in stages] for part, stages in parts.items()}
     return Budget(
         epsilons={s.name: found[s.name] for s in spenders},
         plans=plans,

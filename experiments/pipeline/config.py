@@ -141,9 +141,7 @@ def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
         table = {"rows": "calibration", **given["choose"]}
         by = one_of("[choose]: metric", table.pop("metric", by), CHOICE)
         choose = _stage("choose", "evaluate", table, top)
-    stages = {
-        name: _stage(name, name, given[name], top) for name in AFTER if name in given
-    }
+    stages = {name: _stage(name, name, given[name], top) for name in AFTER if name in given}
     if not trainings:
         for name, stage in stages.items():
             if stage.rows == "train":
@@ -196,9 +194,7 @@ def _trainings(
     return tuple(made), tuple(epsilons)
 
 
-def _stage(
-    name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any]
-) -> StageConfig:
+def _stage(name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any]) -> StageConfig:
     """The table of a stage that is no training."""
     known = {key for key in options_of(Config) if key not in _NOT_OF_STAGES}
     extra = _EVALUATE if kind == "evaluate" else ()

@@ -21,7 +21,7 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
     budget, config = pipeline.budget, pipeline.config
     stages: list[dict[str, Any]] = []
     for stage in pipeline.stages:
-        told = {
+        told: dict[str, Any] = {
             "name": stage.name,
             "kind": stage.kind,
             "method": stage.config.method,
@@ -32,7 +32,12 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
         if budget is not None:
             plan = budget.plans[stage.name]
             spent = {"epsilon": budget.epsilons[stage.name], "delta": plan.delta}
-            told |= {**spent, "mechanism": plan.mechanism, "event": plan.event}
+            told |= {
+                **spent,
+                "mechanism": plan.mechanism,
+                "releases": plan.rounds,
+                "event": plan.event,
+            }
         stages.append(told)
     return {
         "schema": 1,
@@ -90,12 +95,10 @@ def statement_of(pipeline: Pipeline) -> list[str]:
             f"released {config.by} goes on; those releases are charged, too."
         )
     stages = {stage.kind: stage for stage in pipeline.stages}
-    fits = [k for k in ("train", "recalibrate") if k in stages]
-    apart = pipeline.rows.apart
-    if "sets" in stages:
-        mine = apart[stages["sets"].rows]
-        again = [k for k in fits if apart[stages[k].rows] == mine]
-        if again and mine in pipeline.rows.apart:
+    if sets := stages.get("sets"):
+        fitted = [stages[kind] for kind in ("train", "recalibrate") if kind in stages]
+        again = [one.kind for one in fitted if pipeline.rows.same(one.rows, sets.rows)]
+        if again:
             said.append(
                 f"The prediction sets read rows that {_listed(again)} has read, too: their "
                 "promise of coverage is for scores that do not depend on these rows. Coverage on "

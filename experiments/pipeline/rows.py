@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,16 +41,25 @@ class Rows:
     apart: Mapping[str, str]
     trained: ClientData | None = field(default=None, repr=False)
 
+    def same(self, one: str, other: str) -> bool:
+        """Whether two parts are the same rows."""
+        return one == other or self.apart[one] == self.apart[other] != EVERY
+
     @property
     def scores(self) -> dict[str, Floats]:
         """What is known of each part before a model is trained: the data's scores, or zeros."""
         return {name: rows.scores for name, rows in self.parts.items()}
 
+    @property
+    def of_clients(self) -> ClientData:
+        """The clients' inputs; InputError where there are scores alone."""
+        if self.trained is None:
+            raise InputError("there are scores of a model, and nothing to train one on")
+        return self.trained
+
     def scored(self, model: TrainedModel) -> dict[str, Floats]:
         """Logits of a trained model, (n, c) of each part."""
-        if self.trained is None:
-            return self.scores
-        return {part: model.predict(inputs_of(self.trained, part)) for part in self.parts}
+        return {part: model.predict(inputs_of(self.of_clients, part)) for part in self.parts}
 
     def dataset(
         self, part: str, scores: Mapping[str, Floats], input: Kind, tested: bool = False
@@ -119,7 +129,9 @@ def rows_of_scores(data: str, seed: int, unit: str) -> Rows:
     scores, labels = loaded.test_scores, loaded.test_labels
     if scores is None or labels is None:
         raise InputError(f"{loaded.name} has no test rows")
-    nothing = {"test_scores": None, "test_labels": None, "test_client": None, "test_group": None}
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("test_scores", "test_labels", "test_client", "test_group")
+    )
     test = replace(
         loaded,
         scores=scores,

@@ -11,21 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedcal import pages
+from fedcal.artifact import Holdout
 from fedcal.atomic import whole_file
 from fedcal.calibrators import load as load_calibrator
 from fedcal.errors import InputError
-from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.files import PAGE, check_out, to_json
 from fedcal.experiments.pipeline.record import FILE, new_record, numbers_of
 from fedcal.experiments.pipeline.report import write_pipeline_report
 from fedcal.experiments.pipeline.settle import Pipeline, Stage
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.training.by_method import train_by_method
 from fedcal.experiments.training.config import TrainConfig
+from fedcal.numerics import softmax
 from fedcal.privacy.ledger import Ledger
 from fedcal.scores import Kind
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.outcome import Progress
-from fedcal.training.model import TrainedModel
+from fedcal.training.card import card_parts
+from fedcal.training.model import TrainedModel, read_model
 from fedcal.types import Floats
 
 LEDGER = "ledger.sqlite"
@@ -137,6 +141,7 @@ class _Run:
         self.models: dict[str, TrainedModel] = {}
         self.scores: dict[str, Floats] = pipeline.rows.scores
         self.input: Kind = next(iter(pipeline.rows.parts.values())).input
+        self.before: Floats | None = None  # probabilities of the test rows, uncalibrated
 
     def all(self) -> None:
         """Run what is not done."""
@@ -149,6 +154,26 @@ class _Run:
                 told |= {"done": True, "seconds": time.perf_counter() - start}
                 self._write()
             self._hand_on(stage)
+        self._write_card()
+
+    def _test_probs(self) -> Floats:
+        z = self.scores["test"]
+        return z if self.input == "probs" else softmax(z)
+
+    def _write_card(self) -> None:
+        """What test rows tell of the model, before and after it was recalibrated."""
+        rows = self.pipeline.rows.parts["test"]
+        now = self._test_probs()
+        looks = {"model": now if self.before is None else self.before}
+        if self.before is not None:
+            looks["recalibrated"] = now
+        names = rows.group_names or ()
+        test = Holdout(
+            rows.scores, looks["model"], rows.labels, group=rows.group, group_names=names
+        )
+        page = {"schema": 1, "form": "pipeline", "parts": pages.to_json(card_parts(looks, test))}
+        with whole_file(self.out / PAGE) as file:
+            file.write(to_json(page).encode())
 
     def _run(self, stage: Stage) -> dict[str, Any]:
         """Run a stage into its folder; its numbers."""
@@ -165,8 +190,7 @@ class _Run:
         return numbers_of(result.to_json())
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
-        data = self.pipeline.rows.trained
-        assert data is not None
+        data = self.pipeline.rows.of_clients
         folder.mkdir(parents=True, exist_ok=True)
         begun = (folder / CHECKPOINT).is_file()
         training = train_by_method(
@@ -186,9 +210,7 @@ class _Run:
         """Give the next stages what this one, now or earlier, left in its folder."""
         folder, rows = self.out / stage.name, self.pipeline.rows
         if stage.kind == "train":
-            model = TrainedModel.read(folder, TrainedModel.form)
-            assert isinstance(model, TrainedModel)
-            self.models[stage.name] = model
+            self.models[stage.name] = read_model(folder)
         if stage.kind in ("train", "choose"):
             later = self.pipeline.stages[self.pipeline.stages.index(stage) + 1 :]
             if not any(one.kind in ("train", "choose") for one in later):
@@ -197,6 +219,7 @@ class _Run:
                 self.scores = rows.scored(self.models[self.record["chosen"]])
                 self.input = "logits"
         if stage.kind == "recalibrate":
+            self.before = self._test_probs()
             calibrator = load_calibrator(folder / "calibrator.npz")
             self.scores = {part: calibrator.predict_proba(s) for part, s in self.scores.items()}
             self.input = "probs"

@@ -112,9 +112,9 @@ def settle(config: PipelineConfig) -> Pipeline:
         stages.append(Stage(name, "train", "train", training, epsilon, seed))
     if config.choose is not None:
         chosen = config.choose
-        for one in tuple(stages):
-            name, own = f"choose-{one.name}", _dealt(chosen.config, rows)
-            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, one.seed, one.name)
+        for model in tuple(stages):
+            name, own = f"choose-{model.name}", _dealt(chosen.config, rows)
+            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, model.seed, model.name)
             stages.append(made)
     for name, after in config.stages.items():
         own = _dealt(after.config, rows)
@@ -164,11 +164,10 @@ def _fingerprint_of(parts: Mapping[str, Dataset]) -> str:
 def _planned(stage: Stage, rows: Rows) -> Callable[[float], Plan]:
     """The plan of a stage for an epsilon; it follows from public facts."""
     data = rows.dataset(stage.rows, rows.scores, rows.parts[stage.rows].input)
-    if isinstance(stage.config, TrainConfig) and rows.trained is not None:
-        config = run_config(stage.config, rows.trained)
+    if isinstance(stage.config, TrainConfig):
+        config = run_config(stage.config, rows.of_clients)
         shards = deal(data, "natural", None, config.seed)
     else:
-        assert isinstance(stage.config, Config)
         config = stage.config
         shards = deal(data, config.partition, config.clients, config.seed)
         names = evaluated.client_names(data, config.partition, shards.clients)

@@ -24,12 +24,15 @@ from fedcal.experiments.result import versions
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.numerics import softmax
+from fedcal.queries import Gradients
+from fedcal.release import Release
 from fedcal.shards import Shards
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
-from fedcal.training.card import scored
+from fedcal.training.card import clipped_share, clipping_part, scored
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import text_of
 from fedcal.types import Floats, Integers
@@ -39,6 +42,9 @@ _SHARED = (
     *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
 )
 """Options that `fedcal train` shares with `fedcal simulate`."""
+
+_JUDGED_ROWS, _JUDGED_ROUNDS = 500, 24
+"""Test rows and rounds of which it is told how many gradients would be clipped."""
 
 TRAINING = "training"
 """Key of a checkpoint: the options of the training."""
@@ -77,8 +83,12 @@ class ModelTraining:
         the rows
     outcome
         of the run
-    plan
-        method, noise and rate in a line
+    settings
+        of the method
+    event
+        rounds, noise and rate in a line
+    clipping
+        how many of the test rows' gradients would be clipped, by round, if the method clips rows
     """
 
     config: TrainConfig
@@ -91,6 +101,7 @@ class ModelTraining:
     outcome: Outcome = field(repr=False)
     settings: dict[str, Any]
     event: str
+    clipping: list[pages.Part] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `training.json`: strict JSON."""
@@ -115,7 +126,9 @@ class ModelTraining:
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
-        write_folder(Path(out), partial(self._write, home=Path(out)), stale=(CHECKPOINT, *CURVE_NAMES))
+        write_folder(
+            Path(out), partial(self._write, home=Path(out)), stale=(CHECKPOINT, *CURVE_NAMES)
+        )
 
     def _write(self, folder: Path, home: Path) -> None:
         data = self.federation
@@ -142,7 +155,14 @@ class ModelTraining:
 
     def page(self) -> list[pages.Part]:
         """The model's card."""
-        return [*self.model.page(), *self.model.judged_page(test_rows(self.federation, self.logits))]
+        told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
+        facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
+        return [
+            *self.model.page(),
+            pages.Table("Training", ("", ""), facts),
+            *self.model.judged_page(test_rows(self.federation, self.logits)),
+            *self.clipping,
+        ]
 
 
 def test_rows(data: ClientData, logits: Mapping[str, Floats | NDArray[np.float32]]) -> Holdout:
@@ -225,9 +245,10 @@ def train_by_method(
     check_subjects(job.federation, shards)
     if hear is not None:
         hear(job)
+    clipped = _Clipped(data)
     if run.engine == "inline":
         outcome = job.run(
-            partial(run_inline, shards=shards),
+            partial(clipped.drive, shards=shards),
             progress,
             folder=folder,
             resume=resume,
@@ -256,7 +277,40 @@ def train_by_method(
         outcome=outcome,
         settings=dict(known.set),
         event=job.plan.event,
+        clipping=clipped.parts(),
     )
+
+
+class _Clipped:
+    """Follows a training: how many of some test rows' gradients would be clipped, now and then."""
+
+    def __init__(self, data: ClientData) -> None:
+        labels = data.labels("test")
+        some = np.unique(np.linspace(0, len(labels) - 1, _JUDGED_ROWS).astype(np.int64))
+        self._inputs, self._labels = inputs_of(data, "test")[some], labels[some]
+        self._shares: list[tuple[int, float]] = []
+        self._last: Gradients | None = None
+
+    def drive(self, strategy: CalibrationStrategy, shards: Shards) -> None:
+        """Run a strategy on the clients' rows."""
+        told, rounds = strategy.on_release, strategy.plan.rounds
+        looks = set(np.unique(np.linspace(1, rounds, _JUDGED_ROUNDS).astype(int)).tolist())
+
+        def note(release: Release) -> None:
+            query = strategy.query(release.round)
+            if release.round in looks and isinstance(query, Gradients):
+                share = clipped_share(query, self._inputs, self._labels)
+                self._shares.append((release.round, share))
+                self._last = query
+            if told is not None:
+                told(release)
+
+        strategy.on_release = note
+        run_inline(strategy, shards=shards)
+
+    def parts(self) -> list[pages.Part]:
+        """The figure, if there is anything in it."""
+        return [] if self._last is None else [clipping_part(self._shares, self._last)]
 
 
 def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress | None) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -104,3 +105,11 @@ class TrainedModel(Artifact):
         from fedcal.training.card import card_parts
 
         return card_parts({"model": test.probs}, test)
+
+
+def read_model(folder: Path) -> TrainedModel:
+    """The model in a folder that a training wrote; InputError if there is none."""
+    found = TrainedModel.read(folder, TrainedModel.form)
+    if not isinstance(found, TrainedModel):
+        raise InputError(f"{folder} holds no trained model")
+    return found
