@@ -11,6 +11,7 @@ from fedcal.bounding import Bound, Per, encode_bounded
 from fedcal.checks import one_of
 from fedcal.clients.gradients import gradient_words, gradients, read_inputs
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.local_updates import local_updates
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
@@ -44,6 +45,7 @@ STATISTICS: dict[str, Statistic] = {
     "class_counts": class_counts,
     "clipped_nll": clipped_nll,
     "gradients": gradients,
+    "local_update": local_updates,
     "scaling_gradients": scaling_gradients,
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,

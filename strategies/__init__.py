@@ -10,6 +10,7 @@ from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
 from fedcal.strategies.conformal import FedConformal
 from fedcal.strategies.evaluation import FedEvaluate
+from fedcal.strategies.federated_averaging import DPFedAvg
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
 from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
@@ -32,6 +33,7 @@ __all__ = [
     "STRATEGIES",
     "AccT",
     "CalibrationStrategy",
+    "DPFedAvg",
     "DPHistogram",
     "DPPlatt",
     "FedAUC",
@@ -62,6 +64,6 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
-    *(FedConformal, FedSGD),
+    *(FedConformal, FedSGD, DPFedAvg),
 )
 """Method name on the command line -> strategy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,7 +74,7 @@ def flower_app_command(
 def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
     """Show the list."""
     if json:
-        entries = (*datasets.catalogue(), *datasets.feature_sets())
+        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
         print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")
         return
     if quiet:

@@ -27,6 +27,7 @@ from fedcal.numerics import softmax
 from fedcal.queries import Gradients
 from fedcal.release import Release
 from fedcal.shards import Shards
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.job import Job
@@ -203,8 +204,10 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
     settings |= {"network": config.model, "shape": text_of(data.shape)}
     for name, setting in (("lr", "lr"), ("batch_size", "batch")):
         if known.get(name) is not None:
-            settings.setdefault(setting, float(known[name]))
+            settings.setdefault(setting, known[name])
     shared = {name: known[name] for name in _SHARED if name in known}
+    if not STRATEGIES[str(config.method)].one_place:  # it samples clients, the others rows
+        shared["sampling_rate"] = config.sampling_rate
     return Config(data=config.data, clients=data.clients, set=settings, **shared)
 
 

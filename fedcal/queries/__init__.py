@@ -16,7 +16,7 @@ from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
-from fedcal.queries.training import Gradients
+from fedcal.queries.training import Gradients, LocalUpdate
 from fedcal.registry import registry
 
 QUERIES: dict[str, type[Query]] = registry(
@@ -27,6 +27,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassHistograms,
     ClippedNLL,
     Gradients,
+    LocalUpdate,
     MeanGaps,
     MLPUpdate,
     OutcomeCell,
@@ -59,6 +60,7 @@ __all__ = [
     "ClassHistograms",
     "ClippedNLL",
     "Gradients",
+    "LocalUpdate",
     "MLPUpdate",
     "MeanGaps",
     "OutcomeCell",
