@@ -96,7 +96,7 @@ def statement_of(pipeline: Pipeline) -> list[str]:
         )
     stages = {stage.kind: stage for stage in pipeline.stages}
     if sets := stages.get("sets"):
-        fitted = [stages[kind] for kind in ("train", "recalibrate") if kind in stages]
+        fitted = [stages[kind] for kind in ("train", "choose", "recalibrate") if kind in stages]
         again = [one.kind for one in fitted if pipeline.rows.same(one.rows, sets.rows)]
         if again:
             said.append(
@@ -106,7 +106,7 @@ def statement_of(pipeline: Pipeline) -> list[str]:
             )
     said.append(
         "Seeded noise: who knows the seed can subtract it. Numbers about test rows are exact, for "
-        "the researcher's eyes, and no private releases, but for those that [evaluate] released."
+        "the researcher's eyes, and no private releases; what [evaluate] and [choose] released is."
     )
     return said
 

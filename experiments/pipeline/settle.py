@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import fedcal
@@ -124,6 +124,8 @@ def settle(config: PipelineConfig) -> Pipeline:
         Spender(stage.name, rows.apart[stage.rows], stage.epsilon, plans[stage.name])
         for stage in stages
     ]
+    if config.private:
+        _check_open(stages, rows)
     budget = budget_of(spenders, config.epsilon, config.delta) if config.private else None
     if budget is None:
         for plan in plans.values():
@@ -131,6 +133,17 @@ def settle(config: PipelineConfig) -> Pipeline:
     told = json.dumps([config.given, about, fedcal.__version__], sort_keys=True, default=str)
     digest = hashlib.sha256(told.encode()).hexdigest()
     return Pipeline(config, tuple(stages), rows, budget, digest)
+
+
+def _check_open(stages: Sequence[Stage], rows: Rows) -> None:
+    """Of the stages on a part one takes what the others leave; trainings take it together."""
+    for part in dict.fromkeys(rows.apart.values()):
+        mine = [s for s in stages if rows.apart[s.rows] == part and s.epsilon is None]
+        if len(mine) > 1 and any(s.kind != mine[0].kind for s in mine):
+            raise InputError(
+                f"{' and '.join(s.name for s in mine)} read the same rows ({part}): give epsilon "
+                "to all but one, which takes what they leave"
+            )
 
 
 def _resolved(one: TrainConfig, first: TrainConfig, number: int) -> TrainConfig:
