@@ -82,6 +82,12 @@ def option(default: Any, group: str, help: str, **more: Any) -> Any:
     return field(default=default, metadata={"option": Option(group, help, **more)})
 
 
+def like(table: type[Options], name: str, **changed: Any) -> Any:
+    """A field that is an option of another dataclass, too: same words, same default."""
+    known = {f.name: f for f in fields(table)}[name]
+    return field(default=changed.get("default", known.default), metadata=known.metadata)
+
+
 @dataclass(frozen=True)
 class Options:
     """A base of dataclasses of options; None stands for "what follows from the others"."""

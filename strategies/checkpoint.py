@@ -25,6 +25,7 @@ from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.types import Floats
 
 CHECKPOINT = "checkpoint.json"
 """The file's name in the folder of a run."""
@@ -51,6 +52,8 @@ class Checkpoint:
         that the rounds took so far
     roster
         Flower's number of a node -> the client's number
+    state
+        of a method whose releases are not kept, after the last of them
     """
 
     run: str
@@ -58,6 +61,7 @@ class Checkpoint:
     releases: list[Release] = field(default_factory=list)
     seconds: float = 0.0
     roster: dict[int, int] = field(default_factory=dict)
+    state: Mapping[str, Floats] | None = None
 
     def save(self, folder: Path) -> None:
         """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
@@ -82,6 +86,8 @@ class Checkpoint:
             "seconds": self.seconds,
             "roster": {str(node): site for node, site in self.roster.items()},
         }
+        if self.state is not None:
+            plain["state"] = {name: value.tolist() for name, value in self.state.items()}
         with whole_file(folder / CHECKPOINT, durable=True) as file:
             file.write(json.dumps(plain).encode())
 
@@ -104,6 +110,7 @@ class Checkpoint:
                 releases=[_release(one) for one in plain["releases"]],
                 seconds=float(plain["seconds"]),
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
+                state=_state(plain.get("state")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             if isinstance(e, InputError):
@@ -112,7 +119,13 @@ class Checkpoint:
 
     @classmethod
     def follow(
-        cls, strategy: CalibrationStrategy, job: Mapping[str, Any], folder: Path, *, resume: bool
+        cls,
+        strategy: CalibrationStrategy,
+        job: Mapping[str, Any],
+        folder: Path,
+        *,
+        resume: bool,
+        every: int = 1,
     ) -> Self:
         """Keep a fresh strategy's checkpoint from now on.
 
@@ -120,6 +133,8 @@ class Checkpoint:
         ----------
         resume
             bring the strategy first to where the checkpoint in `folder` stands
+        every
+            releases between two writings
 
         Raises
         ------
@@ -130,15 +145,20 @@ class Checkpoint:
         if resume:
             kept.check(job)
             strategy.roster.update(kept.roster)
-            strategy.resume(kept.run, kept.releases)
+            if kept.state is None:
+                strategy.resume(kept.run, kept.releases)
+            else:
+                strategy.restore(kept.run, kept.state)
         before, start, told = kept.seconds, time.perf_counter(), strategy.on_release
 
         def write(release: Release) -> None:
             kept.releases = list(strategy.releases)
+            kept.state = strategy.state()
             kept.roster = dict(strategy.roster)
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
                 kept.seconds = before + time.perf_counter() - start
-            kept.save(folder)
+            if release.round % every == 0:
+                kept.save(folder)
             if told is not None:
                 told(release)
 
@@ -154,6 +174,12 @@ class Checkpoint:
                     f"the run was started with {key} = {self.job.get(key)!r}, not "
                     f"{job.get(key)!r}: a run goes on as it began"
                 )
+
+
+def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
+    if plain is None:
+        return None
+    return {name: np.array(value, np.float64) for name, value in plain.items()}
 
 
 def _release(plain: Mapping[str, Any]) -> Release:

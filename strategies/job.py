@@ -176,6 +176,8 @@ class Job:
         *,
         folder: Path | None = None,
         resume: bool = False,
+        every: int = 1,
+        about: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Let `drive` run a fresh strategy through all its rounds.
 
@@ -185,6 +187,11 @@ class Job:
             where a checkpoint is kept after each release
         resume
             go on from the one that is there
+        every
+            releases between two checkpoints of a method that keeps none, in a simulation; noise of
+            the operating system's is never drawn twice, so it allows none to be lost
+        about
+            what else must be the same to go on
 
         Raises
         ------
@@ -208,9 +215,18 @@ class Job:
             watch = Watch(strategy, progress)
             start = time.perf_counter()
             if folder is not None:
-                kept = Checkpoint.follow(strategy, self.to_fields(), folder, resume=resume)
+                once = strategy.keeps_releases or plan.noise_source == "system"
+                fields = {**self.to_fields(), **(about or {})}
+                kept = Checkpoint.follow(
+                    strategy, fields, folder, resume=resume, every=1 if once else every
+                )
                 start -= kept.seconds
-            drive(strategy)
+            try:
+                drive(strategy)
+            except KeyboardInterrupt:
+                if folder is not None:
+                    kept.save(folder)
+                raise
             seconds = time.perf_counter() - start
         artifact = strategy.result()
         for learnt in (artifact, *watch.history):

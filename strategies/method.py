@@ -22,7 +22,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.queries import Query
 from fedcal.release import Asked, Curator, Release
-from fedcal.types import Integers, Words
+from fedcal.types import Floats, Integers, Words
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "train"]
@@ -135,6 +135,8 @@ class Method(ABC):
     """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0
     norms: tuple[float, ...] = ()
+    one_place: ClassVar[bool] = False
+    """Whether one client with all rows is a usual federation for it."""
     keeps_releases: ClassVar[bool] = True
     """Whether all releases of a run are kept: there are few, and they are short."""
 
@@ -265,6 +267,14 @@ class Method(ABC):
         self._curator.resume(run, releases)
         self._curator.skip(releases)
         self.resumed = releases
+
+    def state(self) -> dict[str, Floats] | None:
+        """All that later rounds depend on, where releases are not kept; else None."""
+        return None
+
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        """Go on with a run that another process began, from what `state` told there."""
+        raise InputError(f"{self.name} goes on from its releases")
 
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.

@@ -69,7 +69,11 @@ class Outcome:
         self.artifact.write(folder, self.artifact.form)
         for number, learnt in enumerate(self.history, 1):
             learnt.write(folder, f"round-{number}")
-        plain = {"form": self.artifact.form, **{key: getattr(self, key) for key in _PLAIN}}
+        plain = {
+            "form": self.artifact.form,
+            "kept": len(self.history),
+            **{key: getattr(self, key) for key in _PLAIN},
+        }
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
 
@@ -83,7 +87,7 @@ class Outcome:
             form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):
             raise InputError(f"{folder} holds no outcome of a run") from None
-        numbers = range(1, len(rest["records"]) + 1)
+        numbers = range(1, plain.get("kept", len(rest["records"])) + 1)
         history = [form.read(folder, f"round-{number}") for number in numbers]
         return cls(form.read(folder, form.form), history, **rest)
 

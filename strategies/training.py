@@ -32,18 +32,22 @@ class FedSGD(Descent):
     ----------
     federation
         public facts and budget; rounds instead of `epochs`
+    lr
+        the network's own where it is not given
     network, shape
         what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28x1"); None = on the
         logits of a model that is there already
-    rows_per_client, batch, epochs, lr, schedule, optimiser, momentum, weight_decay
+    rows_per_client, batch, epochs, schedule, optimiser, momentum, weight_decay
         as `Descent`
     clip, clipping, reach
-        C; "row" (per example), "global" (Bu et al. 2021: rows of norm up to Z = `reach` count with
-        C / Z, others not at all), "none" (without privacy only)
+        C (1); "row" (per example; the default with privacy), "global" (Bu et al. 2021: rows of
+        norm up to Z = `reach` count with C / Z, others not at all), "none" (without privacy only,
+        and the default there)
     """
 
     name = "fedsgd"
     family: ClassVar[Family] = "train"
+    one_place = True
     examples = (
         {"batch": 8.0, "rows_per_client": 10.0, "lr": 0.5},
         {"batch": 8.0, "rows_per_client": 10.0, "clipping": "global", "reach": 2.0},
@@ -58,17 +62,21 @@ class FedSGD(Descent):
         rows_per_client: float | None = None,
         batch: float = 256.0,
         epochs: float | None = None,
-        lr: float = 2.0,
+        lr: float | None = None,
         schedule: Schedule = "constant",
         optimiser: str = "sgd",
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        clip: float = 1.0,
-        clipping: Rule = "row",
+        clip: float | None = None,
+        clipping: Rule | None = None,
         reach: float | None = None,
         **base: Any,
     ) -> None:
+        if clipping is None:
+            clipping = "row" if federation.private else "none"
         one_of("clipping", clipping, RULES)
+        if clipping == "none":
+            unused("clipping 'none'", clip=clip)
         if clipping != "global":
             unused(f"clipping '{clipping}' has no reach", reach=reach)
         if clipping == "none" and federation.private:
@@ -84,12 +92,12 @@ class FedSGD(Descent):
             rows_per_client=rows_per_client,
             batch=batch,
             epochs=epochs if epochs is not None or federation.rounds else 10.0,
-            lr=lr,
+            lr=NETWORKS[network].lr if lr is None else lr,
             schedule=schedule,
             optimiser=optimiser,
             momentum=momentum,
             weight_decay=weight_decay,
-            clip=clip,
+            clip=1.0 if clip is None else clip,
             **base,
         )
 

@@ -39,6 +39,9 @@ OPTIONAL = {
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},
     "fedcal/export/torch_sets.py": {"torch"},
+    "fedcal/training/local_sgd.py": {"torch"},
+    "fedcal/training/torch_models.py": {"torch"},
+    "fedcal/training/row_gradients.py": {"opacus", "torch"},
 }
 """Modules that are imported only by who wants just that package."""
 PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}

@@ -69,7 +69,7 @@ def run_inline(
         return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
 
     try:
-        for round_number in range(1, method.plan.rounds + 1):
+        for round_number in range(method.resumed + 1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
             if asked is None:
                 break

@@ -51,20 +51,23 @@ def variants_of(
         of the network and the corruptions; one machine and number of threads gives the same bits
     """
     torch = need("torch", "train", "training a network")
-    from fedcal.experiments.training import models
+    from fedcal.training import local_sgd, torch_models
 
     height, width, channels = (*train.x.shape[1:], 1)[:3]
     rng = stream(seed, Purpose.SAMPLING, 0, "shift")
     with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change
         torch.manual_seed(int(rng.integers(2**62)))
-        model = models.small_cnn(height, width, channels, train.classes, normalised=True)
-    x, y = models.as_input(train.x), torch.from_numpy(train.y)
-    models.descend(model, x, y, epochs=epochs, batch_size=64, lr=0.05, rng=rng, one_cycle=True)
+        model = torch_models.small_cnn(height, width, channels, train.classes, normalised=True)
+    x, y = torch_models.as_input(train.x), torch.from_numpy(train.y)
+    local_sgd.descend(model, x, y, epochs=epochs, batch_size=64, lr=0.05, rng=rng, one_cycle=True)
     for name, severity in shifted("mnist-shift"):
         images = test.x
         if name != "none":
             images = corrupt(images, name, severity, seed, table=TABLE)
-        yield (name, severity), models.logits_of(model, models.as_input(images), 1000).numpy()
+        yield (
+            (name, severity),
+            local_sgd.logits_of(model, torch_models.as_input(images), 1000).numpy(),
+        )
 
 
 def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, LabelledRows]:

@@ -106,7 +106,7 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
     said.append("The number of clients, the method and its parameters are taken as public.")
     if rows_per_client is not None:
         said.append(_nominal(plan, rows_per_client))
-    if plan.sampling_rate < 1:
+    if plan.sampling_rate < 1 or plan.row_rate < 1:
         said.append(_sampling(plan, masks))
     if plan.delta >= 1 / plan.clients:
         said.append(large_delta(plan))
@@ -167,7 +167,9 @@ def sets_noise(plan: Plan) -> bool:
 def _nominal(plan: Plan, rows_per_client: float) -> str:
     """What the nominal number of rows tells where the simulation took it from the data."""
     does, tells = "sets the clip bound", "it and the noise scales tell"
-    if not sets_noise(plan):
+    if plan.row_rate < 1:
+        does, tells = "sets how likely a row takes part", "it and that rate tell"
+    elif not sets_noise(plan):
         does, tells = "sets no noise here", "it tells"
     return (
         f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
@@ -186,6 +188,12 @@ def _sampling(plan: Plan, masks: bool) -> str:
         return (
             f"No amplification by sampling is claimed ({why}): the epsilon holds against who knows "
             "who took part, too."
+        )
+    if plan.row_rate < 1:
+        return (
+            f"Each row takes part in a round with probability {plan.row_rate:g}, by a coin that "
+            "its client draws and shows to nobody: the epsilon counts on that. It does not hold "
+            "against the row's own client."
         )
     return plan.model.counts_on_coins(facts(plan, masks))
 

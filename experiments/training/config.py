@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from fedcal import partition
-from fedcal.accounting.gaussian import check_rate
-from fedcal.checks import one_of, positive, whole
+from fedcal.accounting.gaussian import check_epsilon, check_rate
+from fedcal.checks import one_of, positive, unused, whole
 from fedcal.errors import InputError
+from fedcal.experiments.config import ENGINES, Config
 from fedcal.experiments.options import (
     DATA,
+    PRIVACY,
     RUNNING,
+    Option,
     Options,
     layered,
+    like,
     option,
     options_of,
 )
 from fedcal.privacy.federation import check_size
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import check_seed
+from fedcal.training.networks import NETWORKS
+from fedcal.units import Example
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0, "min_rows": 0},
@@ -30,8 +38,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 TRAINING = "Training"
 
-KINDS = {"cnn": "image", "resnet18": "image", "lstm": "text"}
+KINDS = {name: network.reads for name, network in NETWORKS.items()}
 """Model -> what it reads."""
+
+USUAL = {"image": "cnn", "text": "lstm", "features": "linear"}
+"""The model for each kind of data where none is named."""
+
+FEDAVG = "fedavg"
+"""Flower's own FedAvg, without privacy."""
+
+TRAINERS = (FEDAVG, *(n for n, method in STRATEGIES.items() if method.family == "train"))
+
+_OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
 _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
 _LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
@@ -67,8 +85,18 @@ class TrainConfig(Options):
     data: str = option(
         MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name", unset="needed"
     )
-    model: str = option("cnn", TRAINING, " | ".join(DEFAULTS))
-    clients: int | None = option(None, DATA, "Simulated clients", unset="100")
+    model: str | None = option(
+        None, TRAINING, " | ".join(KINDS), unset="cnn, lstm or linear, as the data are"
+    )
+    method: str | None = option(
+        None,
+        TRAINING,
+        f"{' | '.join(TRAINERS)}; of all but fedavg --set has the settings",
+        unset="fedavg without privacy for images and texts, else fedsgd",
+    )
+    clients: int | None = option(
+        None, DATA, "Simulated clients", unset="100; 1 of fedsgd: all rows in one place"
+    )
     partition: str | None = option(
         None,
         DATA,
@@ -83,8 +111,22 @@ class TrainConfig(Options):
     batch_size: int | None = option(None, TRAINING, "Of local SGD", unset="the model's")
     lr: float | None = option(None, TRAINING, "Of local SGD", unset="the model's")
     server_lr: float | None = option(None, TRAINING, "Of the server's step", unset="1")
+    epsilon: float = like(Config, "epsilon")
+    delta: float = like(Config, "delta")
+    unit: str = like(Config, "unit", default=Example.name)
+    trust: str | None = like(Config, "trust")
+    mechanism: str = like(Config, "mechanism")
+    quorum: float = like(Config, "quorum")
+    secure_aggregation: str | None = like(Config, "secure_aggregation")
+    noise_source: str = like(Config, "noise_source")
+    ledger: str | None = like(Config, "ledger")
+    cap: float | None = like(Config, "cap")
+    cap_delta: float | None = like(Config, "cap_delta")
+    held_out: float = option(
+        0.1, DATA, "Share of the training rows kept for calibration; 0: it uses the training rows"
+    )
     seed: int = option(0, RUNNING, "Of all that is drawn")
-    engine: str = option("inline", RUNNING, "inline")
+    engine: str = option("inline", RUNNING, " | ".join(ENGINES))
     min_rows: int | None = option(
         None, DATA, "Clients with fewer rows are left out", unset="0; text: 100"
     )
@@ -94,12 +136,17 @@ class TrainConfig(Options):
     )
     evaluate_every: int = option(10, RUNNING, "Rounds between looks at the test rows")
     checkpoint_every: int = option(10, RUNNING, "Rounds between checkpoints in --out")
+    set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("model", self.model, DEFAULTS)
-        if self.engine == "ray":
-            raise InputError("fedcal train has no engine 'ray' yet; use --engine inline")
-        one_of("engine", self.engine, ("inline",))
+        if self.model is not None:
+            one_of("model", self.model, KINDS)
+        one_of("engine", self.engine, ENGINES)
+        check_epsilon(self.epsilon, allow_infinite=True)
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"held_out must be in [0, 1), got {self.held_out!r}")
+        if self.method is not None:
+            self._check_method(one_of("method", self.method, TRAINERS))
         check_size(self.clients, self.rounds)
         if self.partition is not None:
             partition.parse(self.partition)
@@ -112,10 +159,33 @@ class TrainConfig(Options):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
 
+    def _check_method(self, method: str) -> None:
+        """Refuse what the method has no use for."""
+        defaults = options_of(TrainConfig)
+        if method != FEDAVG:
+            unused(f"method '{method}'", **{n: self._given(defaults, n) for n in _OF_FEDAVG})
+            check_settings(method, self.set)
+            return
+        names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]
+        why = f"method '{FEDAVG}' has no privacy and runs inline"
+        unused(why, **{n: self._given(defaults, n) for n in (*names, "engine", "held_out")})
+        if self.set:
+            raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
+
+    def _given(self, known: Mapping[str, Option], name: str) -> Any:
+        """The value of an option, or None where it is the default."""
+        value = getattr(self, name)
+        return None if value == known[name].default else value
+
+    @property
+    def by_method(self) -> bool:
+        """Whether a strategy of ours trains, by the rounds that every method has."""
+        return self.method not in (None, FEDAVG)
+
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """A TrainConfig from several layers, later ones winning; None counts as not given."""
-    values = layered(options_of(TrainConfig), *layers)
+    values = layered(options_of(TrainConfig), *layers, tables=("set",))
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

@@ -68,6 +68,7 @@ def training_app(trainer: LocalTrainer) -> ClientApp:
     and accuracy of the global model on its test rows).
     """
     from fedcal.experiments.training import models
+    from fedcal.training import local_sgd
 
     app = ClientApp()
 
@@ -80,7 +81,7 @@ def training_app(trainer: LocalTrainer) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         asked: Any = message.content.config_records["config"]
         x, y = rows("train", message, context)
-        loss = models.descend(
+        loss = local_sgd.descend(
             trainer.model,
             x,
             y,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +22,20 @@ from fedcal.experiments.config import read_toml
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.files import check_out, to_json, write_folder
 from fedcal.experiments.result import versions
+from fedcal.experiments.training.by_method import (
+    TRAINING,
+    ModelTraining,
+    spent_so_far,
+    train_by_method,
+)
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
+from fedcal.strategies.checkpoint import CHECKPOINT as ROUNDS
+from fedcal.strategies.checkpoint import Checkpoint
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
@@ -106,8 +115,8 @@ def train(
     resume: bool = False,
     progress: AfterRound | None = None,
     **options: Any,
-) -> Training:
-    """Train a model by FedAvg over simulated clients.
+) -> Training | ModelTraining:
+    """Train a model over simulated clients: by FedAvg, or privately by a method of ours.
 
     Parameters
     ----------
@@ -135,17 +144,16 @@ def train(
     Interrupted
         On Ctrl-C; what was done is in `out`.
     """
-    need("torch", "train", "training a model")
-    from fedcal.experiments.training.models import LocalTrainer
-
     folder = None if out is None else Path(out)
     begun: TrainingState | None = None
     known = ""
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
-    if resume:
-        if folder is None:
-            raise InputError("--resume needs --out DIR, the folder of the training")
+    if resume and folder is None:
+        raise InputError("--resume needs --out DIR, the folder of the training")
+    if resume and folder is not None and (folder / ROUNDS).is_file():
+        config = merged(Checkpoint.load(folder).job[TRAINING], given)
+    elif resume and folder is not None:
         begun, kept, known = _kept(folder)
         config = _continued(kept, given, begun.round)
     else:
@@ -153,6 +161,11 @@ def train(
         if folder is not None:
             _check_folder(folder)
     federation, config = load(config)
+    if config.by_method:
+        return _by_method(config, federation, folder, resume, progress)
+    need("torch", "train", "training a model")
+    from fedcal.experiments.training.models import LocalTrainer
+
     trainers, rate = int((federation.sizes("train") > 0).sum()), config.sampling_rate
     if trainers > 1 and per_round(rate, trainers) == 1:
         warnings.warn(
@@ -163,7 +176,7 @@ def train(
     fingerprint = federation.fingerprint()
     if known not in ("", fingerprint):
         raise InputError(f"{config.data} holds other rows than when the training began")
-    trainer = LocalTrainer(config.model, federation, config.seed)
+    trainer = LocalTrainer(str(config.model), federation, config.seed)
     weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     state, rounds = begun or TrainingState(weights, (), 0.0), int(config.rounds or 0)
 
@@ -192,6 +205,40 @@ def train(
         ) from None
     finally:
         logger.setLevel(before)
+    return training
+
+
+def _by_method(
+    config: TrainConfig,
+    data: ClientData,
+    folder: Path | None,
+    resume: bool,
+    progress: AfterRound | None,
+) -> ModelTraining:
+    """Train by a strategy; its progress says what of the budget is spent."""
+    spent: list[Callable[[int], float]] = []
+
+    def told(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, {"epsilon": spent[0](done)})
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        training = train_by_method(
+            config,
+            data,
+            folder=folder,
+            resume=resume,
+            progress=told,
+            hear=lambda job: spent.append(spent_so_far(job)),
+        )
+    except KeyboardInterrupt:
+        if folder is None or not (folder / ROUNDS).is_file():
+            raise
+        raise Interrupted(f"go on: fedcal train --out {folder} --resume") from None
+    if folder is not None:
+        training.save(folder)
     return training
 
 
@@ -235,11 +282,12 @@ def _kept(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
 def _check_folder(folder: Path) -> None:
     check_out(folder, foreign="rows.jsonl")
     check_out(folder, foreign="result.json")
-    if (folder / CHECKPOINT).exists():
-        raise InputError(
-            f"--out {folder} holds an unfinished training: go on with --resume, or remove its "
-            f"{CHECKPOINT}"
-        )
+    for name in (CHECKPOINT, ROUNDS):
+        if (folder / name).exists():
+            raise InputError(
+                f"--out {folder} holds an unfinished training: go on with --resume, or remove its "
+                f"{name}"
+            )
 
 
 def _continued(kept: dict[str, Any], given: dict[str, Any], done: int) -> TrainConfig:
@@ -290,7 +338,9 @@ def run_train(
     with terminal.progress("reading", quiet=quiet) as steps:
 
         def moved(done: int, total: int, record: dict[str, Any]) -> None:
-            what = f"loss {record['train_loss']:.3f}"
+            what = f"loss {record['train_loss']:.3f}" if "train_loss" in record else ""
+            if math.isfinite(record.get("epsilon", math.inf)):
+                what = f"epsilon {record['epsilon']:.2f} so far"
             if "test_accuracy" in record:
                 what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
             steps(done, total, what)
@@ -305,6 +355,9 @@ def run_train(
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
     to = terminal.console()
     c, rows = training["config"], training["rows"]
+    if "privacy" in training:
+        _show_method(training, out)
+        return
     to.print(
         f"{c['model']} ({training['parameters']:,} parameters) on {c['data']}, clients "
         f"{training['clients']}, {c['partition']}, rounds {c['rounds']}, "
@@ -318,6 +371,31 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
         f"{name} {terminal.shown(k, training['test'][k])}" for k, name in terminal.SHOWN.items()
     )
     to.print(f"test rows: {metrics}; {training['seconds']:.1f} s")
+    if out is not None:
+        to.print(
+            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
+            "--partition natural"
+        )
+
+
+def _show_method(training: Mapping[str, Any], out: Path | None) -> None:
+    to = terminal.console()
+    c, rows, privacy = training["config"], training["rows"], training["privacy"]
+    to.print(
+        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']} by {c['method']}, "
+        f"clients {training['clients']}, {training['communication']['rounds']} rounds"
+    )
+    to.print(
+        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
+        f"{rows['test']:,} for testing"
+    )
+    for part in ("train", "test"):
+        metrics = ", ".join(
+            f"{name} {terminal.shown(k, training[part][k])}" for k, name in terminal.SHOWN.items()
+        )
+        to.print(f"{part} rows: {metrics}")
+    for line in privacy["statement"]:
+        to.print(f"  {line}")
     if out is not None:
         to.print(
             f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "

@@ -9,6 +9,7 @@ Zhang et al. (2022), Algorithm 1.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -17,10 +18,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import unused
+from fedcal.checks import one_of, unused
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.training.config import DEFAULTS, KINDS, TrainConfig, merged
+from fedcal.experiments.training.config import (
+    DEFAULTS,
+    FEDAVG,
+    KINDS,
+    USUAL,
+    TrainConfig,
+    merged,
+)
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.rows import (
     CHARACTERS,
@@ -31,13 +39,12 @@ from fedcal.experiments.training.rows import (
 )
 from fedcal.partition import deal, held_out
 from fedcal.partition.dealing import CLIENTS
+from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.streams import Purpose, stream
 from fedcal.types import Integers
+from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
-
-CALIBRATION_SHARE = 0.1
-"""Of the training rows, where the source has test rows of its own."""
 
 Text: TypeAlias = list[tuple[str | None, NDArray[np.uint8]]]
 """As `read_text` gives it."""
@@ -155,10 +162,9 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         ends = (kept - 2 * tenth, kept - tenth)
         if training is not None:  # half of the test rows are for calibration
             ends = (training, (training + kept) // 2)
-        if isinstance(pool, LabelledRows) and pool.test is not None:
-            # in a simulation a row's number in its file stands for an id of its own
-            calibration = held_out(found.ids, config.seed, CALIBRATION_SHARE)
-            cut.append([found.take(~calibration), found.take(calibration)])
+        tested = isinstance(pool, LabelledRows) and pool.test is not None
+        if config.by_method or tested:
+            cut.append(_by_hash(found, config, tested))
         else:
             cut.append([found.take(slice(a, b)) for a, b in pairwise((0, *ends, kept))])
     owners = tuple(names[k] for k in chosen)
@@ -179,6 +185,23 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
                 "clients gives a tenth of its rows to calibration and to test (5 rows or more)"
             )
     return made
+
+
+def _by_hash(rows: Examples, config: TrainConfig, tested: bool) -> list[Examples]:
+    """Training, calibration and, where the source has no test rows, a tenth for testing.
+
+    A row's part follows from its id alone (`held_out`), so that the parts compose in parallel. In a
+    simulation a row's number in its file stands for an id of its own. Where units are clients or
+    subjects, all are in both parts, and budgets add up.
+    """
+    last = []
+    if not tested:
+        test = held_out(rows.ids, f"{config.seed} test", 0.1)
+        rows, last = rows.take(~test), [rows.take(test)]
+    if not config.held_out:
+        return [rows, rows, *last]
+    calibration = held_out(rows.ids, config.seed, config.held_out)
+    return [rows.take(~calibration), rows.take(calibration), *last]
 
 
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
@@ -262,6 +285,16 @@ def _test_rows(
     return [Examples.of(test, rows) for rows in np.array_split(every, len(names))]
 
 
+def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
+    """The config with its model and its method."""
+    method = config.method
+    if method is None:
+        own = math.isfinite(config.epsilon) or bool(config.set) or model not in DEFAULTS
+        by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
+        method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
+    return replace(config, model=model, method=method)
+
+
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
 
@@ -286,14 +319,18 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
     else:
         pool = read_pool(config.data, config.feature_norm)
         kind, natural = pool.kind, pool.client is not None
-    if kind != KINDS[config.model]:
+    config = _with_method(config, USUAL[kind] if config.model is None else config.model, kind)
+    model = str(config.model)
+    if kind != KINDS[model]:
         fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)
         raise InputError(
-            f"{config.data} holds {kind.removesuffix('s')}s, which the model {config.model} does "
+            f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
             f"not read; allowed: {fit}"
         )
     dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
-    config = merged(DEFAULTS[config.model], {"partition": dealt}, config.to_dict())
+    defaults = {} if config.by_method else DEFAULTS[model]
+    config = merged(defaults, {"partition": dealt}, config.to_dict())
     if config.clients is None and config.partition != "natural":
-        config = replace(config, clients=CLIENTS)
+        alone = STRATEGIES[str(config.method)].one_place if config.by_method else False
+        config = replace(config, clients=1 if alone else CLIENTS)
     return split(pool, config), config

@@ -41,6 +41,7 @@ class Linear(Network):
 
     name: ClassVar[str] = "linear"
     reads: ClassVar[Reads] = "features"
+    lr: ClassVar[float] = 8.0
 
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         """(features + 1) classes."""

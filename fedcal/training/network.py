@@ -77,10 +77,13 @@ class Network(ABC):
         on the command line and in files
     reads
         the inputs it is for
+    lr
+        learning rate of gradient descent that suits a clip norm of 1
     """
 
     name: ClassVar[str]
     reads: ClassVar[Reads]
+    lr: ClassVar[float] = 0.5
 
     @abstractmethod
     def size(self, shape: tuple[int, ...], classes: int) -> int:

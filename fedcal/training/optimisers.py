@@ -91,9 +91,13 @@ class Adam(Optimiser):
         """-lr m / (sqrt(v) + 1e-8), both without their bias."""
         self._steps += 1
         unbiased = []
-        for k, (beta, value) in enumerate(zip(self.betas, (gradient, gradient**2), strict=True)):
-            self._moments[k] = beta * self._moments[k] + (1 - beta) * value
-            unbiased.append(self._moments[k] / (1 - beta**self._steps))
+        moments = []
+        for old, beta, value in zip(
+            self._moments, self.betas, (gradient, gradient**2), strict=True
+        ):
+            moments.append(beta * old + (1 - beta) * value)
+            unbiased.append(moments[-1] / (1 - beta**self._steps))
+        self._moments = np.stack(moments)  # anew: `state` may still be written elsewhere
         return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
 
     def state(self) -> dict[str, Floats]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcal.experiments.training.models import as_input, build
 from fedcal.experiments.training.run import train
+from fedcal.training.torch_models import as_input, build
 
 
 @pytest.mark.parametrize(

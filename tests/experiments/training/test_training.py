@@ -111,7 +111,7 @@ def test_the_configuration_written_gives_the_same_model(images: Path, tmp_path: 
 
 
 def test_the_model_file_holds_weights_only(images: Path, tmp_path: Path) -> None:
-    from fedcal.experiments.training.models import as_input, build
+    from fedcal.training.torch_models import as_input, build
 
     training = train(small(images), out=tmp_path / "out")
     model = build("cnn", (8, 8), 3, seed=99)
@@ -297,9 +297,9 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from fedcal.experiments.training import models
+    from fedcal.training import local_sgd
 
-    descend, seen = models.descend, []
+    descend, seen = local_sgd.descend, []
 
     def stopping(*arguments: Any, **named: Any) -> float:
         seen.append(1)
@@ -307,7 +307,7 @@ def test_ctrl_c_says_how_to_go_on(
             raise KeyboardInterrupt
         return descend(*arguments, **named)
 
-    monkeypatch.setattr(models, "descend", stopping)
+    monkeypatch.setattr(local_sgd, "descend", stopping)
     options = [*("train", "--data", str(images), "--clients", "6", "--partition", "iid")]
     options += [*("--sampling-rate", "0.5", "--rounds", "3")]
     out = tmp_path / "out"

@@ -191,7 +191,7 @@ def test_other_files_and_pairs(tmp_path: Path) -> None:
 
 
 def test_images_can_be_too_small(tmp_path: Path) -> None:
-    from fedcal.experiments.training.models import build
+    from fedcal.training.torch_models import build
 
     with pytest.raises(InputError, match="6 x 6 are too small for the model resnet18"):
         build("resnet18", (6, 6), 4, 0)

@@ -1,0 +1,281 @@
+"""Training by a method of ours: the plan, ledger and engines that every run has, on inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.errors import InputError
+from fedcal.experiments.config import Config, job_of
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.record import communication_of, recorded
+from fedcal.experiments.result import versions
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.splits import PARTS, ClientData
+from fedcal.metrics import summary
+from fedcal.numerics import softmax
+from fedcal.shards import Shards
+from fedcal.strategies.checkpoint import CHECKPOINT
+from fedcal.strategies.job import Job
+from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.strategies.settings import check_subjects
+from fedcal.training.model import TrainedModel
+from fedcal.training.network import text_of
+from fedcal.types import Integers
+
+_SHARED = (
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
+    *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
+)
+"""Options that `fedcal train` shares with `fedcal simulate`."""
+
+TRAINING = "training"
+"""Key of a checkpoint: the options of the training."""
+
+REUSED = (
+    "The calibration rows are the training rows: what is learnt from them afterwards is a further "
+    "release about the same rows, and budgets add up (one account: `fedcal.accounting`)."
+)
+APART = (
+    "The calibration rows are others, by a hash of each row's id: a row is in one of the two parts "
+    "whatever the others are, so the training and what is learnt from those rows cost the larger "
+    "of their budgets together."
+)
+TOGETHER = "A unit may have training and calibration rows: their budgets add up."
+
+
+@dataclass(frozen=True)
+class ModelTraining:
+    """A model that a method trained, its logits, and what was promised.
+
+    Attributes
+    ----------
+    config
+        resolved
+    model
+        after the last round
+    privacy
+        record and statement, as those of every run
+    metrics
+        of the model on the test rows, as fractions: for the researcher's eyes
+    train_metrics
+        the same on the training rows
+    logits
+        (n, classes) float32 of the calibration and test rows, client by client, by part
+    federation
+        the rows
+    outcome
+        of the run
+    plan
+        method, noise and rate in a line
+    """
+
+    config: TrainConfig
+    model: TrainedModel
+    privacy: dict[str, Any]
+    metrics: dict[str, float]
+    train_metrics: dict[str, float]
+    logits: dict[str, NDArray[np.float32]] = field(repr=False)
+    federation: ClientData = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    settings: dict[str, Any]
+    event: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `training.json`: strict JSON."""
+        config = {k: v for k, v in self.config.to_dict().items() if k != "set"}
+        if math.isinf(self.config.epsilon):
+            config.pop("epsilon")
+        return {
+            "schema": 1,
+            "config": config | {"set": self.settings},
+            "test": self.metrics,
+            "train": self.train_metrics,
+            "clients": self.federation.clients,
+            "classes": self.federation.classes,
+            "rows": {name: int(self.federation.sizes(name).sum()) for name in PARTS},
+            "parameters": int(self.model.w.size),
+            "event": self.event,
+            "privacy": self.privacy,
+            "communication": communication_of(self.outcome, self.federation.clients),
+            "seconds": self.outcome.seconds,
+            "versions": versions(),
+        }
+
+    def save(self, out: str | Path) -> None:
+        """Write `model.npz`, `logits.npz`, `config.toml` and `training.json` into a folder."""
+        write_folder(Path(out), self._write, stale=[CHECKPOINT])
+
+    def _write(self, folder: Path) -> None:
+        data = self.federation
+        columns = {
+            "logits": self.logits["calibration"],
+            "labels": data.labels("calibration"),
+            "client": np.repeat(np.array(data.names), data.sizes("calibration")),
+            "test_logits": self.logits["test"],
+            "test_labels": data.labels("test"),
+        }
+        for prefix, part in (("", "calibration"), ("test_", "test")):
+            group = _column(data, part, "group")
+            if group is not None:
+                columns[f"{prefix}group"] = np.array(data.group_names)[group]
+        np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
+        self.model.write(folder, self.model.form)
+        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
+        (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
+
+
+def _column(data: ClientData, part: str, name: str) -> Integers | None:
+    """A column of all clients' rows, or None."""
+    found = [getattr(rows, name) for rows in data.parts[part]]
+    return None if any(c is None for c in found) else np.concatenate(found)
+
+
+def inputs_of(data: ClientData, part: str) -> NDArray[Any]:
+    """Inputs of all clients' rows, client by client, (n, ...)."""
+    return np.concatenate([rows.x for rows in data.parts[part]])
+
+
+def shards_of(data: ClientData) -> Shards:
+    """The clients' training rows; there are no logits yet, which are zeros."""
+    labels = data.labels("train")
+    return Shards.from_owner(
+        np.zeros((len(labels), data.classes)),
+        labels,
+        np.repeat(np.arange(data.clients), data.sizes("train")),
+        data.clients,
+        subjects=_column(data, "train", "subject"),
+        inputs=inputs_of(data, "train"),
+    )
+
+
+def run_config(config: TrainConfig, data: ClientData) -> Config:
+    """What the run is called in the words of `fedcal simulate`."""
+    known = config.to_dict()
+    settings: dict[str, Any] = dict(config.set)
+    settings |= {"network": config.model, "shape": text_of(data.shape)}
+    for name, setting in (("lr", "lr"), ("batch_size", "batch")):
+        if known.get(name) is not None:
+            settings.setdefault(setting, float(known[name]))
+    shared = {name: known[name] for name in _SHARED if name in known}
+    return Config(data=config.data, clients=data.clients, set=settings, **shared)
+
+
+def train_by_method(
+    config: TrainConfig,
+    data: ClientData,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    hear: Callable[[Job], object] | None = None,
+) -> ModelTraining:
+    """Train a model by a strategy of ours.
+
+    Parameters
+    ----------
+    config, data
+        as `splits.load` gives them
+    folder
+        for the checkpoint; None = none is kept
+    resume
+        go on with the one that is there
+    progress
+        called after each round
+    hear
+        called with the job before it begins
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed, or the ledger refuses; nothing was released.
+    RoundFailed
+        If a client failed, or the training diverged.
+    """
+    shards, run = shards_of(data), run_config(config, data)
+    given = {k: v for k, v in config.to_dict().items() if v != math.inf}
+    job = job_of(run, shards)
+    check_subjects(job.federation, shards)
+    if hear is not None:
+        hear(job)
+    if run.engine == "inline":
+        outcome = job.run(
+            partial(run_inline, shards=shards),
+            progress,
+            folder=folder,
+            resume=resume,
+            every=config.checkpoint_every,
+            about={"rows": data.fingerprint(), TRAINING: given} if folder is not None else {},
+        )
+    else:
+        if resume:
+            raise InputError("--resume goes on with a training that runs inline")
+        outcome = _by_engine(run.engine, job, shards, progress)
+    model = outcome.artifact
+    if not isinstance(model, TrainedModel):
+        raise InputError(f"method '{run.method}' trains no model")
+    known, privacy = recorded(run, job, outcome, tested=True)
+    privacy["statement"] += _about_parts(config, job)
+    logits = {part: model.predict(inputs_of(data, part)) for part in PARTS}
+    metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
+    return ModelTraining(
+        config=config,
+        model=model,
+        privacy=privacy,
+        metrics=metrics["test"],
+        train_metrics=metrics["train"],
+        logits={part: logits[part].astype(np.float32) for part in PARTS},
+        federation=data,
+        outcome=outcome,
+        settings=dict(known.set),
+        event=job.plan.event,
+    )
+
+
+def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress | None) -> Outcome:
+    if engine == "ray":
+        from fedcal.experiments.engines.ray import run_ray
+
+        return run_ray(job, shards, progress=progress)
+    from fedcal.experiments.engines.grpc import run_grpc
+
+    return run_grpc(job, shards, progress=progress)
+
+
+def _about_parts(config: TrainConfig, job: Job) -> list[str]:
+    """How the budgets of training and of what follows go together."""
+    if not job.plan.private:
+        return []
+    if job.plan.protected.per != "row":
+        return [TOGETHER]
+    return [APART if config.held_out else REUSED]
+
+
+def spent_so_far(job: Job) -> Callable[[int], float]:
+    """Rounds done -> epsilon of the releases so far, at the plan's delta.
+
+    By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
+    epsilon, which holds for all rounds, stands in where that is less.
+    """
+    plan = job.plan
+    if not plan.private or plan.law.order != 2:
+        return lambda rounds: plan.epsilon
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+
+    one = RdpAccountant()
+    one.compose(PoissonSampledDpEvent(plan.amplifying_rate, GaussianDpEvent(plan.multiplier)))
+    orders, each = np.array(one._orders), np.array(one._rdp)
+
+    def spent(rounds: int) -> float:
+        return min(plan.epsilon, float(compute_epsilon(orders, rounds * each, plan.delta)[0]))
+
+    return spent

@@ -1,0 +1,214 @@
+"""Gradients of single rows: beside plain PyTorch and Opacus; bounded, exact, of nobody else."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedcal.errors import InputError
+from fedcal.training.network import Clipping
+from fedcal.training.networks import NETWORKS
+from fedcal.training.row_gradients import BLOCK, RowGradients, row_gradients
+from fedcal.training.torch_models import as_input, build, set_weights, weights_of
+from fedcal.types import Floats, Integers
+
+GRID = 2.0**-36
+SHAPES: dict[str, tuple[int, ...]] = {
+    "cnn": (8, 9),
+    "mlp": (6,),
+    "lstm": (5,),
+    "resnet18": (8, 8, 3),
+}
+SMALL = ("cnn", "mlp", "lstm")
+CLASSES = 4
+
+
+def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers]:
+    rng = np.random.default_rng(seed)
+    shape = (n, *SHAPES[network])
+    if network == "mlp":
+        return rng.normal(size=shape), rng.integers(0, CLASSES, n)
+    high = CLASSES if network == "lstm" else 256
+    return rng.integers(0, high, shape, dtype=np.uint8), rng.integers(0, CLASSES, n)
+
+
+def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Floats:
+    """Row after row, by PyTorch alone: (n, size)."""
+    model = build(network, SHAPES[network], CLASSES, 0)
+    set_weights(model, w)
+    found = []
+    for i in range(len(y)):
+        model.zero_grad()
+        loss = nn.functional.cross_entropy(
+            model(as_input(x[i : i + 1])), torch.from_numpy(y[i : i + 1])
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append(np.concatenate([g.numpy().ravel() for g in grads]))
+    return np.array(found, np.float64)
+
+
+def steps(
+    network: str,
+    w: Floats,
+    x: NDArray[Any],
+    y: Integers,
+    clipping: Clipping,
+    offsets: list[int] | None = None,
+) -> Integers:
+    cuts = np.array(offsets if offsets is not None else [0, len(y)])
+    return NETWORKS[network].steps(w, x, y, cuts, CLASSES, clipping, GRID)
+
+
+@pytest.mark.parametrize(
+    ("network", "rule"),
+    [
+        *((network, rule) for network in SMALL for rule in ("row", "global", "none")),
+        pytest.param("resnet18", "row", marks=pytest.mark.slow),
+    ],
+)
+def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network: str, rule: Any) -> None:
+    x, y = rows_of(network, 5)
+    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
+    raw = plain_gradients(network, w, x, y)
+    norms = np.linalg.norm(raw, axis=1)
+    reach = float(np.median(norms)) * 1.001  # no row is on the edge
+    clipping = Clipping(0.5, rule, reach)
+    factors = {
+        "row": np.minimum(1, 0.5 / norms),
+        "global": np.where(norms <= reach, 0.5 / reach, 0.0),
+        "none": np.ones(5),
+    }[rule]
+    assert rule != "global" or 0 < (factors > 0).sum() < 5
+    wanted = (raw * factors[:, None]).sum(axis=0)
+    ours = steps(network, w, x, y, clipping)[0] * GRID
+    assert np.linalg.norm(ours - wanted) < 1e-4 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("network", SMALL)
+def test_a_row_adds_the_same_bits_whoever_is_beside_it(network: str) -> None:
+    """So that neighbours differ by what the row adds, and nothing else."""
+    n = BLOCK + 5
+    x, y = rows_of(network, n)
+    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
+    clipping = Clipping(0.5)
+    each = steps(network, w, x, y, clipping, list(range(n + 1)))
+    order = np.random.default_rng(1).permutation(n)
+    pooled = steps(network, w, x[order], y[order], clipping, [0, 2, 2, n])
+    np.testing.assert_array_equal(pooled.sum(axis=0), each.sum(axis=0))
+    assert not pooled[1].any()
+    without = steps(network, w, np.delete(x, 3, axis=0), np.delete(y, 3), clipping)
+    np.testing.assert_array_equal(pooled.sum(axis=0) - without[0], each[3])
+    assert max(np.linalg.norm(row * GRID) for row in each) <= 0.5
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e30, np.inf, np.nan])
+def test_no_row_adds_more_than_the_clip(scale: float) -> None:
+    x, y = rows_of("mlp", 40)
+    x[7] *= scale
+    w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
+    for clip in (1e-6, 0.3, 100.0):
+        grid = float(2.0 ** np.floor(np.log2(clip))) * GRID
+        each = NETWORKS["mlp"].steps(w, x, y, np.arange(41), CLASSES, Clipping(clip), grid)
+        exact = [sum(int(v) ** 2 for v in row) for row in each]  # Python's: no rounding
+        assert max(exact) <= (clip / grid) ** 2
+        assert np.isfinite(scale) or not each[7].any()
+        if clip == 1e-6:
+            assert min(e for i, e in enumerate(exact) if i != 7) > 0.99 * (clip / grid) ** 2
+
+
+def test_no_rows_give_zeros() -> None:
+    for network, shape in SHAPES.items():
+        x, y = rows_of(network, 0)
+        w = NETWORKS[network].initial(shape, CLASSES, 1)
+        assert not steps(network, w, x, y, Clipping(1.0), [0, 0, 0]).any()
+        assert NETWORKS[network].logits(w, x, CLASSES).shape == (0, CLASSES)
+
+
+@pytest.mark.parametrize("network", ["cnn", "lstm"])
+def test_opacus_clips_the_same_sum(network: str) -> None:
+    """Opacus's own optimiser without noise; and the clip is really applied (Opacus #664)."""
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from opacus.validators import ModuleValidator
+
+    x, y = rows_of(network, 24)
+    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
+    model = build(network, SHAPES[network], CLASSES, 0)
+    set_weights(model, w)
+    names = [name for name, _ in model.named_parameters()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = GradSampleModule(ModuleValidator.fix(model), loss_reduction="sum")
+        optimiser = DPOptimizer(
+            torch.optim.SGD(theirs.parameters(), lr=0.0),
+            noise_multiplier=0.0,
+            max_grad_norm=0.5,
+            expected_batch_size=1,
+            loss_reduction="sum",
+        )
+        loss = nn.functional.cross_entropy(
+            theirs(as_input(x)), torch.from_numpy(y), reduction="sum"
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.pre_step()
+    state = theirs._module.state_dict(keep_vars=True)
+    wanted = np.concatenate([state[name].summed_grad.detach().numpy().ravel() for name in names])
+    ours = steps(network, w, x, y, Clipping(0.5))[0] * GRID
+    unclipped = steps(network, w, x, y, Clipping(1.0, "none"))[0] * GRID
+    assert np.linalg.norm(ours - wanted) < 1e-4 * np.linalg.norm(wanted)
+    assert np.linalg.norm(ours) < 0.6 * np.linalg.norm(unclipped)
+
+
+def test_layers_that_mix_rows_are_refused_in_a_line() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    with pytest.raises(InputError, match=r"^this network has no gradients of single rows: .*Norm"):
+        RowGradients(model)
+
+
+def test_a_layer_without_a_sampler_is_refused() -> None:
+    with pytest.raises(InputError, match="gradients of the layer Bilinear are not known"):
+        RowGradients(nn.Sequential(nn.Bilinear(2, 2, 2)))
+
+
+def test_weights_of_another_size_are_refused() -> None:
+    network = row_gradients("mlp", (6,), CLASSES)
+    with pytest.raises(InputError, match=r"the model has 1,412 parameters, got .* \(3,\)"):
+        next(network.blocks(np.zeros(3), *rows_of("mlp", 2)))
+
+
+def test_a_grid_that_is_too_coarse_is_refused() -> None:
+    x, y = rows_of("mlp", 2)
+    w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
+    with pytest.raises(InputError, match="too coarse for gradients of the network mlp"):
+        NETWORKS["mlp"].steps(w, x, y, np.array([0, 2]), CLASSES, Clipping(1.0), 2.0**-23)
+
+
+def test_torch_keeps_its_threads_and_its_randomness() -> None:
+    before, state = torch.get_num_threads(), torch.random.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
+        steps("mlp", w, *rows_of("mlp", 3), Clipping(1.0))
+        assert torch.get_num_threads() == 2
+        assert torch.equal(torch.random.get_rng_state(), state)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("network", SHAPES)
+def test_weights_and_logits(network: str) -> None:
+    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 7)
+    assert w.size == NETWORKS[network].size(SHAPES[network], CLASSES)
+    model = build(network, SHAPES[network], CLASSES, 7)
+    np.testing.assert_array_equal(w, weights_of(model))
+    x, _ = rows_of(network, 3)
+    with torch.no_grad():
+        wanted = model.eval()(as_input(x)).numpy()
+    np.testing.assert_allclose(NETWORKS[network].logits(w, x, CLASSES), wanted, atol=1e-5)
