@@ -14,7 +14,7 @@ from fedcal.clients.histograms import class_counts, class_histograms, pooled_his
 from fedcal.clients.mlp_training import mlp_update
 from fedcal.clients.objectives import temperature_newton, temperature_scores
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
-from fedcal.clients.parametric import scaling_newton, scaling_update
+from fedcal.clients.parametric import scaling_gradients, scaling_newton, scaling_update
 from fedcal.clients.prediction_sets import row_words as rows_of_sets
 from fedcal.clients.prediction_sets import set_cell, set_counts, set_gaps
 from fedcal.clients.scalers import temperature_update
@@ -44,6 +44,7 @@ STATISTICS: dict[str, Statistic] = {
     "class_counts": class_counts,
     "clipped_nll": clipped_nll,
     "gradients": gradients,
+    "scaling_gradients": scaling_gradients,
     "scaling_newton": scaling_newton,
     "scaling_update": scaling_update,
     "pooled_histograms": pooled_histograms,

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedcal.bounding import Bound, bounded
+from fedcal.calibrators import TemperatureScaling
+from fedcal.calibrators.order_preserving import sigmoid, softplus
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
+from fedcal.calibrators.span_fit import residuals
+from fedcal.clients.objectives import label_logits, shifted_logits
 from fedcal.errors import InputError
-from fedcal.queries import ScalingNewton, ScalingUpdate
+from fedcal.numerics import tempered_mean
+from fedcal.queries import ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.scaling import form_of
 from fedcal.shards import Shards
 from fedcal.types import Floats
@@ -57,7 +63,38 @@ def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
     return out
 
 
-def _form(shards: Shards, query: ScalingUpdate | ScalingNewton) -> type[ParametricScaling]:
+def scaling_gradients(shards: Shards, query: ScalingGradients) -> Floats:
+    """Gradient at w of the negative log-likelihood, summed over each client's rows.
+
+    With `clip` each row's gradient is clipped to that norm before (DP-SGD, Abadi et al. 2016).
+
+    Returns
+    -------
+    Floats
+        (clients, size) in nats
+    """
+    of_rows = _gradients(shards, query)
+    size = of_rows.shape[1]
+    if query.clip is not None:
+        of_rows = bounded(of_rows, Bound((size,), (query.clip,)))
+    return np.stack([shards.sum_rows(of_rows[:, j]) for j in range(size)], axis=1)
+
+
+def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
+    """Of each row, (n, size)."""
+    if query.form == TemperatureScaling.kind:
+        a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
+        mean = tempered_mean(shifted_logits(shards), a)
+        return np.asarray(slope * (mean - label_logits(shards)))[:, None]
+    form = _form(shards, query)
+    x, columns = rows_of(form, shards)
+    residual = residuals(form.scores(x, query.w), columns)[1]
+    return form.pull_back(x, query.w, residual)
+
+
+def _form(
+    shards: Shards, query: ScalingUpdate | ScalingNewton | ScalingGradients
+) -> type[ParametricScaling]:
     """The kind of scaling that is asked about; InputError if its parameters fit no such rows."""
     form = form_of(query.form)
     if query.w.shape != (form.size(shards.classes),):

@@ -18,6 +18,7 @@ from fedcal.strategies.newton import (
     FedNewtonVector,
 )
 from fedcal.strategies.query_binning import DPHistogram
+from fedcal.strategies.recalibration import DPTS, DPPlatt
 from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.single_auc import FedAUC
 from fedcal.strategies.single_metrics import FedAccuracy, FedKS
@@ -25,12 +26,14 @@ from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
 from fedcal.strategies.training import FedSGD
 
 __all__ = [
+    "DPTS",
     "ECET",
     "NLLT",
     "STRATEGIES",
     "AccT",
     "CalibrationStrategy",
     "DPHistogram",
+    "DPPlatt",
     "FedAUC",
     "FedAccuracy",
     "FedBBQ",
@@ -57,6 +60,7 @@ STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
     *(AccT, NLLT, ECET, DPHistogram),
+    *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
     *(FedConformal, FedSGD),
 )

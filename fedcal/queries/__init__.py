@@ -11,7 +11,7 @@ from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
-from fedcal.queries.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
+from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
@@ -31,6 +31,7 @@ QUERIES: dict[str, type[Query]] = registry(
     MLPUpdate,
     OutcomeCell,
     PooledHistograms,
+    ScalingGradients,
     ScalingNewton,
     ScalingUpdate,
     ScoreCell,
@@ -65,6 +66,7 @@ __all__ = [
     "Part",
     "PooledHistograms",
     "Query",
+    "ScalingGradients",
     "ScalingNewton",
     "ScalingUpdate",
     "ScoreCell",

@@ -359,7 +359,8 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
         options["clip"] = 50.0
     elif not UNITS[unit].whole_client:
         options = {key: value for key, value in options.items() if not key.startswith("clip")}
-    if "rows_per_client" in options and name.startswith("evaluate-"):
+    divides = STRATEGIES[name].needs_rows(federation(epsilon=math.inf), {})
+    if "rows_per_client" in options and (divides or name.startswith("evaluate-")):
         options["rows_per_client"] = len(rows) / CLIENTS  # sums are divided by it
     newton = name.startswith("fednewton")  # without privacy it takes more steps
     rounds = 4 if newton else two_rounds(name) if name in AVERAGED else None
@@ -367,7 +368,8 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     own = federation(unit=unit, trust=trust, epsilon=1e9, rounds=rounds, mechanism=noise)
     private = method(name, own, **options)
     run_inline(private, shards)
-    exact_options = {key: value for key, value in options.items() if key == "tables"}
+    kept = {"tables", "rows_per_client"} if divides else {"tables"}
+    exact_options = {key: value for key, value in options.items() if key in kept}
     own = federation(unit=unit, epsilon=math.inf, rounds=8 if newton else rounds)
     exact = method(name, own, **exact_options)
     run_inline(exact, shards)
