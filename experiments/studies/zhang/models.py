@@ -17,6 +17,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.accounting import (
+    Stage,
+    gaussian_epsilon,
+    multiplier_beside,
+    poisson_gaussian_epsilon,
+)
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
 from fedcal.experiments.engines.inline import run_inline
@@ -108,7 +114,7 @@ def method(task: Task, how: Training, seed: int, **base: Any) -> FedSGD:
         "rows_per_client": nominal,
         "batch": how.batch,
         "epochs": how.epochs,
-        "clip": how.clip,
+        "clip": None if how.rule == "none" else how.clip,
         "clipping": how.rule,
         "reach": REACH if how.rule == "global" else None,
         "weight_decay": how.weight_decay,
@@ -161,10 +167,6 @@ def _noisy(
 
 # -- recalibration -------------------------------------------------------------------------------
 
-DP_TS: dict[str, Any] = {}
-DP_PLATT: dict[str, Any] = {}
-"""Settings beside the methods' own, which are the paper's (B.2) but for their clip norm."""
-
 Recalibration = Callable[[Task, Training, int], Calibrator]
 
 
@@ -196,3 +198,36 @@ def private(name: str, **settings: Any) -> Recalibration:
         return cast("Calibrator", run_inline(chosen, one_client(z, y)))
 
     return fitted
+
+
+# -- ours: no split ------------------------------------------------------------------------------
+
+MU = 0.2
+"""Of the recalibration, as of one Gaussian release: small beside training at epsilon = 3 or 8."""
+
+OURS = ("fednewton",)
+"""Methods in a row, each on what the one before gives."""
+
+
+@cache
+def beside(epsilon: float, rounds: int, rate: float) -> float:
+    """Epsilon of training alone that leaves room for `MU` on the same rows (one PLD for both)."""
+    sigma = multiplier_beside(epsilon, DELTA, [Stage(1 / MU)], rounds, rate)
+    return poisson_gaussian_epsilon(DELTA, sigma, rounds, rate)
+
+
+def unsplit(task: Task, how: Training) -> Training:
+    """The same training with what recalibration on its rows leaves of the budget."""
+    rate = how.batch / task.rows
+    return replace(how, epsilon=beside(how.epsilon, math.ceil(how.epochs / rate), rate))
+
+
+def ours(task: Task, how: Training, seed: int) -> list[Calibrator]:
+    """Recalibration on the training rows, by a model of `unsplit`."""
+    z, found = trained(task, how, seed).predict(task.x), []
+    epsilon = gaussian_epsilon(DELTA, math.sqrt(len(OURS)) / MU)
+    for name in OURS:
+        chosen = STRATEGIES[name](federation(task, epsilon, seed))
+        found.append(cast("Calibrator", run_inline(chosen, one_client(z, task.y))))
+        z = found[-1].calibrated(z)
+    return found
