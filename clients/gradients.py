@@ -36,9 +36,10 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     """
     if bound.order != 2:
         return None  # rows are bounded in L2 here
-    clipping = Clipping(bound.norms[0], query.clipping, query.reach)
-    if clipping.rule == "none":
-        clipping = Clipping(bound.norms[0])
+    clipping = query.rows
+    if bound.finite:  # the norm is the plan's
+        rule = "row" if clipping.rule == "none" else clipping.rule
+        clipping = Clipping(bound.norms[0], rule, query.reach)
     steps = _steps(shards, query, clipping, ring.grid)
     return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 

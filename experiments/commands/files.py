@@ -65,7 +65,8 @@ def flower_app_command(
 def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
     """Show the list."""
     if json:
-        print(to_json([dataclasses.asdict(entry) for entry in datasets.catalogue()]), end="")
+        entries = (*datasets.catalogue(), *datasets.feature_sets())
+        print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")
         return
     if quiet:
         return
@@ -79,6 +80,15 @@ def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
             f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
             f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
             f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
+        )
+    to.print("\nFeatures to train on (fedcal train --data NAME):")
+    for features in datasets.feature_sets():
+        groups = f", {features.groups} groups" if features.groups else ""
+        to.print(
+            f"\n[bold]{features.name}[/bold]: {features.description}\n"
+            f"  {features.classes} classes, {features.rows:,} rows, "
+            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
+            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
         )
 
 

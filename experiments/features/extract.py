@@ -31,10 +31,10 @@ class Source:
     Attributes
     ----------
     parts
-        "" -> the rows, "test_" -> the source's test rows, if it has some: images
-        (n, h, w[, channels]) uint8, or lists of texts
+        what keys of the file begin with -> rows: nothing -> all but the source's test rows,
+        `test_` -> these, if it has some. Images (n, h, w[, channels]) uint8, or lists of texts
     columns
-        further arrays of the features file: `labels`, `test_labels`, `class_names`, `client`, ...
+        further arrays of the file: `labels`, `test_labels`, `class_names`, `client`, ...
     """
 
     parts: dict[str, Any]

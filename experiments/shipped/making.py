@@ -43,12 +43,70 @@ def logistic(x: Floats, y: Integers, ridge: float = 1.0, steps: int = 30) -> Flo
     return w
 
 
+def probe(x: Floats, y: Integers, classes: int, ridge: float = 0.01) -> Callable[[Floats], Floats]:
+    """Softmax regression on features, by L-BFGS and without privacy: rows -> their logits.
+
+    Parameters
+    ----------
+    x, y
+        (n, d) and (n,)
+    ridge
+        half of it times the squared weights but the intercepts is added to the sum of losses
+    """
+    from scipy.optimize import minimize
+
+    target = np.eye(classes)[y]
+
+    def logits_of(w: Floats, rows: Floats) -> Floats:
+        weights = w.reshape(-1, classes)
+        return np.asarray(rows @ weights[:-1] + weights[-1])
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        z = logits_of(w, x)
+        z -= z.max(axis=1, keepdims=True)
+        p = np.exp(z)
+        total = p.sum(axis=1, keepdims=True)
+        value = np.log(total).sum() - (z * target).sum()
+        p /= total
+        p -= target
+        penalty = ridge * w.reshape(-1, classes)
+        penalty[-1] = 0
+        gradient = np.concatenate([x.T @ p, p.sum(axis=0, keepdims=True)]) + penalty
+        return float(value + 0.5 * (penalty[:-1] ** 2).sum() / ridge), gradient.ravel()
+
+    start = np.zeros((x.shape[1] + 1) * classes)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    return lambda rows: logits_of(found, rows)
+
+
+def with_probe(arrays: Arrays, classes: int) -> Arrays:
+    """The test rows of a features file, with the logits of a probe of its training rows.
+
+    Rows after a corruption stand beside the clean ones; which is theirs is their `client`.
+    """
+    scale = float(arrays["scale"])
+    of = probe(arrays["features"] * scale, arrays["labels"].astype(np.int64), classes)
+    keys = [k for k in arrays if k.startswith("test_") and arrays[k].ndim == 2]
+    parts = {k: of(arrays[k] * scale) for k in keys}
+    if "test_group" in arrays:
+        named = {k: arrays[k] for k in ("test_group", "group_names", "group", "test_labels")}
+        return {**named, "test_logits": parts["test_features"]}
+    rows = len(arrays["test_labels"])
+    return {
+        "test_logits": np.concatenate(list(parts.values())),
+        "test_labels": np.tile(arrays["test_labels"], len(parts)),
+        "test_client": np.repeat(np.arange(len(parts)), rows),
+        "client_names": np.array([key.removeprefix("test_") for key in parts]),
+    }
+
+
 def make(
     name: str,
     description: str,
     inputs: Mapping[str, str],
     arrays_of: Callable[..., Arrays],
     arguments: Sequence[str] | None,
+    shown: Callable[[Arrays], Arrays] = lambda arrays: arrays,
 ) -> None:
     """Write the file of a shipped set, and show what the model is worth.
 
@@ -62,6 +120,8 @@ def make(
         the arrays of the file from the values of `inputs`, in their order
     arguments
         of the command line; None = `sys.argv`
+    shown
+        scores, labels and clients or groups that are shown, from the arrays of the file
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m fedcal.experiments.shipped.{name}", description=description.split("\n")[0]
@@ -76,9 +136,10 @@ def make(
     except FedcalError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(error.exit_code)
+    scores = shown(arrays)
     for part in ("", "test_"):
-        if f"{part}labels" in arrays:
-            show(arrays, part)
+        if f"{part}labels" in scores:
+            show(scores, part)
     print(f"written to {given.out}: {given.out.stat().st_size:,} bytes")
 
 

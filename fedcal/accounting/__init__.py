@@ -15,14 +15,17 @@ from fedcal.accounting.gaussian import (
     poisson_gaussian_epsilon,
 )
 from fedcal.accounting.stages import (
+    AnyStage,
     Guarantee,
     Stage,
+    composed_delta,
     composed_epsilon,
     multiplier_beside,
     parallel_epsilon,
 )
 
 __all__ = [
+    "AnyStage",
     "Guarantee",
     "Stage",
     "check_delta",
@@ -30,6 +33,7 @@ __all__ = [
     "check_multiplier",
     "check_rate",
     "check_rounds",
+    "composed_delta",
     "composed_epsilon",
     "exponential_epsilon",
     "gaussian_delta",

@@ -35,6 +35,7 @@ __all__ = [
     "AnyStage",
     "Guarantee",
     "Stage",
+    "composed_delta",
     "composed_epsilon",
     "multiplier_beside",
     "parallel_epsilon",
@@ -133,6 +134,37 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
         return gaussian.poisson_gaussian_epsilon(delta, one.multiplier, one.rounds, one.rate)
     _check(parts, delta)
     return _composed_epsilon(parts, delta)
+
+
+def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | None = None) -> float:
+    """Delta of all stages together at `epsilon` >= 0, an upper bound.
+
+    At epsilon = 0 it is how much better than by chance anybody can tell whether a row was in the
+    data: the largest (true positive rate - false positive rate) of any test.
+
+    Parameters
+    ----------
+    stages
+        as for `composed_epsilon`
+    near
+        about the stages' epsilon at a small delta, which the PLD's grid follows; None = it is
+        computed, which takes most of the time
+
+    Raises
+    ------
+    InputError
+        As `composed_epsilon`, and for a negative epsilon.
+    """
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
+    sampled, fixed, square = parts = _merged(stages)
+    if not sampled and not fixed:
+        return gaussian._hockey_stick(epsilon, math.sqrt(square))
+    if near is None:
+        known = math.fsum(one.rounds * one.delta for one in fixed)
+        near = _composed_epsilon(parts, min(1e-5, *(s.rate / 10 for s in sampled), 1.0) + known)
+    found = float(_composed(parts, _grid(near, parts)).get_delta_for_epsilon(epsilon))
+    return min(1.0, found + _slack(parts))
 
 
 def parallel_epsilon(parts: Iterable[Sequence[AnyStage]], delta: float) -> float:

@@ -36,7 +36,38 @@ class FeatureSet:
     licence: str
 
 
-_FEATURES: tuple[FeatureSet, ...] = ()
+_FEATURES = (
+    FeatureSet(
+        name="adult-features",
+        files=("adult-features.npz",),
+        description="census data but sex and race, by public ranges and codes: who earns more than "
+        "50,000 dollars; sex and race are the group of a row",
+        rows=32561,
+        test_rows=16281,
+        features=84,
+        classes=2,
+        groups=10,
+        source="python -m fedcal.experiments.shipped.adult_features",
+        author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
+        year=2026,
+        licence="CC-BY-4.0",
+    ),
+    FeatureSet(
+        name="mnist-features",
+        files=("mnist-features.npz",),
+        description="what random filters see of MNIST images; test rows also after each of 15 "
+        "corruptions of severity 3",
+        rows=10000,
+        test_rows=2000,
+        features=256,
+        classes=10,
+        groups=0,
+        source="python -m fedcal.experiments.shipped.mnist_features",
+        author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
+        year=2026,
+        licence="Apache-2.0",
+    ),
+)
 
 
 def feature_sets() -> tuple[FeatureSet, ...]:

@@ -10,6 +10,7 @@ from fedcal.checks import one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset
+from fedcal.datasets._features import feature_sets
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
@@ -60,6 +61,10 @@ def load(
     text = str(name_or_path)
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text)
+    if text in {entry.name for entry in feature_sets()}:
+        raise InputError(
+            f"{text!r} holds features, not scores; train on it: fedcal train --data {text}"
+        )
     path = Path(name_or_path).expanduser()
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)

@@ -192,7 +192,7 @@ class Plan:
             return 1.0
         scales = self._scales()
         if not len(scales) or self.bound is None:
-            return EXACT_GRID
+            return 1.0 / _FINE if self.fine else EXACT_GRID
         room = 2.0**62 / (self.clients * _LEAST_ROWS)  # the other half is for the noise's tails
         if self.fine:
             norms = self.bound.norms

@@ -15,7 +15,7 @@ import pytest
 
 import fedcal.datasets as datasets
 from fedcal import npz
-from fedcal.datasets import Dataset, catalogue, from_arrays, load
+from fedcal.datasets import Dataset, catalogue, feature_sets, from_arrays, load
 from fedcal.errors import InputError
 
 HERE = Path(datasets.__file__).parent
@@ -107,11 +107,11 @@ def test_default_comes_first_and_every_file_is_accounted_for() -> None:
         *first,
         *("mnist-cnn", "mnist-shift", "heart-disease", "mmlu-llama", "adult-income"),
     ]
-    listed = [file for entry in catalogue() for file in entry.files]
+    listed = [file for entry in (*catalogue(), *feature_sets()) for file in entry.files]
     assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
 
 
-PLAIN = sorted(path for path in HERE.glob("*.npz") if path.name != "mnist-shift.npz")
+PLAIN = sorted(HERE / file for entry in catalogue() if not entry.variants for file in entry.files)
 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
@@ -135,10 +135,17 @@ def test_attribution_is_complete() -> None:
     text = (HERE / "README.md").read_text(encoding="utf-8")
     assert "Copyright (c) 2018 Markus Kängsepp" in text
     assert "Permission is hereby granted, free of charge" in text
-    for entry in catalogue():
+    for entry in (*catalogue(), *feature_sets()):
         assert f"`{entry.name}`" in text
         assert entry.author
         assert entry.licence in ("MIT", "Apache-2.0", "CC-BY-4.0")
+
+
+def test_shipped_features_go_to_training() -> None:
+    sizes = [(HERE / file).stat().st_size for entry in feature_sets() for file in entry.files]
+    assert sum(sizes) < 4 * 2**20
+    with pytest.raises(InputError, match="fedcal train --data mnist-features"):
+        load("mnist-features")
 
 
 def test_forecasts_have_natural_clients() -> None:
@@ -883,6 +890,7 @@ def test_strange_names_get_one_line(name: str) -> None:
 
 def test_public_names() -> None:
     shipped = ["catalogue", "is_shipped", "load", "shifted"]
+    shipped += ["FeatureSet", "feature_sets", "read_feature_set"]
     assert {*datasets.__all__} == {
         "Dataset",
         "IDS",

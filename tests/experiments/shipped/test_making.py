@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.experiments.shipped import adult, mmlu
+from fedcal.experiments.features.extractors import RandomFilters
+from fedcal.experiments.shipped import adult, adult_features, making, mmlu, mnist_features
 from fedcal.experiments.shipped.adult import COLUMNS
 
 
@@ -48,6 +49,50 @@ def test_adult_keeps_the_test_rows_and_their_groups(
         table = adult.read(test)
         assert names[arrays["group"][7]] == f"{table['sex'][7]}, {table['race'][7]}"
     assert "Female, Black" in capsys.readouterr().out
+
+
+def test_features_of_adult_follow_from_public_ranges(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = census(tmp_path / "adult.data.gz", 300, 0, "")
+    test = census(tmp_path / "adult.test", 120, 1, ".")
+    out = tmp_path / "out.npz"
+    adult_features.main(["--train", str(train), "--test", str(test), "--out", str(out)])
+    assert "Female, Black" in capsys.readouterr().out
+    with np.load(out) as arrays:
+        kept = arrays["test_features"] * arrays["scale"]
+    table = {name: column[:1] for name, column in adult.read(test).items()}
+    alone = adult_features.features(table)  # a row by itself: nothing is learnt of the others
+    np.testing.assert_allclose(kept[:1], alone, atol=adult_features.STEP)
+    assert (np.linalg.norm(kept, axis=1) <= 1).all()
+    age = (2 * float(table["age"][0]) - 17 - 90) / (90 - 17) / np.sqrt(10)
+    assert alone[0, 0] == pytest.approx(age)
+
+
+def test_features_of_mnist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    for name, rows in (("train", 60), ("test", 50)):
+        x = rng.integers(0, 256, (rows, 10, 10), dtype=np.uint8)
+        np.savez(tmp_path / name, x=x, y=np.arange(rows) % 10)
+    files = [str(tmp_path / f"{name}.npz") for name in ("train", "test", "out")]
+    mnist_features.main(["--train", files[0], "--test", files[1], "--out", files[2]])
+    assert "jpeg_compression_3" in capsys.readouterr().out
+    with np.load(files[2]) as arrays, np.load(files[1]) as images:
+        kept = arrays["test_features"] * arrays["scale"]
+        seen = RandomFilters().features(images["x"][::5])
+        np.testing.assert_array_equal(arrays["test_labels"], np.arange(50)[::5] % 10)
+    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
+    np.testing.assert_allclose(kept, seen, atol=mnist_features.STEP)
+    assert (np.linalg.norm(kept, axis=1) <= 1).all()
+
+
+def test_the_probe_is_where_its_loss_is_least() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4))
+    y = (x[:, 0] + rng.normal(size=300) > 0).astype(np.int64)
+    two = making.probe(x, y, 2, ridge=2.0)(x)
+    w = making.logistic(np.column_stack([np.ones(300), x]), y)  # halves the ridge: w = w1 - w0
+    np.testing.assert_allclose(two[:, 1] - two[:, 0], w[0] + x @ w[1:], atol=1e-3)
 
 
 @pytest.mark.parametrize("text", ["", "1, 2, 3\n", "x, " + ", ".join("0" * 14) + "\n"])

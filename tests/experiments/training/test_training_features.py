@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.corruptions import CORRUPTIONS
+from fedcal.datasets import FeatureSet, feature_sets
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
@@ -119,6 +121,21 @@ def test_bad_files(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
         read_pool(path)
     assert str(refused.value).startswith(repr(path))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)
+def test_shipped_features_are_what_the_list_says(entry: FeatureSet) -> None:
+    pool = read_pool(entry.name)
+    assert pool.test is not None
+    assert pool.x.shape == (entry.rows, entry.features)
+    assert pool.test.x.shape == (entry.test_rows, entry.features)
+    assert (pool.classes, len(pool.group_names)) == (entry.classes, entry.groups)
+    assert set(pool.y) == set(pool.test.y) == set(range(entry.classes))
+    for x in (pool.x, pool.test.x, *pool.test.shifted.values()):
+        length = np.linalg.norm(x.astype(np.float64), axis=1)
+        assert 0.4 < length.min() <= length.max() <= 1 + 1e-6
+    if entry.name == "mnist-features":
+        assert sorted(pool.test.shifted) == sorted((name, 3) for name in CORRUPTIONS)
 
 
 def test_features_are_read_from_one_file_and_images_have_no_norm(tmp_path: Path) -> None:

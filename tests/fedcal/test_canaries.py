@@ -1,0 +1,80 @@
+"""The audit of noisy gradient sums: how rarely it is wrong, and what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedcal.accounting import Stage, composed_delta, composed_epsilon, gaussian_multiplier
+from fedcal.errors import InputError
+from fedcal.privacy.canaries import CanaryFinding, audit_canaries, canary_runs
+
+DELTA = 1e-5
+AUDITS = 200
+SAMPLED = Stage(gaussian_multiplier(8.0, DELTA, 100, 0.1), 100, 0.1)
+WHOLE = Stage(gaussian_multiplier(1.0, DELTA, 10), 10)  # a small epsilon takes more canaries
+
+
+def audits(
+    stage: Stage, canaries: int, noise: float = 1.0, rate: float | None = None
+) -> list[CanaryFinding]:
+    runs = (canary_runs(stage, canaries, seed=s, noise=noise, rate=rate) for s in range(AUDITS))
+    return [audit_canaries(*run, stage, DELTA) for run in runs]
+
+
+@pytest.mark.parametrize(("stage", "canaries"), [(SAMPLED, 400), (WHOLE, 2500)], ids=str)
+def test_the_right_noise_passes_and_half_of_it_is_caught(stage: Stage, canaries: int) -> None:
+    right = audits(stage, canaries)
+    assert sum(found.refuted for found in right) <= 0.05 * AUDITS
+    # the attacker reaches the mechanism's own curve, so the test is not merely cautious
+    reached = np.mean([found.correct / found.canaries for found in right])
+    assert 2 * reached - 1 == pytest.approx(composed_delta([stage], 0.0), rel=0.05)
+    assert sum(found.refuted for found in audits(stage, canaries, 0.5)) >= 0.95 * AUDITS
+
+
+def test_rows_that_are_in_every_round_are_caught() -> None:
+    """Amplification is claimed, and nothing is sampled."""
+    found = audits(SAMPLED, 400, rate=1.0)
+    assert sum(one.refuted for one in found) >= 0.95 * AUDITS
+
+
+def test_bounds_lie_on_the_safe_side_and_say_what_the_noise_is() -> None:
+    for noise in (1.0, 0.6):
+        found = audit_canaries(*canary_runs(SAMPLED, 2000, noise=noise), SAMPLED, DELTA)
+        spent = composed_epsilon([replace(SAMPLED, multiplier=noise * SAMPLED.multiplier)], DELTA)
+        assert noise <= found.noise_at_most <= 1.2 * noise
+        assert 0.7 * spent <= found.lower_bound <= spent
+        assert 0 < found.lower_bound_any < found.lower_bound
+        assert found.refuted == (found.lower_bound > found.claimed) == (noise < 1)
+    assert found.claimed == pytest.approx(8.0, rel=1e-3)
+
+
+def test_guesses_that_know_nothing_show_nothing() -> None:
+    rng = np.random.default_rng(0)
+    blind = rng.normal(size=(WHOLE.rounds, 200))
+    found = audit_canaries(rng.random(200) < 0.5, blind, WHOLE, DELTA)
+    assert not found.refuted
+    assert (found.lower_bound, found.noise_at_most) == (0.0, np.inf)
+    none = replace(found, correct=0)
+    assert (none.right, none.lower_bound_any, none.lower_bound) == (0.0, 0.0, 0.0)
+
+
+def test_without_any_noise_every_toss_is_known() -> None:
+    present = np.arange(200) % 2 == 0
+    found = audit_canaries(present, np.tile(1.0 * present, (10, 1)), WHOLE, DELTA)
+    assert (found.correct, found.canaries) == (180, 180)
+    assert found.refuted
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    present, seen = canary_runs(WHOLE, 60)
+    with pytest.raises(InputError, match="canaries must be"):
+        canary_runs(WHOLE, 49)
+    with pytest.raises(InputError, match="noise multiplier"):
+        canary_runs(WHOLE, 60, noise=0.0)
+    with pytest.raises(InputError, match="10 rounds and 60 canaries"):
+        audit_canaries(present, seen[1:], WHOLE, DELTA)
+    with pytest.raises(InputError, match="error must be"):
+        audit_canaries(present, seen, WHOLE, DELTA, error=0.0)

@@ -1,0 +1,172 @@
+"""Training by fedsgd: noise for the sampled rows, the same steps however rows are dealt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
+from fedcal.clients.answers import contribute
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.privacy import Federation
+from fedcal.release import Asked
+from fedcal.shards import Shards
+from fedcal.strategies import FedSGD
+from fedcal.strategies.job import Job
+from fedcal.training.model import TrainedModel
+from fedcal.types import Floats
+
+ROWS, WIDTH, CLASSES = 600, 5, 3
+
+
+def rows(clients: int, n: int = ROWS) -> Shards:
+    rng = np.random.default_rng(4)
+    x = rng.normal(0, 0.5, (n, WIDTH))
+    y = (x[:, :CLASSES] + rng.gumbel(0, 0.2, (n, CLASSES))).argmax(axis=1)
+    owner = rng.integers(0, clients, n)
+    return Shards.from_owner(np.zeros((n, CLASSES)), y, owner, clients, inputs=x)
+
+
+def federation(clients: int = 1, **change: Any) -> Federation:
+    known: dict[str, Any] = {"clients": clients, "classes": CLASSES, "unit": "example"}
+    return Federation(**known | change)
+
+
+def method(clients: int = 1, federate: dict[str, Any] | None = None, **settings: Any) -> FedSGD:
+    known: dict[str, Any] = {"shape": str(WIDTH), "batch": 60.0, "rows_per_client": ROWS / clients}
+    return FedSGD(federation(clients, **(federate or {})), **known | settings)
+
+
+def weights(strategy: FedSGD, shards: Shards) -> Floats:
+    model = run_inline(strategy, shards)
+    assert isinstance(model, TrainedModel)
+    return model.w
+
+
+def test_the_noise_is_that_of_sampled_rows() -> None:
+    plan = method(3, {"epsilon": 2.0}, epochs=4.0, clip=0.7).plan
+    assert plan.rounds == 40
+    assert plan.row_rate == pytest.approx(0.1)
+    assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 40, plan.row_rate)
+    assert plan.noise_std == (pytest.approx(0.7 * plan.multiplier),)
+    spent = [
+        poisson_gaussian_epsilon(1e-5, plan.multiplier * f, 40, plan.row_rate)
+        for f in (2 / 3, 1, 3 / 2)
+    ]
+    assert spent[0] > 2.0 * 1.2
+    assert 2.0 * 0.999 < spent[1] <= 2.0
+    assert spent[2] < 2.0 / 1.2
+
+
+@pytest.mark.parametrize("change", [{"trust": "local"}, {"epsilon": 1.0, "mechanism": "unary"}])
+def test_rows_are_sampled_only_where_that_hides_them(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        method(3, {"epsilon": 2.0, **change})
+
+
+def test_of_whole_clients_all_rows_take_part() -> None:
+    plan = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0).plan
+    assert (plan.row_rate, plan.rounds) == (1.0, 4)
+    assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
+
+
+@pytest.mark.parametrize("change", [{}, {"epsilon": 4.0}, {"epsilon": 4.0, "trust": "distributed"}])
+def test_the_same_rows_add_up_however_they_are_dealt(change: dict[str, Any]) -> None:
+    """One client's sum is the clients' sums added up, bit for bit."""
+    shards = rows(7)
+    strategy = method(7, change, clip=0.3, clipping="row")
+    strategy.w = np.random.default_rng(0).normal(0, 0.5, strategy.w.size)
+    asked = strategy.open_round(1)
+    assert isinstance(asked, Asked)
+    request = replace(asked.request, row_rate=1.0, noise=None)
+    each = contribute(shards, request, np.arange(7)).sum(axis=0, dtype=np.uint64)
+    together = replace(shards, offsets=np.array([0, ROWS]))
+    np.testing.assert_array_equal(each, contribute(together, request, np.array([0]))[0])
+
+
+def test_each_row_takes_part_by_its_own_coin() -> None:
+    shards, strategy = rows(7), method(7, {"epsilon": 4.0}, clip=10.0, batch=120.0)
+    shards = replace(shards, labels=np.zeros(ROWS, np.int64))
+    counts = []
+    for number in range(1, 30):
+        asked = strategy.open_round(number)
+        assert isinstance(asked, Asked)
+        words = contribute(shards, asked.request, np.arange(7))
+        total = words.sum(axis=0, dtype=np.uint64)
+        # at w = 0 every row adds 1/3 - 1 to the bias of class 0
+        bias = float(total.view(np.int64)[WIDTH]) * asked.request.ring.grid
+        counts.append(-1.5 * bias)
+        strategy.charge_round(asked, 7)
+        strategy.close_round(asked, total)
+        strategy.w = np.zeros_like(strategy.w)
+    np.testing.assert_allclose(counts, np.round(counts), atol=0.1)
+    assert len(set(counts)) > 10
+    assert abs(np.mean(counts) - 120) < 4 * np.sqrt(120 * 0.8 / 29)
+    assert 0.4 < np.var(counts) / (120 * 0.8) < 2.2
+
+
+def test_it_learns_with_and_without_privacy() -> None:
+    shards = rows(4)
+    inputs, labels = shards.inputs, shards.labels
+    assert inputs is not None
+    for change in ({}, {"epsilon": 8.0}, {"epsilon": 8.0, "trust": "distributed"}):
+        model = run_inline(method(4, change), shards)
+        assert isinstance(model, TrainedModel)
+        assert (model.predict(inputs).argmax(axis=1) == labels).mean() > 0.7
+
+
+def test_an_empty_batch_still_releases_its_noise() -> None:
+    strategy = method(2, {"epsilon": 1.0}, batch=0.1, rows_per_client=300.0, epochs=1e-3)
+    before = strategy.w
+    after = weights(strategy, rows(2))
+    assert strategy.released == strategy.plan.rounds
+    assert not np.array_equal(before, after)
+
+
+def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    settings = {"shape": str(WIDTH), "batch": 60.0, "rows_per_client": 300.0, "optimiser": "adam"}
+    ledger = str(tmp_path / "ledger.db")
+    job = Job("fedsgd", federation(2, epsilon=4.0), settings | {"lr": 0.05}, ledger=ledger, cap=4.0)
+    shards = rows(2)
+    whole = replace(job, ledger=None, cap=None).run(lambda strategy: run_inline(strategy, shards))
+
+    def stopped(strategy: Any) -> None:
+        told = strategy.on_release
+
+        def tell(release: Any) -> None:
+            told(release)
+            if release.round == 17:
+                raise KeyboardInterrupt
+
+        strategy.on_release = tell
+        run_inline(strategy, shards)
+
+    with pytest.raises(KeyboardInterrupt):
+        job.run(stopped, folder=tmp_path, every=5)
+    rest = job.run(lambda s: run_inline(s, shards), folder=tmp_path, resume=True, every=5)
+    np.testing.assert_array_equal(rest.artifact.arrays()["w"], whole.artifact.arrays()["w"])
+    with pytest.raises(FedcalError, match="settings"):
+        replace(job, settings=settings).run(print, folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "words"),
+    [
+        ({"epsilon": 1.0}, {"clipping": "none"}, "bounds nothing"),
+        ({}, {"clipping": "row", "reach": 1.0}, "reach"),
+        ({}, {"shape": "5y"}, "shape"),
+        ({}, {"shape": "5x5"}, "reads rows of features"),
+        ({}, {"lr": -1.0}, "lr"),
+        ({}, {"optimiser": "adam", "momentum": 0.9}, "momentum"),
+        ({"rounds": 3}, {"epochs": 2.0}, "epochs"),
+        ({}, {"clip": 0.3}, "clip"),
+    ],
+)
+def test_bad_settings_are_refused(change: Any, settings: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        method(2, change, **settings)
