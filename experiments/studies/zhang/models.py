@@ -46,8 +46,9 @@ CLIP, LR = 0.1, 80.0
 PLAIN_LR = 8.0
 """Without clipping, where lr times the norm of what a row adds is about the same."""
 
-REACH = 2.1
-"""Z of global clipping: no gradient of a row of norm 1 is longer, so that none is left out."""
+REACH, BEYOND = 1.5, 2.1
+"""Z of global clipping: a little above the longest gradient at the start, below which nothing is
+learnt; and above all gradients of rows of norm 1, so that none is left out."""
 
 HELD = 0.1
 """Of the rows, for recalibration: the paper's validation ratio."""
@@ -73,6 +74,8 @@ class Training:
         share of the training labels that are drawn anew
     added
         std of Gaussian noise on each sum, without any guarantee
+    reach
+        Z of the rule "global"
     """
 
     epsilon: float = math.inf
@@ -85,6 +88,7 @@ class Training:
     share: float = 0.0
     label_noise: float = 0.0
     added: float = 0.0
+    reach: float | None = None
 
 
 PLAIN = Training(rule="none", lr=PLAIN_LR)
@@ -116,7 +120,7 @@ def method(task: Task, how: Training, seed: int, **base: Any) -> FedSGD:
         "epochs": how.epochs,
         "clip": None if how.rule == "none" else how.clip,
         "clipping": how.rule,
-        "reach": REACH if how.rule == "global" else None,
+        "reach": how.reach,
         "weight_decay": how.weight_decay,
         "secure_aggregation": "none",
         **base,
