@@ -1,4 +1,4 @@
-"""Figure 1: two Gaussians in the plane; private confidences are near 0 or 1, at the same accuracy."""
+"""Figure 1: two Gaussians in the plane; a private model is sure of most rows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def rows(seeds: int = SEEDS, progress: Progress | None = None) -> Rows:
         found.append(line | over_seeds(rows_of, how, seeds))
         counts, edges = np.histogram(told[0][:, 1], BARS, (0.0, 1.0))
         found += (
-            place(rows_of, what="bar", model=title, at=round(float(a), 6), share=float(n) / len(told[0]))
-            for a, n in zip(edges[:-1], counts, strict=True)
+            place(rows_of, what="bar", model=title, at=round(float(at), 6), share=float(share))
+            for at, share in zip(edges[:-1], counts / counts.sum(), strict=True)
         )
     return found
 
@@ -61,7 +61,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
         (
             f"At least twice as many confidences of the private model are {SURE:g} or more",
             private["sure"] >= 2 * plain["sure"],
-            f"{100 * private['sure']:.1f} % of the rows, without privacy {100 * plain['sure']:.1f} %",
+            f"{100 * private['sure']:.1f} % of the rows against {100 * plain['sure']:.1f} %",
         ),
         (
             "The private model's ECE is larger",
@@ -69,4 +69,3 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             f"{private['ece']:.4f} against {plain['ece']:.4f}",
         ),
     ]
-

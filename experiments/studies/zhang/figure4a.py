@@ -41,9 +41,7 @@ def rows(
         what = "clip": `clip` ("none": without clipping and noise), see `grid.over_seeds`
     """
     todo = [
-        (of, clip, how)
-        for of in (task(MIXTURE), *tasks(data))
-        for clip, how in sweep(of).items()
+        (of, clip, how) for of in (task(MIXTURE), *tasks(data)) for clip, how in sweep(of).items()
     ]
     return [
         place(of, what="clip", clip=clip) | over_seeds(of, how, seeds)

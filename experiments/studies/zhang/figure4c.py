@@ -48,9 +48,7 @@ def rows(
         what = "part": `gradients` (what is done to them), see `grid.over_seeds`
     """
     todo = [
-        (of, title, how)
-        for of in (task(MIXTURE), *tasks(data))
-        for title, how in parts(of).items()
+        (of, title, how) for of in (task(MIXTURE), *tasks(data)) for title, how in parts(of).items()
     ]
     return [
         place(of, what="part", gradients=title) | over_seeds(of, how, seeds)
@@ -78,8 +76,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
                 f"{100 * of[NOISED]['accuracy']:.2f} % against {100 * of[BOTH]['accuracy']:.2f} %",
             ),
             (
-                f"{name}: clipping without noise has at least {100 * CAUSE:g} % of what DP-SGD adds "
-                "to the ECE",
+                f"{name}: clipping without noise adds at least {100 * CAUSE:g} % of what DP-SGD adds",
                 ece[CLIPPED] - ece[NEITHER] >= CAUSE * added,
                 places,
             ),

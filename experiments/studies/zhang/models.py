@@ -27,6 +27,7 @@ from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.zhang.tasks import Task, relabelled
+from fedcal.mechanisms import Gaussian
 from fedcal.partition import held_out
 from fedcal.privacy.federation import Federation
 from fedcal.release import Asked
@@ -137,7 +138,9 @@ def multiplier(task: Task, how: Training, seed: int = 0) -> float:
     """Noise std of the plan, in units of the clip norm; 0 without privacy."""
     if math.isinf(how.epsilon):
         return 0.0
-    return float(method(task, replace(how, lr=1.0), seed).plan.law.multiplier)
+    law = method(task, replace(how, lr=1.0), seed).plan.law
+    assert isinstance(law, Gaussian)
+    return law.multiplier
 
 
 @lru_cache(maxsize=4096)
@@ -198,7 +201,8 @@ def private(name: str, **settings: Any) -> Recalibration:
     def fitted(task: Task, how: Training, seed: int) -> Calibrator:
         z, y = held_logits(task, how, seed)
         public = federation(task, how.epsilon, seed)
-        chosen = STRATEGIES[name](public, rows_per_client=HELD * task.rows, **settings)
+        make: Any = STRATEGIES[name]
+        chosen = make(public, rows_per_client=HELD * task.rows, **settings)
         return cast("Calibrator", run_inline(chosen, one_client(z, y)))
 
     return fitted
@@ -231,7 +235,8 @@ def ours(task: Task, how: Training, seed: int) -> list[Calibrator]:
     z, found = trained(task, how, seed).predict(task.x), []
     epsilon = gaussian_epsilon(DELTA, math.sqrt(len(OURS)) / MU)
     for name in OURS:
-        chosen = STRATEGIES[name](federation(task, epsilon, seed))
+        make: Any = STRATEGIES[name]
+        chosen = make(federation(task, epsilon, seed))
         found.append(cast("Calibrator", run_inline(chosen, one_client(z, task.y))))
         z = found[-1].calibrated(z)
     return found

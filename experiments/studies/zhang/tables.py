@@ -35,7 +35,7 @@ ORDER = (PS, TS, GLOBAL, DP, SGLD)
 """Least ECE first, in the paper's Table 1 on CIFAR-10 at both epsilons."""
 
 REDUCTION, WORTH = 0.58, 0.03
-"""The paper's mean relative reduction of the ECE; and the ECE from which there is one to speak of."""
+"""The paper's mean relative reduction of the ECE; and the least ECE that it is taken of."""
 
 POINT = 0.01
 AS_GOOD = 0.002
@@ -53,9 +53,7 @@ def printed(table: str) -> Printed:
     return found
 
 
-def table(
-    epsilon: float, shipped: Sequence[str], beside: str, theirs: str
-) -> Callable[..., Rows]:
+def table(epsilon: float, shipped: Sequence[str], beside: str, theirs: str) -> Callable[..., Rows]:
     """The function `rows` of a table.
 
     Parameters
@@ -164,7 +162,7 @@ def _claims(
     gained = -pair_of(found, data, of="accuracy", worse=OURS)["difference"]
     return [
         (
-            f"{data}: ECE in the paper's order: {' < '.join(ORDER)} (ties within 2 standard errors)",
+            f"{data}: ECE in the paper's order, {' < '.join(ORDER)}, up to 2 standard errors",
             not wrong,
             ", ".join(f"{t} {ece[t]:.4f}" for t in ORDER) + _but(wrong),
             "holds" if not theirs else "does not hold" + _but(theirs),
@@ -189,8 +187,8 @@ def _claims(
             _holds(max(paper[PS][1], paper[TS][1]) <= min(paper[GLOBAL][1], paper[SGLD][1])),
         ),
         (
-            f"{data}: DP-TS has an ECE no larger than global clipping's that leaves no row out (ties "
-            "within 2 standard errors)",
+            f"{data}: DP-TS has no larger an ECE than global clipping that leaves no row out, up to "
+            "2 standard errors",
             not _clearly(whole),
             f"{ece[TS]:.4f} against {ece[ALL_ROWS]:.4f}, with an accuracy of "
             f"{of[ALL_ROWS]['accuracy']:.4f} instead of {of[TS]['accuracy']:.4f}",
@@ -217,7 +215,7 @@ def _claims(
             + ("" if mine["upper"] is None else f", limit {mine['upper']:+.4f}"),
         ),
         (
-            f"{data}: ours loses no accuracy (ties within 2 standard errors)",
+            f"{data}: ours loses no accuracy, up to 2 standard errors",
             kept["difference"] <= 2 * (kept["error"] or 0.0),
             f"{100 * kept['difference']:+.2f} points lost of the DP model's; "
             f"{100 * gained:+.2f} points more than {mine['worse']}",
@@ -251,9 +249,8 @@ def _reduction(found: Sequence[Record], names: Sequence[str], beside: str) -> Ro
         f"all data where the DP model's is at least {WORTH:g}"
     )
     each = {n: fmean(reductions(ece[n])) for n in worth}
-    own = fmean(
-        r for lines in printed(beside).values() for r in reductions({t: v[1] for t, v in lines.items()})
-    )
+    paper = ({t: v[1] for t, v in lines.items()} for lines in printed(beside).values())
+    own = fmean(r for lines in paper for r in reductions(lines))
     shown = ", ".join(f"{n} {value:.2f}" for n, value in each.items())
     left = [f"{n}'s is {ece[n][DP]:.4f}" for n in names if n not in worth]
     holds = fmean(each.values()) >= REDUCTION if each else None
