@@ -76,7 +76,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
                 f"{100 * of[NOISED]['accuracy']:.2f} % against {100 * of[BOTH]['accuracy']:.2f} %",
             ),
             (
-                f"{name}: clipping without noise adds at least {100 * CAUSE:g} % of what DP-SGD adds",
+                f"{name}: clipping alone adds at least {100 * CAUSE:g} % of what DP-SGD adds to it",
                 ece[CLIPPED] - ece[NEITHER] >= CAUSE * added,
                 places,
             ),

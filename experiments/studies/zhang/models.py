@@ -138,9 +138,8 @@ def multiplier(task: Task, how: Training, seed: int = 0) -> float:
     """Noise std of the plan, in units of the clip norm; 0 without privacy."""
     if math.isinf(how.epsilon):
         return 0.0
-    law = method(task, replace(how, lr=1.0), seed).plan.law
-    assert isinstance(law, Gaussian)
-    return law.multiplier
+    planned = method(task, replace(how, lr=1.0), seed).plan
+    return cast("Gaussian", planned.law).multiplier
 
 
 @lru_cache(maxsize=4096)
