@@ -187,7 +187,7 @@ def _claims(
             _holds(max(paper[PS][1], paper[TS][1]) <= min(paper[GLOBAL][1], paper[SGLD][1])),
         ),
         (
-            f"{data}: DP-TS's ECE is at most that of global clipping that leaves no row out, up to 2 "
+            f"{data}: DP-TS's ECE is at most that of global clipping with no row left out, up to 2 "
             "standard errors",
             not _clearly(whole),
             f"{ece[TS]:.4f} against {ece[ALL_ROWS]:.4f}, with an accuracy of "
