@@ -90,7 +90,7 @@ class TopLabelLogistic(Calibrator):
         correct = (z.argmax(axis=1) == y).astype(np.float64)
         w = IDENTITY.copy()
         for _ in range(_STEPS):
-            g0, g1, h00, h01, h11 = derivatives(*w.tolist(), s, correct).sum(axis=0)
+            g0, g1, h00, h01, h11 = derivatives(float(w[0]), float(w[1]), s, correct).sum(axis=0)
             h = np.array([[h00, h01], [h01, h11]])
             h += (1e-9 * (h00 + h11) + TINY) * np.eye(2)
             step = np.clip(np.linalg.solve(h, [-g0, -g1]), -1.0, 1.0)
