@@ -22,6 +22,7 @@ from fedcal.strategies import FedSGD
 from fedcal.training.network import Clipping, text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Integers
+from fedcal.units import Example
 
 NETWORK, SHAPE, CLASSES = "cnn", (28, 28), 10
 BATCH, ROWS, QUICK_ROWS = 256, 5120, 512
@@ -180,7 +181,7 @@ def _quiet(prepare: Callable[..., Callable[[], Any]], *given: Any, **named: Any)
 def our_method(n: int) -> FedSGD:
     """One epoch of DP-SGD in one place."""
     return FedSGD(
-        Federation(clients=1, classes=CLASSES, epsilon=EPSILON, delta=DELTA, unit="example"),
+        Federation(clients=1, classes=CLASSES, epsilon=EPSILON, delta=DELTA, unit=Example.name),
         network=NETWORK,
         shape=text_of(SHAPE),
         rows_per_client=float(n),
