@@ -1,6 +1,6 @@
-"""Training with DP-SGD: our step and our epoch beside Opacus's, on images of MNIST's shape.
+"""Training with DP-SGD beside Opacus: a step and an epoch of a CNN, ten epochs of a linear probe.
 
-All on one thread. The images are noise: what a step costs does not depend on them.
+All on one thread. Images and features are noise: what a step costs does not depend on them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fedcal.types import Floats, Integers
 from fedcal.units import Example
 
 NETWORK, SHAPE, CLASSES = "cnn", (28, 28), 10
+WIDTH = 512
 BATCH, ROWS, QUICK_ROWS = 256, 5120, 512
 CLIP, LR, EPSILON, DELTA = 1.0, 0.5, 8.0, 1e-5
 GRID = 2.0**-36
@@ -178,26 +179,30 @@ def _quiet(prepare: Callable[..., Callable[[], Any]], *given: Any, **named: Any)
 # -- an epoch -----------------------------------------------------------------------------------
 
 
-def our_method(n: int) -> FedSGD:
-    """One epoch of DP-SGD in one place."""
+def our_method(
+    rows: Rows, network: str = NETWORK, epochs: float = 1.0, epsilon: float = EPSILON
+) -> FedSGD:
+    """Some epochs of SGD in one place."""
+    x, y = rows
+    private: dict[str, Any] = {"clip": CLIP} if math.isfinite(epsilon) else {}
     return FedSGD(
-        Federation(clients=1, classes=CLASSES, epsilon=EPSILON, delta=DELTA, unit=Example.name),
-        network=NETWORK,
-        shape=text_of(SHAPE),
-        rows_per_client=float(n),
+        Federation(clients=1, classes=CLASSES, epsilon=epsilon, delta=DELTA, unit=Example.name),
+        network=network,
+        shape=text_of(x.shape[1:]),
+        rows_per_client=float(len(y)),
         batch=float(BATCH),
-        epochs=1.0,
+        epochs=epochs,
         lr=LR,
-        clip=CLIP,
+        **private,
     )
 
 
-def our_epoch(rows: Rows) -> Callable[[], int]:
+def our_epochs(rows: Rows, **how: Any) -> Callable[[], int]:
     """Plan, sampling, gradients, ring, noise, ledger and steps."""
     x, y = rows
     n = len(y)
     shards = Shards.from_owner(np.zeros((n, CLASSES)), y, np.zeros(n, np.int64), 1, inputs=x)
-    method = our_method(n)
+    method = our_method(rows, **how)
 
     def run() -> int:
         run_inline(method, shards)
@@ -206,9 +211,11 @@ def our_epoch(rows: Rows) -> Callable[[], int]:
     return run
 
 
-def opacus_epoch(rows: Rows, multiplier: float) -> Callable[[], int]:
+def opacus_epochs(
+    rows: Rows, multiplier: float, make: Callable[[], Any], epochs: int = 1
+) -> Callable[[], int]:
     """Its engine with Poisson batches and the same noise; no accounting in the clock."""
-    model, (x, y) = _model(), _tensors(rows)
+    model, (x, y) = make(), _tensors(rows)
     import torch
     from opacus import PrivacyEngine
 
@@ -223,12 +230,13 @@ def opacus_epoch(rows: Rows, multiplier: float) -> Callable[[], int]:
 
     def run() -> int:
         steps = 0
-        for some, labels in batches:
-            optimiser.zero_grad()
-            loss: Any = torch.nn.functional.cross_entropy(private(some), labels)
-            loss.backward()
-            optimiser.step()
-            steps += 1
+        for _ in range(epochs):
+            for some, labels in batches:
+                optimiser.zero_grad()
+                loss: Any = torch.nn.functional.cross_entropy(private(some), labels)
+                loss.backward()
+                optimiser.step()
+                steps += 1
         return steps
 
     return run
@@ -242,15 +250,62 @@ def epoch(quick: bool) -> Case:
     def values(steps: int) -> dict[str, float]:
         return {"steps": steps}
 
-    multiplier = our_method(n).plan.multiplier
+    multiplier = our_method(rows).plan.multiplier
     return Case(
         f"an epoch of {n:,} rows, batch {BATCH}, MNIST CNN, epsilon {EPSILON:g}",
         None,
         [
-            Contestant("fedcal", partial(our_epoch, rows), values),
-            Contestant("Opacus", _quiet(opacus_epoch, rows, multiplier=multiplier), values),
+            Contestant("fedcal", partial(our_epochs, rows), values),
+            Contestant("Opacus", _quiet(opacus_epochs, rows, multiplier, _model), values),
         ],
     )
 
 
-CASES: dict[str, Callable[[bool], Case]] = {"dp-step": step, "dp-epoch": epoch}
+# -- a linear probe -----------------------------------------------------------------------------
+
+
+def features(n: int) -> Rows:
+    """Rows of norm 1 and labels, drawn."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, WIDTH), np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x, rng.integers(0, CLASSES, n)  # type: ignore[return-value]
+
+
+def _head() -> Any:
+    import torch
+
+    torch.set_num_threads(1)
+    return torch.nn.Linear(WIDTH, CLASSES)
+
+
+def probe(quick: bool) -> Case:
+    """A linear head on fixed features, with privacy and without."""
+    n, epochs = (1024, 1) if quick else (50_000, 10)
+    rows = features(n)
+    head: dict[str, Any] = {"network": "linear", "epochs": float(epochs)}
+    multiplier = our_method(rows, **head).plan.multiplier
+
+    def values(steps: int) -> dict[str, float]:
+        return {"steps": steps}
+
+    return Case(
+        f"linear probe, {epochs} epochs of {n:,} x {WIDTH}, batch {BATCH}, epsilon {EPSILON:g}",
+        5.0,
+        [
+            Contestant("fedcal", partial(our_epochs, rows, **head), values),
+            Contestant(
+                "fedcal without privacy",
+                partial(our_epochs, rows, epsilon=math.inf, **head),
+                values,
+            ),
+            Contestant("Opacus", _quiet(opacus_epochs, rows, multiplier, _head, epochs), values),
+        ],
+    )
+
+
+CASES: dict[str, Callable[[bool], Case]] = {
+    "dp-step": step,
+    "dp-epoch": epoch,
+    "dp-probe": probe,
+}
