@@ -89,10 +89,12 @@ def make(
     strategy: Callable[..., CalibrationStrategy] = STRATEGIES[name]
     own = Federation(sampling_rate=rate, epsilon=epsilon, **{"rounds": 2, **public})
     try:
-        return strategy(own, **settings, secure_aggregation=masks)
+        made = strategy(own, **settings, secure_aggregation=masks)
     except InputError:  # it asks as often as it needs
         own = Federation(sampling_rate=rate, epsilon=epsilon, **public)
-        return strategy(own, **settings, secure_aggregation=masks)
+        made = strategy(own, **settings, secure_aggregation=masks)
+    vars(made)["keeps_releases"] = True  # of a training, too
+    return made
 
 
 def bits(strategy: CalibrationStrategy) -> dict[str, Any]:
