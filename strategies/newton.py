@@ -174,7 +174,7 @@ class FedNewtonTop(CalibrationStrategy):
 
     def query(self, round_number: int) -> TopLabelNewton:
         """Derivatives at the current numbers."""
-        return TopLabelNewton(self.log_a, *self.w.tolist(), self.classes)
+        return TopLabelNewton(self.log_a, float(self.w[0]), float(self.w[1]), self.classes)
 
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""
