@@ -174,7 +174,8 @@ class FedNewtonTop(CalibrationStrategy):
 
     def query(self, round_number: int) -> TopLabelNewton:
         """Derivatives at the current numbers."""
-        return TopLabelNewton(self.log_a, float(self.w[0]), float(self.w[1]), self.classes)
+        offset, slope = float(self.w[0]), float(self.w[1])
+        return TopLabelNewton(self.log_a, offset, slope, self.classes)
 
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""
