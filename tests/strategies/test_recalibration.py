@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import (
     Calibrator,
     TemperatureScaling,
@@ -132,6 +133,22 @@ def test_a_row_is_clipped_and_moves_a_sum_by_no_more(name: str) -> None:
         moved = plan.ring.decode(whole - others.sum(axis=0, dtype=np.uint64))
         assert 0 < np.linalg.norm(moved) <= 0.3
     assert plan.noise_std == pytest.approx((0.3 * plan.multiplier,))
+
+
+@pytest.mark.parametrize("off", [1.0, 2 / 3, 3 / 2])
+def test_the_noise_is_what_the_budget_asks_for(off: float) -> None:
+    """Of released sums over nobody: two thirds of it would spend more, half more of it less."""
+    nobody = some_rows().keep(np.zeros(0, np.int64))
+    for name, settings in (("dp-platt", {"rows_per_client": 9.0}), ("fednewton-top", {})):
+        make: Any = STRATEGIES[name]
+        strategy = make(Federation(**PRIVATE, rounds=60), **settings)
+        run_inline(strategy, nobody)
+        bound = strategy.plan.bound
+        drawn = np.stack([release.values / bound.scale for release in strategy.releases])
+        found = off * float(np.sqrt((drawn**2).mean()))  # in units of what a row may add
+        enough = gaussian_epsilon(1e-5, 1.15 * found, 60) <= 8.0
+        wasted = gaussian_epsilon(1e-5, 0.85 * found, 60) <= 8.0
+        assert (enough, wasted) == (off >= 1, off > 1), name
 
 
 def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused() -> None:
