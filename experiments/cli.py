@@ -24,7 +24,8 @@ COMMANDS = {
     "compare": "Compare methods over budgets, partitions and seeds: one table. What cannot be "
     "(noise that a method or a trust model has no use for) is left out and named.",
     "plan": "Say from public facts what budget, rounds and clients buy, before anything runs.",
-    "train": "Train a base model federatedly, by Flower's FedAvg; its logits are for calibration.",
+    "train": "Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or "
+    "without; its logits are for calibration.",
     "pipeline": "Train, recalibrate, make prediction sets and evaluate under one budget, from a "
     "file: one ledger, one report.",
     "features": "Make features of images or texts by a public model, for fedcal train.",
@@ -77,6 +78,7 @@ EXAMPLES = {
         "--classes 10 --epsilon 1",
     ),
     "train": (
+        "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
         "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
         "fedcal train --data leaf --model lstm --min-rows 100 --out model",
     ),
