@@ -24,8 +24,8 @@ from fedcal.numerics import row_sum, shifted, softmax
 from fedcal.types import Floats, Integers
 
 LARGEST = 8.0
-"""Log-odds are cut to +-8, a confidence of 0.9997: beyond, a slope would only see the model's
-largest logits."""
+"""The slope is of log-odds up to +-8, a confidence of 0.9997; beyond it is 1. So it does not hang
+on the model's largest logits."""
 
 IDENTITY = np.array([0.0, 1.0])
 """Offset and slope that change nothing."""
@@ -37,26 +37,32 @@ _STEPS = 100
 
 
 def top_log_odds(shifted_logits: Floats, a: float) -> Floats:
-    """Log-odds of each row's largest softmax(a z), cut to +-8, (n, c) -> (n,)."""
+    """Log-odds of each row's largest softmax(a z), (n, c) -> (n,)."""
     rest = row_sum(np.exp(shifted_logits * a)) - 1.0  # of the others, the largest being 1
-    return np.asarray(np.clip(-np.log(np.maximum(rest, TINY)), -LARGEST, LARGEST))
+    return np.asarray(-np.log(np.maximum(rest, TINY)))
+
+
+def mapped(offset: float, slope: float, s: Floats) -> Floats:
+    """sigmoid(offset + slope s), the slope 1 beyond s = +-8; (0, 1) changes nothing, (n,)."""
+    inner = np.clip(s, -LARGEST, LARGEST)
+    return sigmoid(offset + slope * inner + (s - inner))
 
 
 def derivatives(offset: float, slope: float, s: Floats, correct: Floats) -> Floats:
-    """Of each row's -log-likelihood of being correct with probability sigmoid(offset + slope s).
+    """Of each row's -log-likelihood of being correct with probability `mapped`.
 
     Returns
     -------
     Floats
         (n, 5): the gradient in offset and slope, and the upper triangle of the Hessian
     """
-    v = sigmoid(offset + slope * s)
+    v, s = mapped(offset, slope, s), np.clip(s, -LARGEST, LARGEST)
     g, h = v - correct, v * (1.0 - v)
     return np.stack([g, g * s, h, h * s, h * s * s], axis=1)
 
 
 class TopLabelLogistic(Calibrator):
-    """A temperature T, then sigmoid(w_0 + w_1 s), s the log-odds of the predicted class.
+    """A temperature T, then `mapped` log-odds of the predicted class, sigmoid(w_0 + w_1 s).
 
     The other classes share the rest in proportion to softmax(z / T), as `TopLabelBinning` says; no
     prediction changes.
@@ -101,6 +107,7 @@ class TopLabelLogistic(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         z = shifted(logits)
-        v = sigmoid(self.w[0] + self.w[1] * top_log_odds(z, 1.0 / self.temperature))
+        s = top_log_odds(z, 1.0 / self.temperature)
+        v = mapped(float(self.w[0]), float(self.w[1]), s)
         v = np.clip(v, least_value(self.classes), 1.0)
         return with_confidence(logits, softmax(z / self.temperature), v)

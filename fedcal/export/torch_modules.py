@@ -287,8 +287,10 @@ class LogisticOfTopLabel(CalibrationModule):
         z = logits.double()
         z = (z - z.amax(dim=-1, keepdim=True).detach()) / temperature
         rest = torch.exp(z).sum(dim=-1, keepdim=True) - 1.0
-        s = (-torch.log(rest.clamp_min(TINY))).clamp(-LARGEST, LARGEST)
-        v = torch.sigmoid(offset + slope * s).clamp_min(least_value(self.classes))
+        s = -torch.log(rest.clamp_min(TINY))
+        inner = s.clamp(-LARGEST, LARGEST)
+        v = torch.sigmoid(offset + slope * inner + (s - inner))
+        v = v.clamp_min(least_value(self.classes))
         return with_confidence(logits, torch.softmax(z, dim=-1), v)
 
 
