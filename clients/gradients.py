@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.queries import Gradients
+from fedcal.queries import Gradients, LocalUpdate
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.training.network import Clipping, shape_of
@@ -44,7 +44,7 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 
-def read_inputs(shards: Shards, query: Gradients) -> NDArray[Any]:
+def read_inputs(shards: Shards, query: Gradients | LocalUpdate) -> NDArray[Any]:
     """The rows' inputs as the network reads them, computed once of each row.
 
     Rows without inputs of their own have the logits of a model that is there already.

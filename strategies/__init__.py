@@ -10,11 +10,13 @@ from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.binning import FedBBQ, FedBin
 from fedcal.strategies.conformal import FedConformal
 from fedcal.strategies.evaluation import FedEvaluate
+from fedcal.strategies.federated_averaging import DPFedAvg
 from fedcal.strategies.golden_section import ECET, NLLT, AccT
 from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
+    FedNewtonTop,
     FedNewtonVector,
 )
 from fedcal.strategies.query_binning import DPHistogram
@@ -32,6 +34,7 @@ __all__ = [
     "STRATEGIES",
     "AccT",
     "CalibrationStrategy",
+    "DPFedAvg",
     "DPHistogram",
     "DPPlatt",
     "FedAUC",
@@ -46,6 +49,7 @@ __all__ = [
     "FedNewton",
     "FedNewtonEntropy",
     "FedNewtonOPVector",
+    "FedNewtonTop",
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
@@ -58,10 +62,10 @@ __all__ = [
 STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
-    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
-    *(FedConformal, FedSGD),
+    *(FedConformal, FedSGD, DPFedAvg),
 )
 """Method name on the command line -> strategy."""

@@ -253,7 +253,7 @@ _PAGES = {
     "reproduce": (*TABLES, "private-temperature", "fedtemp-bound"),
     "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
-    "audit": ("audit",),
+    "audit": ("audit", "training-audit"),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),

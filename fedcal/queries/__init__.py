@@ -15,8 +15,13 @@ from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, S
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
-from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
-from fedcal.queries.training import Gradients
+from fedcal.queries.temperature import (
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+    TopLabelNewton,
+)
+from fedcal.queries.training import Gradients, LocalUpdate
 from fedcal.registry import registry
 
 QUERIES: dict[str, type[Query]] = registry(
@@ -27,6 +32,7 @@ QUERIES: dict[str, type[Query]] = registry(
     ClassHistograms,
     ClippedNLL,
     Gradients,
+    LocalUpdate,
     MeanGaps,
     MLPUpdate,
     OutcomeCell,
@@ -46,6 +52,7 @@ QUERIES: dict[str, type[Query]] = registry(
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
+    TopLabelNewton,
     key="kind",
 )
 """Every question, by its kind; the clients' statistics have the same names."""
@@ -59,6 +66,7 @@ __all__ = [
     "ClassHistograms",
     "ClippedNLL",
     "Gradients",
+    "LocalUpdate",
     "MLPUpdate",
     "MeanGaps",
     "OutcomeCell",
@@ -81,4 +89,5 @@ __all__ = [
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",
+    "TopLabelNewton",
 ]

@@ -11,23 +11,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.bounding import Bound
-from fedcal.checks import one_of, positive
+from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
 from fedcal.queries.base import (
     Order,
     Param,
     Part,
     Query,
+    flag,
     not_too_long,
     number_of_classes,
     vector,
 )
-from fedcal.training.network import RULES, Clipping, Network, Rule, shape_of
+from fedcal.streams import check_seed
+from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
 
 FINE = 2.0**-36
 """Steps in which a row's gradient is told, in units of the clip rounded to a power of two."""
+
+MOST_EPOCHS, MOST_BATCH = 10**4, 2**31
 
 _W = np.linspace(-0.5, 0.5, 9)
 
@@ -82,15 +86,8 @@ class Gradients(Query):
     reach: float = 1.0
 
     def __post_init__(self) -> None:
-        one_of("network", self.network, NETWORKS)
         one_of("clipping", self.clipping, RULES)
-        w, classes = vector("w", self.w), number_of_classes(self.classes)
-        size = self.architecture.size(shape_of(self.shape), classes)
-        if len(w) != size:
-            raise InputError(
-                f"the network {self.network} of {classes} classes on {self.shape} has {size} "
-                f"weights, the query has {len(w)}"
-            )
+        w, classes = _weights(self.network, self.shape, self.w, self.classes)
         clip, reach = positive("clip", self.clip), positive("reach", self.reach)
         self._set(w=w, classes=classes, clip=clip, reach=reach)
         not_too_long(self)
@@ -123,13 +120,151 @@ class Gradients(Query):
 
     @property
     def key(self) -> str:
-        """By the bytes of w: it is long, and asked about thousands of times."""
-        rest = [value for name, value in self.params().items() if name != "w"]
-        digest = hashlib.sha256(repr((self.kind, *rest)).encode())
-        digest.update(self.w.tobytes())
-        return digest.hexdigest()
+        """By the bytes of w."""
+        return _key(self)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """`clip` for a row or a subject; the clip that is given for a client."""
         whole = self.takes(part, clips, 1)
         return Bound(self.lengths(), (clips[0] if whole else self.clip,), order=order)
+
+
+COUNT_NORM = 5.0
+"""Norm of the last number of a `LocalUpdate`, whose value is 1/2 at most: its noise is so much
+larger than an update's, which costs the update half a percent."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalUpdate(Query):
+    """How far from w does SGD on your own rows lead? (DP-FedAvg, McMahan et al. 2018.)
+
+    (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it was within the
+    clip, else -1/2 (Andrew et al. 2021). All zeros without rows.
+
+    Parameters
+    ----------
+    network, shape, w, classes
+        as `Gradients`
+    epochs, batch, lr
+        of the client's SGD
+    clip
+        C, norm of the largest update
+    count
+        whether the share of updates within the clip is asked for
+    seed
+        of the order of rows, another one each round
+    """
+
+    kind = "local_update"
+    row_sums = False
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "network": "linear",
+            "shape": "2",
+            "w": _W,
+            "epochs": 2,
+            "batch": 8,
+            "lr": 0.5,
+            "clip": 0.25,
+            "count": True,
+            "seed": 3,
+            "classes": 3,
+        },
+        {
+            "network": "linear",
+            "shape": "2",
+            "w": _W,
+            "epochs": 1,
+            "batch": 64,
+            "lr": 0.1,
+            "clip": 2.0,
+            "count": False,
+            "seed": 3,
+            "classes": 3,
+        },
+    )
+
+    network: str
+    shape: str
+    w: Floats
+    epochs: int
+    batch: int
+    lr: float
+    clip: float
+    count: bool
+    seed: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        w, classes = _weights(self.network, self.shape, self.w, self.classes)
+        self._set(
+            w=w,
+            classes=classes,
+            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
+            batch=whole("batch", self.batch, 1, MOST_BATCH),
+            lr=positive("lr", self.lr),
+            clip=positive("clip", self.clip),
+            count=flag("count", self.count),
+            seed=check_seed(self.seed),
+        )
+        not_too_long(self)
+
+    @property
+    def architecture(self) -> Network:
+        """What is trained."""
+        return NETWORKS[self.network]
+
+    @property
+    def sgd(self) -> LocalSGD:
+        """How a client trains."""
+        return LocalSGD(self.epochs, self.batch, self.lr)
+
+    def lengths(self) -> tuple[int, ...]:
+        """As w, and the number for the count."""
+        return (len(self.w), 1) if self.count else (len(self.w),)
+
+    def params(self) -> Mapping[str, Param]:
+        """All."""
+        sgd: dict[str, Param] = {"epochs": self.epochs, "batch": self.batch, "lr": self.lr}
+        of: dict[str, Param] = {"network": self.network, "shape": self.shape, "w": self.w}
+        return of | sgd | {"clip": self.clip, "count": self.count, "seed": self.seed}
+
+    @property
+    def key(self) -> str:
+        """By the bytes of w."""
+        return _key(self)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """1 for the update; with the count it and the update together take little more.
+
+        A client adds (u, b) with |u| <= 1 and |b| <= 1/2, which lies in the ellipsoid
+        (|u| / U)^2 + (b / V)^2 <= 1 with V = `COUNT_NORM` and 1 / U^2 + 1 / (2 V)^2 = 1.
+        """
+        self.takes(part, clips, 0)
+        if not self.count:
+            return Bound(self.lengths(), (1.0,), order=order)
+        update = 1.0 / math.sqrt(1.0 - 1.0 / (2.0 * COUNT_NORM) ** 2)
+        return Bound(self.lengths(), (update, COUNT_NORM), order=order)
+
+
+def _weights(network: str, shape: str, w: Any, classes: Any) -> tuple[Floats, int]:
+    """Checked weights of a network, and how many classes it has; or InputError."""
+    one_of("network", network, NETWORKS)
+    checked, number = vector("w", w), number_of_classes(classes)
+    size = NETWORKS[network].size(shape_of(shape), number)
+    if len(checked) != size:
+        raise InputError(
+            f"the network {network} of {number} classes on {shape} has {size} weights, the query "
+            f"has {len(checked)}"
+        )
+    return checked, number
+
+
+def _key(query: Query) -> str:
+    """Key of a question about w, by its bytes: it is long, and asked about thousands of times."""
+    params = query.params()
+    rest = [value for name, value in params.items() if name != "w"]
+    digest = hashlib.sha256(repr((query.kind, *rest)).encode())
+    digest.update(np.asarray(params["w"]).tobytes())
+    return digest.hexdigest()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcal.errors import InputError
 from fedcal.optional import need
-from fedcal.training.network import Clipping, Network, Reads
+from fedcal.training.network import Clipping, LocalSGD, Network, Reads
 from fedcal.training.parts import INPUT_BITS
 from fedcal.types import Floats, Integers
 
@@ -95,6 +95,29 @@ class Deep(Network):
                 for k in np.flatnonzero(np.diff(cuts)).tolist():
                     whole.add(sums[k], slice(cuts[k], cuts[k + 1]))
         return sums
+
+    def local_update(
+        self,
+        w: Floats,
+        prepared: NDArray[Any],
+        labels: Integers,
+        classes: int,
+        sgd: LocalSGD,
+        rng: np.random.Generator,
+    ) -> Floats:
+        """By PyTorch, in float32."""
+        model = _built(self.name, prepared.shape[1:], classes, 0)
+        import torch
+
+        from fedcal.training.local_sgd import descend, one_thread
+        from fedcal.training.torch_models import as_input, set_weights, weights_of
+
+        set_weights(model, w)
+        start = weights_of(model)
+        x, y = as_input(np.ascontiguousarray(prepared)), torch.from_numpy(np.array(labels))
+        with one_thread():
+            descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
+        return weights_of(model) - start
 
 
 class CNN(Deep):

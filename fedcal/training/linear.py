@@ -4,7 +4,7 @@ The gradient of a row is an outer product, (p - y) (x, 1)^T: its norm is |p - y|
 clipping a row is a factor on p - y, and the sum over rows one matrix product.
 
 Floats do not add up to the same bits in every order, so all that is multiplied is whole numbers:
-features in steps of 2^-18, weights in steps of 2^-24, and each row's bounded p - y truncated toward
+features in steps of 2^-18, weights in steps of 2^-20, and each row's bounded p - y truncated toward
 zero onto the grid that the wanted sum's leaves. Products and their sums stay below 2^53, where a
 product of float64 matrices is exact, however it is split. So p itself does not depend on which rows
 share a product, and the clients' sums are those of the pooled rows bit for bit.
@@ -24,12 +24,12 @@ from fedcal.training.network import Clipping, Network, Reads
 from fedcal.types import Floats, Integers
 
 FEATURE_STEP = 2.0**-18
-WEIGHT_STEP = 2.0**-24
+WEIGHT_STEP = 2.0**-20
 
 LONGEST = 16.0
 """Norm of features beyond which a row is shortened: whole products have to stay below 2^53."""
 
-HEAVIEST = 100.0
+HEAVIEST = 2000.0
 """Norm of a class's weights beyond which its scores are those of weights that are so long."""
 
 _TOGETHER = 2**12  # rows of one product; each adds less than 2^41 to a number

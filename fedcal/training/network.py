@@ -68,6 +68,15 @@ class Clipping:
         return np.where(norms <= self.reach, self.norm * SHORTER / self.reach, 0.0)
 
 
+@dataclass(frozen=True)
+class LocalSGD:
+    """Plain SGD at a client: passes over its rows, rows of a step, and the step's length."""
+
+    epochs: int
+    batch: int
+    lr: float
+
+
 class Network(ABC):
     """One architecture.
 
@@ -132,6 +141,26 @@ class Network(ABC):
         Integers
             (clients, size)
         """
+
+    def local_update(
+        self,
+        w: Floats,
+        prepared: NDArray[Any],
+        labels: Integers,
+        classes: int,
+        sgd: LocalSGD,
+        rng: np.random.Generator,
+    ) -> Floats:
+        """w_k - w, where w_k is what plain SGD on some rows makes of w, (size,)."""
+        start, grid = w, 2.0**-36
+        for _ in range(sgd.epochs):
+            order = rng.permutation(len(labels))
+            for rows in np.split(order, range(sgd.batch, len(order), sgd.batch)):
+                cuts = np.array([0, len(rows)])
+                free = Clipping(0.0, "none")
+                sums = self.steps(w, prepared[rows], labels[rows], cuts, classes, free, grid)
+                w = w - sgd.lr / len(rows) * grid * sums[0]
+        return w - start
 
 
 def shape_of(text: str) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ def rows(seeds: int = SEEDS, progress: Progress | None = None) -> Rows:
     rows_of, found = task(MIXTURE), Rows()
     for title, how in counted({NON_PRIVATE: without_privacy(), DP: HOW}.items(), progress):
         told = [
-            probabilities((models.trained(rows_of, how, seed), ()), rows_of.test_x)
+            probabilities((models.trained(rows_of, how, seed), None), rows_of.test_x)
             for seed in range(seeds)
         ]
         sure = float(np.mean([probs.max(axis=1) >= SURE for probs in told]))

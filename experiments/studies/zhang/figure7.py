@@ -48,7 +48,7 @@ def rows(
     for of, title, share in counted(todo, progress):
         how = replace(METHODS[title], label_noise=share)
         tops = [
-            probabilities((models.trained(of, how, seed), ()), of.test_x).max(axis=1)
+            probabilities((models.trained(of, how, seed), None), of.test_x).max(axis=1)
             for seed in range(seeds)
         ]
         best = 1 - share * (1 - 1 / of.classes)
