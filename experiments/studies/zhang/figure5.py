@@ -16,9 +16,9 @@ from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
 SEEDS = 3
-EPSILONS = (0.5, 1.0, 3.0, 8.0)
+EPSILONS = (1.0, 3.0, 8.0)
 BUDGET = 8.0
-STOPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+STOPS = (0.1, 0.5, 2.0)
 """Epochs after which training without privacy is stopped early."""
 
 NEAR = 0.01

@@ -22,9 +22,9 @@ from fedcal.experiments.studies.zhang.panels import LOOKS, histogram
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
-SEEDS, BARS = 3, 10
+SEEDS, BARS = 2, 10
 EPSILON = 8.0
-SHARES = (0.0, 0.2, 0.4, 0.6)
+SHARES = (0.0, 0.3, 0.6)
 """Of the training labels that are drawn anew, uniformly."""
 
 METHODS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN}
