@@ -24,6 +24,7 @@ from fedcal.locks import locked
 from fedcal.queries.request import Context, Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.streams import key_of
+from fedcal.training.network import text_of
 from fedcal.types import Words
 
 MOST_NUMBERS = 1 << 22
@@ -61,6 +62,7 @@ def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Contex
     given = fields.get("input") or site.shards.input
     if given != site.shards.input:
         raise InputError(f"the run is about {str(given)[:20]!r}, this site has {site.shards.input}")
+    _check_inputs(request.query.reads, site)
     check_request({**fields, "classes": site.shards.classes}, request)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(
@@ -72,6 +74,17 @@ def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Contex
     if request.context is None:
         raise InputError("the request does not say what it is asked for")
     return request.context
+
+
+def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
+    """Refuse a question about scores where there are none, or a network that reads others."""
+    if reads is None and site.shards.inputs is not None:
+        raise InputError("the question is about scores, this site has rows to train on")
+    if reads not in (None, own := site.shards.input_shape):
+        raise InputError(
+            f"the network reads inputs of shape {text_of(reads or ())}, this site's are of shape "
+            f"{text_of(own)}"
+        )
 
 
 class Answers:

@@ -58,11 +58,15 @@ class Linear(Network):
         return self._scores(w, self.prepared(inputs), classes)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, d + 1) features in whole steps, and a constant 1; exact in float32."""
+        """(n, d + 1) features in whole steps, and a constant 1; exact in float32.
+
+        What is not finite counts as 0.
+        """
         out = np.empty((len(inputs), inputs.shape[1] + 1), np.float32)
 
         def work(rows: slice) -> None:
             x = inputs[rows].astype(np.float64)
+            x[~np.isfinite(x)] = 0.0  # readers refuse them; here they would break a row's bound
             norms = np.sqrt(np.einsum("ij,ij->i", x, x))
             x *= np.minimum(1.0, LONGEST / np.maximum(norms, LONGEST))[:, None]
             out[rows, :-1] = np.trunc(x / FEATURE_STEP)

@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact
+from fedcal.artifact import Artifact, Holdout
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.metrics import summary
+from fedcal.numerics import softmax
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
@@ -81,3 +83,9 @@ class TrainedModel(Artifact):
                 "weights": int(self.w.size),
             }
         }
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics of its probabilities, where the test rows have inputs."""
+        if test.inputs is None:
+            return {}
+        return {"after": summary(softmax(self.predict(test.inputs)), test.labels)}
