@@ -15,7 +15,7 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.network import text_of
-from fedcal.units import UNITS, Example, User
+from fedcal.units import Example, User
 
 SITES, ROWS = 10, 100
 """Public facts of the run that is imagined: clips and noise follow from them."""
