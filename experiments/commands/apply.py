@@ -26,7 +26,7 @@ from fedcal.experiments.commands.parameters import Json, Quiet
 from fedcal.experiments.files import to_json
 from fedcal.experiments.terminal import SHOWN, console, shown
 from fedcal.metrics import summary
-from fedcal.training.model import TrainedModel
+from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats, Integers
 
 
@@ -48,8 +48,7 @@ def apply_command(
         raise InputError(f"--out {out} is the data file itself")
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
-        model = TrainedModel.read(calibrator.parent, calibrator.stem)
-        _show(*_apply_model(model, data, out), out, quiet=quiet, json=json)
+        _show(*_apply_model(load_model(calibrator), data, out), out, quiet=quiet, json=json)
         return
     fitted = fitted_in(calibrator)
     if alpha is not None:
@@ -152,7 +151,9 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
     logits = np.concatenate([part[0] for part in parts.values()])
     known = [part[1] for part in parts.values() if part[1] is not None]
     labels = np.concatenate(known) if known else None
-    columns = {f"{key}logits": part[0].astype(np.float32) for key, part in parts.items()}
+    columns: dict[str, NDArray[Any]] = {
+        f"{key}logits": part[0].astype(np.float32) for key, part in parts.items()
+    }
     columns |= {f"{key}labels": part[1] for key, part in parts.items() if part[1] is not None}
     names = [f"logit_{j}" for j in range(model.classes)]
     if out.suffix == ".npz":

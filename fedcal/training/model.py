@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact, Holdout
+from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.metrics import summary
@@ -89,3 +90,21 @@ class TrainedModel(Artifact):
         if test.inputs is None:
             return {}
         return {"after": summary(softmax(self.predict(test.inputs)), test.labels)}
+
+
+def load_model(path: str | Path) -> TrainedModel:
+    """The model in a file that a run left (`model.npz`).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds arrays
+        that do not fit together.
+    """
+
+    def made(header: Header, arrays: Arrays) -> TrainedModel:
+        if header["form"] != TrainedModel.form:
+            raise InputError("holds no model")
+        return TrainedModel.from_arrays(arrays)
+
+    return read_arrays(Path(path), FORMAT, ("form",), made, TrainedModel.form)
