@@ -98,6 +98,11 @@ class Gradients(Query):
         return NETWORKS[self.network]
 
     @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
+
+    @property
     def rows(self) -> Clipping:
         """What bounds a row's gradient."""
         return Clipping(self.clip, self.clipping, self.reach)
@@ -214,6 +219,11 @@ class LocalUpdate(Query):
     def architecture(self) -> Network:
         """What is trained."""
         return NETWORKS[self.network]
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
 
     @property
     def sgd(self) -> LocalSGD:

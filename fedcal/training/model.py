@@ -9,10 +9,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+<<<<<<< HEAD
 from fedcal.artifact import Artifact, Holdout
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.pages import Part, Table
+=======
+from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.checks import one_of
+from fedcal.errors import InputError
+from fedcal.metrics import summary
+from fedcal.numerics import softmax
+>>>>>>> sites17
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
@@ -84,6 +92,7 @@ class TrainedModel(Artifact):
             }
         }
 
+<<<<<<< HEAD
     def page(self) -> list[Part]:
         """The network."""
         facts = (
@@ -113,3 +122,28 @@ def read_model(folder: Path) -> TrainedModel:
     if not isinstance(found, TrainedModel):
         raise InputError(f"{folder} holds no trained model")
     return found
+=======
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics of its probabilities, where the test rows have inputs."""
+        if test.inputs is None:
+            return {}
+        return {"after": summary(softmax(self.predict(test.inputs)), test.labels)}
+
+
+def load_model(path: str | Path) -> TrainedModel:
+    """The model in a file that a run left (`model.npz`).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds arrays
+        that do not fit together.
+    """
+
+    def made(header: Header, arrays: Arrays) -> TrainedModel:
+        if header["form"] != TrainedModel.form:
+            raise InputError("holds no model")
+        return TrainedModel.from_arrays(arrays)
+
+    return read_arrays(Path(path), FORMAT, ("form",), made, TrainedModel.form)
+>>>>>>> sites17
