@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact
+from fedcal.artifact import Artifact, Holdout
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.pages import Part, Table
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
@@ -81,3 +83,33 @@ class TrainedModel(Artifact):
                 "weights": int(self.w.size),
             }
         }
+
+    def page(self) -> list[Part]:
+        """The network."""
+        facts = (
+            ("network", self.network),
+            ("reads inputs of shape", text_of(self.shape)),
+            ("classes", f"{self.classes:,}"),
+            ("weights", f"{self.w.size:,}"),
+        )
+        return [Table("Network", ("", ""), facts)]
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics on test rows: `test`, as fractions."""
+        from fedcal.training.card import scored
+
+        return {"test": scored(test.probs, test.labels)}
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """What test rows tell: metrics, reliability, confidence, classes, groups."""
+        from fedcal.training.card import card_parts
+
+        return card_parts({"model": test.probs}, test)
+
+
+def read_model(folder: Path) -> TrainedModel:
+    """The model in a folder that a training wrote; InputError if there is none."""
+    found = TrainedModel.read(folder, TrainedModel.form)
+    if not isinstance(found, TrainedModel):
+        raise InputError(f"{folder} holds no trained model")
+    return found
