@@ -96,10 +96,10 @@ class TrainedModel(Artifact):
         return [Table("Network", ("", ""), facts)]
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on test rows: `test`, as fractions."""
+        """Metrics on test rows: `after`, as fractions."""
         from fedcal.training.card import scored
 
-        return {"test": scored(self._probs(test), test.labels)}
+        return {"after": scored(self._probs(test), test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """What test rows tell: metrics, reliability, confidence, classes, groups."""
