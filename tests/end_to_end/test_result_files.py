@@ -209,12 +209,14 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
     fitted = calibrators.load(folder / "calibrator.npz")
     assert [r["round"] for r in records] == list(range(1, expected + 1))
     for record in records:
-        assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std", "test"}
+        assert set(record) - {"temperature", "test"} == {"round", "query", "values", "noise_std"}
         assert ("temperature" in record) is isinstance(fitted, calibrators.TemperatureScaling)
         assert all(type(value) is float for value in record["values"])
         noisy = private and result["privacy"]["mechanism"] != "exponential"
         assert any(record["noise_std"] or ()) is noisy
-    for record in records:
+    judged = [record for record in records if "test" in record]
+    assert len(judged) == min(24, expected)  # of long runs some, and the last
+    for record in judged:
         assert set(record["test"]) == {"ece", "classwise_ece", "nll", "accuracy"}
         assert all(type(value) is float for value in record["test"].values())
     if records:  # the last calibrator is the result
