@@ -128,6 +128,15 @@ def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
     return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
 
 
+def prepare_rows(shards: Shards, request: Request) -> None:
+    """Compute what rounds share, of all rows, where a process answers round after round.
+
+    The rows that take part in a round then carry it along; elsewhere it is computed of them alone.
+    """
+    if request.query.kind in ONCE:
+        ONCE[request.query.kind](shards, request.query)
+
+
 def contribute(
     shards: Shards, request: Request, sites: Integers, *, simulated: bool = True
 ) -> Words:
@@ -152,8 +161,6 @@ def contribute(
         As `answer`.
     """
     if request.row_rate < 1:
-        if simulated and request.query.kind in ONCE:
-            ONCE[request.query.kind](shards, request.query)
         shards = shards.keep(_taken(shards, request, sites, simulated))
     words = answer(shards, request)
     if isinstance(request.query, ScoreSpread):

@@ -12,7 +12,7 @@ from fedcal.errors import InputError
 from fedcal.queries import Gradients, LocalUpdate
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
-from fedcal.training.network import Clipping, shape_of
+from fedcal.training.network import Clipping, text_of
 from fedcal.types import Floats, Integers, Words
 
 
@@ -50,10 +50,10 @@ def read_inputs(shards: Shards, query: Gradients | LocalUpdate) -> NDArray[Any]:
     Rows without inputs of their own have the logits of a model that is there already.
     """
     inputs = shards.logits if shards.inputs is None else shards.inputs
-    if inputs.shape[1:] != shape_of(query.shape) or shards.classes != query.classes:
+    if shards.input_shape != query.reads or shards.classes != query.classes:
         raise InputError(
-            f"the query is for inputs of shape {query.shape} and {query.classes} classes; the "
-            f"rows here have {inputs.shape[1:]} and {shards.classes}"
+            f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
+            f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
         )
     return shards.derived(
         ("inputs of", query.network), lambda s: query.architecture.prepared(np.asarray(inputs))

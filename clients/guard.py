@@ -8,6 +8,7 @@ a second release, so that what was sent once is kept and sent again, word for wo
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcal import __version__
 from fedcal.agreement import check_request
 from fedcal.atomic import sync_folder, whole_file
 from fedcal.clients.prepared import Prepared
@@ -24,6 +26,7 @@ from fedcal.locks import locked
 from fedcal.queries.request import Context, Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.streams import key_of
+from fedcal.training.network import text_of
 from fedcal.types import Words
 
 MOST_NUMBERS = 1 << 22
@@ -31,6 +34,12 @@ MOST_NUMBERS = 1 << 22
 
 KEPT_RUNS = 20
 """Runs whose words are kept; older ones are closed, and never answered again."""
+
+KEPT_ROUNDS = 4
+"""Rounds of a run whose words are kept: a server that goes on asks the last one again."""
+
+AGREED = "agreed"
+"""File with the digests of what was checked and found to follow from public facts."""
 
 
 def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Context:
@@ -61,7 +70,8 @@ def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Contex
     given = fields.get("input") or site.shards.input
     if given != site.shards.input:
         raise InputError(f"the run is about {str(given)[:20]!r}, this site has {site.shards.input}")
-    check_request({**fields, "classes": site.shards.classes}, request)
+    _check_inputs(request.query.reads, site)
+    _check_once({**fields, "classes": site.shards.classes}, request, site.folder / AGREED)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(
             f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
@@ -72,6 +82,35 @@ def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Contex
     if request.context is None:
         raise InputError("the request does not say what it is asked for")
     return request.context
+
+
+def _check_once(fields: Mapping[str, Any], request: Request, agreed: Path) -> None:
+    """`check_request`, once for all rounds that differ in nothing that it looks at.
+
+    Each message is answered by a process of its own, and with rows that are drawn by chance the
+    account takes about a second. What was agreed to is kept in the site's own folder.
+    """
+    asked = {**request.to_fields(), **request.context_fields()}
+    told = {k: v for k, v in asked.items() if k != "round" and not k.startswith("param.")}
+    exact = repr((__version__, sorted(fields.items()), sorted(told.items())))
+    key = hashlib.sha256(exact.encode()).hexdigest()
+    known = agreed.read_text("ascii").split() if agreed.exists() else []
+    if key in known:
+        return
+    check_request(fields, request)
+    with whole_file(agreed) as file:
+        file.write(" ".join([*known, key][-KEPT_RUNS:]).encode())
+
+
+def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
+    """Refuse a question about scores where there are none, or a network that reads others."""
+    if reads is None and site.shards.inputs is not None:
+        raise InputError("the question is about scores, this site has rows to train on")
+    if reads not in (None, own := site.shards.input_shape):
+        raise InputError(
+            f"the network reads inputs of shape {text_of(reads or ())}, this site's are of shape "
+            f"{text_of(own)}"
+        )
 
 
 class Answers:
@@ -123,6 +162,8 @@ class Answers:
             if _closed(run).exists():
                 raise InputError("this run is an old one, whose answers are no longer kept")
             if path.exists():
+                if not path.stat().st_size:
+                    raise InputError("this round is an old one, whose answer is no longer kept")
                 words: Words = np.load(path, allow_pickle=False)
                 return words, True
             if any(run.glob(f"{context.round}-*.npy")):
@@ -134,6 +175,8 @@ class Answers:
             with whole_file(path, durable=True) as file:
                 np.save(file, words, allow_pickle=False)
             sync_folder(self._folder)  # the run's folder may be a new one
+            for old in run.glob(f"{context.round - KEPT_ROUNDS}-*.npy"):
+                os.truncate(old, 0)  # its name stays: it is not answered again
             self._close_old()
         return words, False
 

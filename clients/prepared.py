@@ -30,7 +30,7 @@ from fedcal.types import Floats, Integers
 SITE, LOCK = "site.json", "lock"
 _VERSION = 2
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
-_ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels")
+_ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Prepared:
         of one client
     test
         logits (m, c) and labels (m,) that a result is judged on; None = there are none
+    test_inputs
+        (m, ...), what a model reads of these rows; or None
     names
         of the classes
     number
@@ -56,6 +58,7 @@ class Prepared:
     folder: Path
     shards: Shards
     test: tuple[Floats, Integers] | None
+    test_inputs: NDArray[Any] | None
     names: tuple[str, ...]
     number: int | None
     simulated: bool
@@ -71,6 +74,7 @@ def prepare(
     shards: Shards,
     *,
     test: tuple[Floats, Integers] | None = None,
+    test_inputs: NDArray[Any] | None = None,
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,
@@ -85,6 +89,8 @@ def prepare(
         of one client
     test
         logits (m, c) and labels (m,) that a result is judged on
+    test_inputs
+        (m, ...), what a model reads of these rows
     names
         of the classes; None = their numbers
     number
@@ -107,6 +113,8 @@ def prepare(
             arrays[name] = column
     if test is not None:
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
+        if test_inputs is not None:
+            arrays["test_inputs"] = test_inputs
     site = {
         "version": _VERSION,
         "names": class_names(names, shards.classes),
@@ -167,6 +175,7 @@ def prepared(folder: Path) -> Prepared:
                 found["logits"], found["labels"], offsets, kind, group_names=groups, **columns
             ),
             test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
+            test_inputs=found.get("test_inputs"),
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,

@@ -34,19 +34,19 @@ class Judged:
     rows
         "test", or "calibration": those that the site answered with
     judged
-        the keys of `Artifact.judge`: `before` and `after` of a calibrator
+        the keys of `Artifact.judge`: `before` and `after` of a calibrator, `after` of a model
     """
 
     rows: str
     judged: Mapping[str, Any]
 
     def words(self) -> str:
-        """Metrics before -> after, if it is a calibrator that was judged."""
+        """Metrics before -> after of a calibrator, and those of a model."""
         before, after = self.judged.get("before", {}), self.judged.get("after", {})
         shown = [
-            f"{name} {before[key]:.4f} -> {after[key]:.4f}"
+            f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
             for key, name in SHOWN.items()
-            if key in before and key in after
+            if key in after
         ]
         kind = "own test rows" if self.rows == "test" else "the rows it answered with"
         return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
@@ -71,8 +71,9 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any]) -> 
     InputError
         If something is not as it should be; nothing is kept.
     """
-    # the calibrators are in the table once they are imported
-    import fedcal.calibrators  # noqa: F401
+    # what a result may be is in the table once it is imported
+    import fedcal.calibrators
+    import fedcal.training.model  # noqa: F401
 
     artifact_class = ARTIFACTS[one_of("form of a result", form, ARTIFACTS)]
     name = f"{form}.npz"
@@ -99,7 +100,8 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
     """What a kept result is worth on the site's own rows; also written beside it."""
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
-    test = Holdout(logits, softmax(logits), labels)
+    inputs = site.test_inputs if site.test else site.shards.inputs
+    test = Holdout(logits, softmax(logits), labels, inputs=inputs)
     judged = Judged(rows, artifact.judge(test) if len(labels) else {})
     with whole_file(site.folder / RESULTS / run / METRICS) as file:
         file.write(json.dumps({"run": run, "rows": rows, **judged.judged}, indent=2).encode())

@@ -20,6 +20,7 @@ from fedcal.clients.prepared import Prepared, prepared
 from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
+from fedcal.training.network import text_of
 from fedcal.types import Words
 
 LOGGER = "fedcal.site"
@@ -52,6 +53,8 @@ def site_app(folder: Path) -> ClientApp:
                     "version": __version__,
                 }
             )
+            if site.shards.inputs is not None:
+                record["inputs"] = text_of(site.shards.input_shape)
             if site.number is not None:
                 record["site"] = site.number
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])

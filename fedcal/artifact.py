@@ -53,6 +53,8 @@ class Holdout:
         the same rows in the same order, where the run itself is about them
     group, group_names
         (n,) the group of each row by its place among the names; None = nobody says
+    inputs
+        (n, ...), what a model reads of each row; None = nobody says
     kept
         what an artifact computed of these rows and needs again, by a key of its own
     """
@@ -66,6 +68,7 @@ class Holdout:
     shards: Shards | None = None
     group: Integers | None = None
     group_names: tuple[str, ...] = ()
+    inputs: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 

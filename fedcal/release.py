@@ -171,7 +171,7 @@ class Curator:
             seed=seed,
         )
 
-    def resume(self, run: str, releases: int) -> None:
+    def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.
 
         Parameters
@@ -180,6 +180,9 @@ class Curator:
             its name
         releases
             how many were made: all that anybody has seen
+        ahead
+            rounds after them may be charged already: seeded noise makes the same releases of them,
+            so that asking them again tells nothing. Never with noise of the operating system's
 
         Raises
         ------
@@ -199,8 +202,7 @@ class Curator:
         own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
         if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
             raise InputError(f"the ledger has a reservation for run {run} under another plan")
-        # Seeded noise makes of the same rounds the same releases: asking them again tells nothing.
-        last = plan.rounds if plan.noise_source == "seeded" else releases + 1
+        last = plan.rounds if ahead and plan.noise_source == "seeded" else releases + 1
         if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
             raise InputError(
                 f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "

@@ -127,6 +127,11 @@ class Shards:
         return int(self.logits.shape[1])
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of what a network that is trained reads of a row: its input, or else its logits."""
+        return (self.logits if self.inputs is None else self.inputs).shape[1:]
+
+    @property
     def rows(self) -> Integers:
         """Rows of each client, shape (clients,)."""
         return np.diff(self.offsets)

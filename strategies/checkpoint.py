@@ -54,6 +54,8 @@ class Checkpoint:
         Flower's number of a node -> the client's number
     state
         of a method whose releases are not kept, after the last of them
+    sent
+        payload bytes so far, up and down, of such a method
     """
 
     run: str
@@ -62,6 +64,7 @@ class Checkpoint:
     seconds: float = 0.0
     roster: dict[int, int] = field(default_factory=dict)
     state: Mapping[str, Floats] | None = None
+    sent: tuple[float, float] = (0.0, 0.0)
 
     def save(self, folder: Path) -> None:
         """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
@@ -88,6 +91,7 @@ class Checkpoint:
         }
         if self.state is not None:
             plain["state"] = {name: value.tolist() for name, value in self.state.items()}
+            plain["sent"] = list(self.sent)
         with whole_file(folder / CHECKPOINT, durable=True) as file:
             file.write(json.dumps(plain).encode())
 
@@ -111,6 +115,7 @@ class Checkpoint:
                 seconds=float(plain["seconds"]),
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
                 state=_state(plain.get("state")),
+                sent=_pair(plain.get("sent", (0.0, 0.0))),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             if isinstance(e, InputError):
@@ -145,15 +150,19 @@ class Checkpoint:
         if resume:
             kept.check(job)
             strategy.roster.update(kept.roster)
-            if kept.state is None:
+            if strategy.keeps_releases:
                 strategy.resume(kept.run, kept.releases)
+            elif kept.state is None:
+                strategy.resume_after(kept.run, 0)
             else:
                 strategy.restore(kept.run, kept.state)
+                strategy.bytes_up, strategy.bytes_down = kept.sent
         before, start, told = kept.seconds, time.perf_counter(), strategy.on_release
 
         def write(release: Release) -> None:
             kept.releases = list(strategy.releases)
             kept.state = strategy.state()
+            kept.sent = (strategy.bytes_up, strategy.bytes_down)
             kept.roster = dict(strategy.roster)
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
                 kept.seconds = before + time.perf_counter() - start
@@ -180,6 +189,11 @@ def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
     if plain is None:
         return None
     return {name: np.array(value, np.float64) for name, value in plain.items()}
+
+
+def _pair(plain: Any) -> tuple[float, float]:
+    up, down = map(float, plain)
+    return up, down
 
 
 def _release(plain: Mapping[str, Any]) -> Release:

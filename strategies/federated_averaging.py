@@ -84,7 +84,7 @@ class DPFedAvg(CalibrationStrategy):
         **base: Any,
     ) -> None:
         self.network, self.classes = one_of("network", network, NETWORKS), federation.classes
-        self.shape = str(self.classes) if shape is None else shape
+        self.shape = str(self.classes if shape is None else shape)  # --set may give a number
         self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
         self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
         self.clip, self.unclipped = positive("clip", clip), unclipped
@@ -139,6 +139,11 @@ class DPFedAvg(CalibrationStrategy):
         self.done, self.clip = int(state["numbers"][0]), float(state["numbers"][1])
         self.optimiser.restore(state)
         self.resume_after(run, self.done)
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
 
     def result(self) -> TrainedModel:
         """The network with the weights so far."""

@@ -20,6 +20,7 @@ from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
+from fedcal.training.network import shape_of, text_of
 from fedcal.types import Words
 
 WHO, ANSWER, REVEAL, RESULT = "query.who", "query.answer", "query.reveal", "query.result"
@@ -269,6 +270,20 @@ class FlowerTransport(Strategy):
                 f"site {site} has other classes, or in another order, than the job or the sites "
                 "before it: all must be given the same --class-names"
             )
+        self._check_inputs(who, site)
+
+    def _check_inputs(self, who: Who, site: int) -> None:
+        reads, own = self.method.reads, who.inputs
+        if reads is None and own is not None:
+            raise InputError(
+                f"site {site} has rows to train on and no scores: {self.method.name} needs scores"
+            )
+        if reads not in (None, own or (who.classes,)):
+            has = "scores" if own is None else f"inputs of shape {text_of(own)}"
+            raise InputError(
+                f"site {site} has {has}, and the network reads inputs of shape "
+                f"{text_of(reads or ())}: give --set shape, the same as at all sites"
+            )
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Replies by site. A missing node is a dropout; a client's error stops the run, or is one
@@ -320,6 +335,8 @@ class Who(NamedTuple):
     classes, digest, input
         of a real site: how many classes its rows have, the digest of their names, and whether
         its model gives logits or probabilities; None of a simulated one
+    inputs
+        of a real site with rows to train on: the shape of one input; None = it has scores
     """
 
     node: int
@@ -328,6 +345,7 @@ class Who(NamedTuple):
     classes: int | None = None
     digest: str | None = None
     input: str | None = None
+    inputs: tuple[int, ...] | None = None
 
 
 def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False) -> list[Who]:
@@ -376,7 +394,8 @@ def _who(reply: Message) -> Who:
         }
         if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
             raise RoundFailed("a node says it has so many classes as cannot be")
-        return Who(reply.metadata.src_node_id, **numbers, **texts)  # type: ignore[arg-type]
+        inputs = shape_of(str(said["inputs"])) if "inputs" in said else None
+        return Who(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
     except RoundFailed:
         raise
     except _UNREADABLE:

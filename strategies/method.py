@@ -264,7 +264,7 @@ class Method(ABC):
         InputError
             If the ledger does not belong to such a run.
         """
-        self._curator.resume(run, releases)
+        self._curator.resume(run, releases, ahead=True)  # a checkpoint is kept now and then
         self._curator.skip(releases)
         self.resumed = releases
 
@@ -275,6 +275,11 @@ class Method(ABC):
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, from what `state` told there."""
         raise InputError(f"{self.name} goes on from its releases")
+
+    @property
+    def reads(self) -> tuple[int, ...] | None:
+        """Shape of the inputs of the network that it trains; None = it is about scores."""
+        return None
 
     def divisor(self, release: Release) -> float:
         """What makes a mean of a released sum: with privacy the public q K.

@@ -118,17 +118,17 @@ class Watch:
         if std is not None and plan.bound is not None and len(release.std):
             # what this round's answers hold: with clients' own noise that depends on their number
             std = tuple(release.std[plan.bound.firsts].tolist())
-        artifact = self._method.result()
-        self.records.append(
-            {
-                "round": release.round,
-                "query": release.kind,
-                "values": release.values.tolist() if self._method.keeps_releases else [],
-                "noise_std": None if std is None else list(std),
-                **artifact.record(),
-            }
-        )
-        if self._method.keeps_releases:
+        artifact, kept = self._method.result(), self._method.keeps_releases
+        record = {
+            "query": release.kind,
+            "values": release.values.tolist() if kept else [],
+            "noise_std": None if std is None else list(std),
+        }
+        if not kept:  # releases of an earlier process, which nobody kept, count all the same
+            missed = range(len(self.records) + 1, release.round)
+            self.records += [{"round": number, **record} for number in missed]
+        self.records.append({"round": release.round, **record, **artifact.record()})
+        if kept:
             self.history.append(artifact)
         if self._progress is not None:
             self._progress(len(self.records), plan.rounds)

@@ -99,7 +99,7 @@ class FedSGD(Descent):
             batch = BATCH
         self.network = one_of("network", network, NETWORKS)
         self.classes, self.clipping = federation.classes, clipping
-        self.shape = str(self.classes) if shape is None else shape
+        self.shape = str(self.classes if shape is None else shape)  # --set may give a number
         self.reach = 1.0 if reach is None else positive("reach", reach)
         start = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
         super().__init__(
@@ -128,6 +128,11 @@ class FedSGD(Descent):
             self.clipping,
             self.reach,
         )
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
 
     def result(self) -> TrainedModel:
         """The network with the weights so far."""

@@ -22,6 +22,7 @@ from fedcal.strategies import FedSGD
 from fedcal.training.network import Clipping, text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Integers
+from fedcal.units import Example
 
 NETWORK, SHAPE, CLASSES = "cnn", (28, 28), 10
 WIDTH = 512
@@ -185,7 +186,7 @@ def our_method(
     x, y = rows
     private: dict[str, Any] = {"clip": CLIP} if math.isfinite(epsilon) else {}
     return FedSGD(
-        Federation(clients=1, classes=CLASSES, epsilon=epsilon, delta=DELTA, unit="example"),
+        Federation(clients=1, classes=CLASSES, epsilon=epsilon, delta=DELTA, unit=Example.name),
         network=network,
         shape=text_of(x.shape[1:]),
         rows_per_client=float(len(y)),

@@ -1,4 +1,4 @@
-"""`fedcal apply`: a calibrator's probabilities or prediction sets of a file's rows."""
+"""`fedcal apply`: probabilities, prediction sets or logits of a file's rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fedcal import calibrators, datasets
 from fedcal.artifact import form_of
 from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
+from fedcal.checks import unused
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.datasets import Dataset
@@ -25,13 +26,14 @@ from fedcal.experiments.commands.parameters import Json, Quiet
 from fedcal.experiments.files import to_json
 from fedcal.experiments.terminal import SHOWN, console, shown
 from fedcal.metrics import summary
+from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats, Integers
 
 
 def apply_command(
-    calibrator: Annotated[Path, typer.Option(help="calibrator.npz or sets.npz of a run.")],
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
-    out: Annotated[Path, typer.Option(help="Probabilities or sets: .npy, .npz or .csv.")],
+    out: Annotated[Path, typer.Option(help="Probabilities, sets or logits: .npy, .npz, .csv.")],
     alpha: Annotated[
         float | None,
         typer.Option(help="Of sets: another share of missing labels, from the same release."),
@@ -39,11 +41,15 @@ def apply_command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write probabilities or sets, and show metrics where there are labels."""
+    """Write probabilities, sets or logits, and show metrics where there are labels."""
     if out.suffix not in (".npy", ".npz", ".csv"):
         raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
+    if form_of(calibrator) == TrainedModel.form:
+        unused("a model has no sets", alpha=alpha)
+        _show(*_apply_model(load_model(calibrator), data, out), out, quiet=quiet, json=json)
+        return
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
@@ -60,16 +66,21 @@ def apply_command(
         )
     rows = Rows.of(loaded)
     if isinstance(fitted, PredictionSets):
-        verb, told, lines = _apply_sets(fitted, rows, out)
+        done = _apply_sets(fitted, rows, out)
     else:
-        verb, told, lines = _apply_calibrator(fitted, rows, out)
+        done = _apply_calibrator(fitted, rows, out)
+    test = len(rows.logits) - len(loaded.logits)
+    _show(len(rows.logits), test, done, out, quiet=quiet, json=json)
+
+
+def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
+    verb, told, lines = done
     if json:
-        print(to_json({"rows": len(rows.logits), "out": str(out), **told}), end="")
+        print(to_json({"rows": rows, "out": str(out), **told}), end="")
     elif not quiet:
         to = console()
-        test = len(rows.logits) - len(loaded.logits)
         parts = f" (metrics: the {test} of its test part)" if test else ""
-        to.print(f"{len(rows.logits)} rows{parts} {verb}, written to {out}")
+        to.print(f"{rows} rows{parts} {verb}, written to {out}")
         for line in lines:
             to.print(line)
 
@@ -129,6 +140,31 @@ def _joined(one: Integers | None, other: Integers | None) -> Integers | None:
 
 Told = tuple[str, dict[str, Any], list[str]]
 """What was done, numbers for `--json`, and lines to show."""
+
+
+def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
+    """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
+    from fedcal.experiments.commands.apply_model import logits_of_file, metrics_of
+
+    fit, test = logits_of_file(model, data)
+    parts = {"": fit} if test is None else {"": fit, "test_": test}
+    logits = np.concatenate([part[0] for part in parts.values()])
+    known = [part[1] for part in parts.values() if part[1] is not None]
+    labels = np.concatenate(known) if known else None
+    columns: dict[str, NDArray[Any]] = {
+        f"{key}logits": part[0].astype(np.float32) for key, part in parts.items()
+    }
+    columns |= {f"{key}labels": part[1] for key, part in parts.items() if part[1] is not None}
+    names = [f"logit_{j}" for j in range(model.classes)]
+    if out.suffix == ".npz":
+        _write(out, columns, None, names, ())
+    else:
+        _write(out, {"logits": logits}, labels, names, logits.tolist())
+    metrics = metrics_of(fit if test is None else test)
+    lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
+    told = {"metrics": metrics} if metrics else {}
+    number = 0 if test is None else len(test[0])
+    return len(logits), number, (f"read by the network {model.network}", told, lines)
 
 
 def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:

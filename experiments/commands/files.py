@@ -9,11 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from fedcal import datasets, export
+from fedcal.artifact import form_of
 from fedcal.errors import InputError
 from fedcal.experiments.commands.apply import fitted_in
 from fedcal.experiments.commands.parameters import Json, Quiet
 from fedcal.experiments.files import to_json
 from fedcal.experiments.terminal import console
+from fedcal.training.model import TrainedModel, load_model
 
 
 def report_command(
@@ -50,13 +52,16 @@ def report_command(
 
 
 def export_command(
-    calibrator: Annotated[Path, typer.Option(help="calibrator.npz or sets.npz of a run.")],
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write it."""
-    export.save(fitted_in(calibrator), out)
+    if form_of(calibrator) == TrainedModel.form:
+        export.save_model(load_model(calibrator), out)
+    else:
+        export.save(fitted_in(calibrator), out)
     _show_written(out, quiet=quiet, as_json=json)
 
 

@@ -21,8 +21,8 @@ def site_command(
         str,
         other(
             ROWS,
-            "A data file of this site alone, or module:function, which returns (logits, labels) "
-            "or a mapping with the keys of a file.",
+            "A file of scores or of features of this site alone, or module:function, which "
+            "returns (logits, labels) or a mapping with the keys of a file of scores.",
         ),
     ],
     class_names: Annotated[
@@ -72,16 +72,16 @@ def site_command(
 
 def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
     from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
-    from fedcal.experiments.deploy.rows import called, described, read_rows, shards_of
+    from fedcal.experiments.deploy.rows import site_rows
 
-    rows = read_rows(data, names)
+    rows = site_rows(data, names)
     to = console()
-    to.print(described(rows, called(rows, names)))
+    to.print(rows.described())
     to.print(
         f"What this site would send for the first question of each method, in a federation of "
         f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"
     )
-    for table in dry_run(shards_of(rows)):
+    for table in dry_run(rows.shards):
         print_table(to, table, edge=True)
     to.print(
         "Nothing was sent. No row ever leaves; noise by 'server' means that these numbers are "

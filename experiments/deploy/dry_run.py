@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from fedcal.errors import InputError, TooLittle
@@ -15,7 +14,8 @@ from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.settings import settings_of
-from fedcal.units import UNITS
+from fedcal.training.network import text_of
+from fedcal.units import Example, User
 
 SITES, ROWS = 10, 100
 """Public facts of the run that is imagined: clips and noise follow from them."""
@@ -34,6 +34,8 @@ def _table(shards: Shards, epsilon: float) -> tuple[TextTable, list[Request]]:
     rows: list[tuple[str, ...]] = []
     asked: list[Request] = []
     for name, method in STRATEGIES.items():
+        if shards.inputs is not None and method.family != "train":
+            continue  # it is about scores, and there are none
         try:
             strategy, request = _first(method, shards, epsilon)
         except InputError as e:
@@ -48,20 +50,29 @@ def _table(shards: Shards, epsilon: float) -> tuple[TextTable, list[Request]]:
         )
         asked.append(request)
     budget = (
-        f"epsilon {epsilon:g}, unit user"
+        f"epsilon {epsilon:g}, unit {_unit(shards)}"
         if math.isfinite(epsilon)
         else "epsilon inf: no privacy; exact sums over this site's rows would be sent"
     )
     return TextTable(_COLUMNS, rows, budget, _WORDS), asked
 
 
+def _unit(shards: Shards) -> str:
+    """What a budget is for unless somebody says: `simulate` and `train` differ."""
+    return User.name if shards.inputs is None else Example.name
+
+
 def _first(
     method: type[CalibrationStrategy], shards: Shards, epsilon: float
 ) -> tuple[CalibrationStrategy, Request]:
-    federation = Federation(SITES, shards.classes, epsilon=epsilon, noise_source="system")
-    settings: Mapping[str, Any] = {}
+    federation = Federation(
+        SITES, shards.classes, epsilon=epsilon, unit=_unit(shards), noise_source="system"
+    )
+    settings: dict[str, Any] = {}
     if "rows_per_client" in settings_of(method.name) and method.needs_rows(federation, {}):
-        settings = {"rows_per_client": ROWS}
+        settings["rows_per_client"] = ROWS
+    if shards.inputs is not None:
+        settings["shape"] = text_of(shards.input_shape)
     make: Any = method
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooLittle)
@@ -78,7 +89,7 @@ def _clip(strategy: CalibrationStrategy, request: Request) -> str:
     if not bound.norms:
         return "nothing"
     norms = sorted(set(bound.norms))
-    part = UNITS[strategy.plan.unit].name if bound.per == "client" else bound.per
+    part = User.name if bound.per == "client" else bound.per
     values = f"{norms[0]:g}" if len(norms) == 1 else f"{norms[0]:g} to {norms[-1]:g}"
     return f"{values} (L{bound.order} norm of a {part})"
 

@@ -8,15 +8,19 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal import datasets
 from fedcal.classes import class_names
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.shards import Shards
+from fedcal.types import Floats, Integers
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -47,12 +51,17 @@ def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
         raise InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
-    if rows.client_names is not None and len(rows.client_names) > 1:
-        raise InputError(
-            f"{data} has a column client with {len(rows.client_names)} clients; a site is one "
-            "client: give each site a file of its own rows"
-        )
+    only_client(data, len(rows.client_names or ()))
     return rows
+
+
+def only_client(data: str, clients: int) -> None:
+    """Refuse rows that belong to several clients."""
+    if clients > 1:
+        raise InputError(
+            f"{data} has a column client with {clients} clients; a site is one client: give each "
+            "site a file of its own rows"
+        )
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
@@ -79,21 +88,77 @@ def shards_of(rows: Dataset) -> Shards:
     return rows.shards(np.zeros(len(rows.labels), np.int64), 1)
 
 
-def called(rows: Dataset, names: Sequence[str] | None) -> tuple[str, ...]:
-    """What the classes are called: as was said, else as the columns are, else by their numbers."""
-    return class_names(rows.class_names if names is None else names, rows.classes)
+@dataclass(frozen=True)
+class SiteRows:
+    """What a site is made of.
+
+    Attributes
+    ----------
+    name, kind
+        of the data, in words
+    counts, more
+        how many rows, and what else there is: for the site's own terminal
+    shards
+        of one client
+    names
+        of the classes
+    test, test_inputs
+        as `fedcal.clients.prepared.prepare` takes them
+    """
+
+    name: str
+    kind: str
+    counts: str
+    more: str
+    shards: Shards
+    names: tuple[str, ...]
+    test: tuple[Floats, Integers] | None
+    test_inputs: NDArray[Any] | None = None
+
+    def described(self, *, counts: bool = True) -> str:
+        """One line; with `counts` for the site's own terminal and for nothing else."""
+        names = self.names
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        what = f"{len(names)} classes ({shown}), {self.kind}"
+        if not counts:
+            return f"{self.name}: {what}"
+        return f"{self.name}: {self.counts}, {what}{self.more}"
 
 
-def described(rows: Dataset, names: Sequence[str], *, counts: bool = True) -> str:
-    """One line about the rows; with `counts` for the site's own terminal and for nothing else."""
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    if not counts:
-        return f"{rows.name}: {rows.classes} classes ({shown}), {rows.input}"
-    test = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
+def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
+    """The rows of one site: features to train on, or scores of a model.
+
+    Parameters
+    ----------
+    data, names
+        as `read_rows` takes them, or a file of features (`fedcal train --data`)
+
+    Raises
+    ------
+    InputError
+        As `read_rows` and `read_features`.
+    """
+    from fedcal.experiments.deploy.feature_rows import read_features
+
+    features = read_features(data, names)
+    return of_scores(read_rows(data, names), names) if features is None else features
+
+
+def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
+    """A site with scores of a model."""
+    test = None
+    if rows.test_logits is not None and rows.test_labels is not None:
+        test = (rows.test_logits, rows.test_labels)
     subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
     groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
     other = "" if rows.other_scores is None else ", scores of a second model"
-    return (
-        f"{rows.name}: {len(rows.labels)} rows{subjects}, {rows.classes} classes ({shown}), "
-        f"{rows.input}{groups}{other}{test}"
+    tested = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
+    return SiteRows(
+        name=rows.name,
+        kind=rows.input,
+        counts=f"{len(rows.labels)} rows{subjects}",
+        more=f"{groups}{other}{tested}",
+        shards=shards_of(rows),
+        names=class_names(rows.class_names if names is None else names, rows.classes),
+        test=test,
     )

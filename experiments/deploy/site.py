@@ -17,7 +17,7 @@ from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
 from fedcal.errors import FedcalError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
-from fedcal.experiments.deploy.rows import called, described, read_rows, shards_of
+from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.terminal import Stopped, console
 
@@ -50,7 +50,7 @@ def run_site(
     Parameters
     ----------
     data, names
-        as `read_rows` takes them
+        as `site_rows` takes them
     fleet
         the SuperLink's Fleet API
     root_certificates, key
@@ -68,15 +68,11 @@ def run_site(
         Ctrl-C. SIGTERM just ends it.
     """
     own, context = public_key(key), trusted(root_certificates)
-    rows = read_rows(data, names)
-    known = called(rows, names)
+    rows = site_rows(data, names)
     # what goes into a file or a container's log tells of no rows
-    console().print(described(rows, known, counts=sys.stdout.isatty()))
-    test = None
-    if rows.test_logits is not None and rows.test_labels is not None:
-        test = (rows.test_logits, rows.test_labels)
-    prepare(state, shards_of(rows), test=test, names=known)
-    del rows, test
+    console().print(rows.described(counts=sys.stdout.isatty()))
+    prepare(state, rows.shards, test=rows.test, test_inputs=rows.test_inputs, names=rows.names)
+    del rows
     log_to(state / LOG)
     try:
         with _until_terminated(), _Echo(state / LOG) as echo:

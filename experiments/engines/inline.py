@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.artifact import Artifact
 from fedcal.checks import whole
-from fedcal.clients.answers import contribute
+from fedcal.clients.answers import contribute, prepare_rows
 from fedcal.release import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
@@ -102,6 +102,7 @@ def _secure_sum(
     masked = method.secure_aggregation == "masks"
     cohort, seed = asked.clients.tolist(), method.plan.mask_seed
     for ids, part in blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
+        prepare_rows(part, asked.request)
         words = contribute(part, asked.request, ids)
         if masked:
             words = words + masks(ids.tolist(), cohort, seed, asked.round, length)

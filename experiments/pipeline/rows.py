@@ -16,7 +16,7 @@ from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.scores import Kind
 from fedcal.training.model import TrainedModel
 from fedcal.types import Floats
-from fedcal.units import UNITS
+from fedcal.units import UNITS, Subject
 
 EVERY = "all"
 """The one part where none are disjoint."""
@@ -93,7 +93,7 @@ def rows_of_training(data: ClientData, name: str, held_out: float, unit: str) ->
     parts = {}
     for part in PARTS:
         labels = data.labels(part)
-        group = column(data, part, "group")
+        group, subject = (column(data, part, name) for name in ("group", str(Subject.column)))
         parts[part] = Dataset(
             name,
             "logits",
@@ -101,7 +101,7 @@ def rows_of_training(data: ClientData, name: str, held_out: float, unit: str) ->
             labels,
             client=np.repeat(np.arange(data.clients), data.sizes(part)),
             client_names=tuple(map(str, data.names)),
-            subject=column(data, part, "subject"),
+            subject=subject,
             group=group,
             group_names=None if group is None else data.group_names,
         )

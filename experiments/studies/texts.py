@@ -276,6 +276,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in _NAMES},
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
+    "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),

@@ -98,16 +98,43 @@ def model_of(
         x = graph.op("Log", graph.op("Max", x, graph.constant(FLOOR, inner)))
     graph.op("Identity", build(graph, x, fitted))
     graph.nodes[-1].output[0] = output
-    of, to = (helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in (dtype, outer))
-    shape: list[str | int | None] = ["rows", fitted.classes]
+    return checked(
+        graph,
+        f"fedcal_{name}",
+        f"{input} -> {about}",
+        {source: (dtype, fitted.classes)},
+        {output: (outer, fitted.classes)},
+        metadata,
+    )
+
+
+def checked(
+    graph: Graph,
+    name: str,
+    about: str,
+    inputs: Mapping[str, tuple[str, int]],
+    outputs: Mapping[str, tuple[str, int]],
+    metadata: Mapping[str, str],
+) -> onnx.ModelProto:
+    """A checked model of the nodes of a graph.
+
+    Parameters
+    ----------
+    inputs, outputs
+        name -> type, and length of a row
+    metadata
+        kept as the model's metadata
+    """
+
+    def ends(values: Mapping[str, tuple[str, int]]) -> list[onnx.ValueInfoProto]:
+        types = {k: helper.np_dtype_to_tensor_dtype(np.dtype(v[0])) for k, v in values.items()}
+        return [
+            helper.make_tensor_value_info(k, types[k], ["rows", v[1]]) for k, v in values.items()
+        ]
+
     model = helper.make_model(
         helper.make_graph(
-            graph.nodes,
-            f"fedcal_{name}",
-            [helper.make_tensor_value_info(source, of, shape)],
-            [helper.make_tensor_value_info(output, to, shape)],
-            graph.constants,
-            doc_string=f"{input} -> {about}",
+            graph.nodes, name, ends(inputs), ends(outputs), graph.constants, doc_string=about
         ),
         producer_name="fedcal",
         producer_version=fedcal.__version__,

@@ -81,6 +81,32 @@ class CalibrationModule(nn.Module):
         return f"classes={self.classes}, input={self.input!r}"
 
 
+class DenseLayers(nn.Module):
+    """Inputs (n, d) -> logits (n, c) of a trained model, in float32: dense layers and ReLUs.
+
+    `layers` are weights (out, in) and biases (out,); rows longer than `longest` are shortened.
+    """
+
+    def __init__(self, layers: Sequence[tuple[Floats, Floats]], longest: float) -> None:
+        super().__init__()
+        self.longest, self.count = longest, len(layers)
+        for number, (weights, bias) in enumerate(layers):
+            for name, value in (("weights", weights), ("bias", bias)):
+                self.register_buffer(f"{name}{number}", torch.tensor(value, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = x.float()
+        if math.isfinite(self.longest):
+            norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+            x = x * (self.longest / norms.clamp_min(self.longest))
+        for number in range(self.count):
+            x = x if number == 0 else torch.relu(x)
+            weights = self.get_buffer(f"weights{number}")
+            x = nn.functional.linear(x, weights, self.get_buffer(f"bias{number}"))
+        return x
+
+
 class Softmax(CalibrationModule):
     """softmax(z)."""
 

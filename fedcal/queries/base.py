@@ -112,6 +112,11 @@ class Query(ABC):
         """What tells this question from others: part of the key of seeded noise."""
         return key_of(self.kind, self.params())
 
+    @property
+    def reads(self) -> tuple[int, ...] | None:
+        """Shape of one input of the network that it is about; None = it is about scores."""
+        return None
+
     def costs(self, sums: Floats) -> Floats | None:
         """What each candidate of a draw costs, by exact sums; None = by absolute values.
 

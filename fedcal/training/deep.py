@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcal.errors import InputError
 from fedcal.optional import need
-from fedcal.training.network import Clipping, LocalSGD, Network, Reads
+from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads
 from fedcal.training.parts import INPUT_BITS
 from fedcal.types import Floats, Integers
 
@@ -146,6 +146,14 @@ class MLP(Deep):
 
     name: ClassVar[str] = "mlp"
     reads: ClassVar[Reads] = "features"
+    is_dense: ClassVar[bool] = True
+
+    def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
+        """Two layers, in the order of `weights_of`."""
+        hidden = (w.size - classes) // (shape[0] + 1 + classes)
+        cuts = np.cumsum([hidden * shape[0], hidden, classes * hidden])
+        first, bias, second, last = np.split(w, cuts)
+        return [(first.reshape(hidden, -1), bias), (second.reshape(classes, hidden), last)]
 
 
 @lru_cache(maxsize=32)

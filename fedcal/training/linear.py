@@ -1,7 +1,7 @@
 """A linear head on fixed features (softmax regression), with gradient sums that are exact.
 
-The gradient of a row is an outer product, (p - y) (x, 1)^T: its norm is |p - y| |(x, 1)|, so that
-clipping a row is a factor on p - y, and the sum over rows one matrix product.
+The gradient of a row is an outer product, (p - y) (x, 1)^T: its norm is that of p - y times that
+of (x, 1), so that clipping a row is a factor on p - y, and the sum over rows one matrix product.
 
 Floats do not add up to the same bits in every order, so all that is multiplied is whole numbers:
 features in steps of 2^-18, weights in steps of 2^-20, and each row's bounded p - y truncated toward
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 from fedcal.parallel import by_rows
-from fedcal.training.network import Clipping, Network, Reads
+from fedcal.training.network import Clipping, Dense, Network, Reads
 from fedcal.types import Floats, Integers
 
 FEATURE_STEP = 2.0**-18
@@ -42,6 +42,13 @@ class Linear(Network):
     name: ClassVar[str] = "linear"
     reads: ClassVar[Reads] = "features"
     lr: ClassVar[float] = 8.0
+    is_dense: ClassVar[bool] = True
+    longest: ClassVar[float] = LONGEST
+
+    def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
+        """One layer, of weights as `logits` has them."""
+        by_class = _shortened(w, classes)
+        return [(by_class[:, :-1], by_class[:, -1])]
 
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         """(features + 1) classes."""
@@ -58,11 +65,15 @@ class Linear(Network):
         return self._scores(w, self.prepared(inputs), classes)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, d + 1) features in whole steps, and a constant 1; exact in float32."""
+        """(n, d + 1) features in whole steps, and a constant 1; exact in float32.
+
+        What is not finite counts as 0.
+        """
         out = np.empty((len(inputs), inputs.shape[1] + 1), np.float32)
 
         def work(rows: slice) -> None:
             x = inputs[rows].astype(np.float64)
+            x[~np.isfinite(x)] = 0.0  # readers refuse them; here they would break a row's bound
             norms = np.sqrt(np.einsum("ij,ij->i", x, x))
             x *= np.minimum(1.0, LONGEST / np.maximum(norms, LONGEST))[:, None]
             out[rows, :-1] = np.trunc(x / FEATURE_STEP)
@@ -107,8 +118,13 @@ class Linear(Network):
 
     def _scores(self, w: Floats, x: NDArray[Any], classes: int) -> Floats:
         """Exact: whole numbers times whole numbers."""
-        by_class = w.reshape(classes, -1)
-        norms = np.sqrt(np.einsum("ij,ij->i", by_class, by_class))
-        short = by_class * np.minimum(1.0, HEAVIEST / np.maximum(norms, HEAVIEST))[:, None]
-        product = x.astype(np.float64, copy=False) @ np.rint(short / WEIGHT_STEP).T
+        whole = np.rint(_shortened(w, classes) / WEIGHT_STEP)
+        product = x.astype(np.float64, copy=False) @ whole.T
         return np.asarray(product * (FEATURE_STEP * WEIGHT_STEP))
+
+
+def _shortened(w: Floats, classes: int) -> Floats:
+    """Weights of each class, (classes, d + 1), of norm `HEAVIEST` at most."""
+    by_class = w.reshape(classes, -1)
+    norms = np.sqrt(np.einsum("ij,ij->i", by_class, by_class))
+    return np.asarray(by_class * np.minimum(1.0, HEAVIEST / np.maximum(norms, HEAVIEST))[:, None])

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact, Holdout
+from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+from fedcal.numerics import softmax
 from fedcal.pages import Part, Table
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
@@ -95,21 +96,37 @@ class TrainedModel(Artifact):
         return [Table("Network", ("", ""), facts)]
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on test rows: `test`, as fractions."""
+        """Metrics on test rows: `after`, as fractions."""
         from fedcal.training.card import scored
 
-        return {"test": scored(test.probs, test.labels)}
+        return {"after": scored(self._probs(test), test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """What test rows tell: metrics, reliability, confidence, classes, groups."""
         from fedcal.training.card import card_parts
 
-        return card_parts({"model": test.probs}, test)
+        return card_parts({"model": self._probs(test)}, test)
+
+    def _probs(self, test: Holdout) -> Floats:
+        """Its own, where the test rows have inputs; else theirs are those of a model trained so."""
+        if test.inputs is None:
+            return test.probs
+        return softmax(self.predict(test.inputs))
 
 
-def read_model(folder: Path) -> TrainedModel:
-    """The model in a folder that a training wrote; InputError if there is none."""
-    found = TrainedModel.read(folder, TrainedModel.form)
-    if not isinstance(found, TrainedModel):
-        raise InputError(f"{folder} holds no trained model")
-    return found
+def load_model(path: str | Path) -> TrainedModel:
+    """The model in a file that a run left (`model.npz`).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds arrays
+        that do not fit together.
+    """
+
+    def made(header: Header, arrays: Arrays) -> TrainedModel:
+        if header["form"] != TrainedModel.form:
+            raise InputError("holds no model")
+        return TrainedModel.from_arrays(arrays)
+
+    return read_arrays(Path(path), FORMAT, ("form",), made, TrainedModel.form)

@@ -19,6 +19,9 @@ from fedcal.types import Floats, Integers
 
 Reads = Literal["features", "image", "text"]
 
+Dense = tuple[Floats, Floats]
+"""Weights (out, in) and bias (out,) of a dense layer."""
+
 Rule = Literal["row", "global", "none"]
 """How a row's gradient g is bounded by the clip norm C; see `factors`."""
 
@@ -88,11 +91,21 @@ class Network(ABC):
         the inputs it is for
     lr
         learning rate of gradient descent that suits a clip norm of 1
+    is_dense
+        whether it is nothing but dense layers (`dense`)
+    longest
+        norm of an input beyond which it is shortened
     """
 
     name: ClassVar[str]
     reads: ClassVar[Reads]
     lr: ClassVar[float] = 0.5
+    is_dense: ClassVar[bool] = False
+    longest: ClassVar[float] = math.inf
+
+    def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense] | None:
+        """The dense layers that it is, with ReLUs between them; None if it is something else."""
+        return None
 
     @abstractmethod
     def size(self, shape: tuple[int, ...], classes: int) -> int:

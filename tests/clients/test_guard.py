@@ -218,3 +218,34 @@ def test_old_runs_are_closed_for_ever(tmp_path: Path) -> None:
 def test_a_run_names_no_file(tmp_path: Path, run: str) -> None:
     Answers(tmp_path / "a").once(request_of(run), Draws())
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_words_of_old_rounds_are_not_kept_and_not_drawn_again(tmp_path: Path) -> None:
+    draw, answers = Draws(), Answers(tmp_path / "a")
+    for number in range(1, guard.KEPT_ROUNDS + 2):
+        answers.once(request_of(number=number), draw)
+    assert answers.once(request_of(number=2), draw)[1]
+    with pytest.raises(InputError, match="this round is an old one"):
+        answers.once(request_of(number=1), draw)
+    assert len(draw.made) == guard.KEPT_ROUNDS + 1
+
+
+def test_what_was_agreed_to_once_is_believed_of_nothing_else(
+    site: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later round of the same run is not checked anew; whatever else changes is."""
+    made: list[Request] = []
+    checked = guard.check_request
+    monkeypatch.setattr(guard, "check_request", lambda *a: (made.append(a[1]), checked(*a))[1])
+    first = asked()
+    check(FIELDS, first, site)
+    assert first.context is not None
+    check(FIELDS, first, site)
+    assert len(made) == 1
+    softer = replace(first.context, epsilon=2.0)
+    for changed in (replace(first, noise=None), replace(first, context=softer)):
+        with pytest.raises(InputError):
+            check(FIELDS, changed, site)
+    with pytest.raises(InputError):
+        check({**FIELDS, "clients": 4}, first, site)
+    assert len(made) == 4

@@ -11,7 +11,7 @@ import pytest
 
 from fedcal import datasets, simulate
 from fedcal.clients.prepared import prepare, prepared
-from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 
 ROWS, CLIENTS = 240, 3
 ASKED: dict[str, Any] = {
@@ -60,8 +60,9 @@ def test_a_site_keeps_them_in_its_folder(tmp_path: Path) -> None:
     data = {k: v for k, v in arrays().items() if k != "client"}
     np.savez(tmp_path / "site.npz", **data)
     rows = read_rows(str(tmp_path / "site.npz"), None)
-    assert "logits, 3 groups, scores of a second model, 9 test rows" in described(rows, ["0", "1"])
-    assert "group" not in described(rows, ["0", "1"], counts=False)
+    told = of_scores(rows, ["0", "1"])
+    assert "logits, 3 groups, scores of a second model, 9 test rows" in told.described()
+    assert "group" not in told.described(counts=False)
     prepare(tmp_path / "site", shards_of(rows))
     shards = prepared(tmp_path / "site").shards
     assert np.array(shards.group_names)[shards.groups].tolist() == data["group"].tolist()

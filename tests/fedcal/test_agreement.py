@@ -13,7 +13,7 @@ from fedcal.errors import InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
@@ -90,3 +90,22 @@ def test_other_public_facts_are_noticed(other: dict[str, Any]) -> None:
     request = asked("fednewton", SHARED)
     with pytest.raises(InputError):
         check_request(replace(SHARED, **other).to_fields(), request)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: {"row_rate": 2 * r.row_rate},
+        lambda r: {"row_rate": 1.0},
+        lambda r: {"bound": replace(r.bound, norms=(2 * r.bound.norms[0],))},
+        lambda r: {"ring": replace(r.ring, grid=r.ring.grid / 2)},
+    ],
+)
+@pytest.mark.parametrize("trust", ["central", "distributed"])
+def test_rows_drawn_more_often_or_clipped_less_are_refused(trust: str, change: Any) -> None:
+    public = Federation(4, 3, 5, epsilon=2.0, unit="example", trust=trust, noise_source="system")
+    opened = FedSGD(public, shape="4", batch=20.0, rows_per_client=50.0).open_round(1)
+    assert opened is not None
+    check_request(public.to_fields(), opened.request)
+    with pytest.raises(InputError, match=r"request's (ring|noise|plan) is not the one"):
+        check_request(public.to_fields(), replace(opened.request, **change(opened.request)))

@@ -45,7 +45,9 @@ def federation(**fields: Any) -> Federation:
 def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
     make: Callable[..., CalibrationStrategy] = STRATEGIES[name]
     small = {key: value for key, value in SMALL.items() if key in settings_of(name)}
-    return make(own, **{**small, **options})
+    made = make(own, **{**small, **options})
+    vars(made)["keeps_releases"] = True  # of a training, too
+    return made
 
 
 def averages(name: str) -> bool:

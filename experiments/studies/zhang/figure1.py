@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang import models
 from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, over_seeds, place, probabilities
 from fedcal.experiments.studies.zhang.mixture import HOW, without_privacy
+from fedcal.experiments.studies.zhang.panels import LOOKS, histogram
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, task
 from fedcal.strategies.outcome import Progress
 
@@ -32,7 +34,7 @@ def rows(seeds: int = SEEDS, progress: Progress | None = None) -> Rows:
     rows_of, found = task(MIXTURE), Rows()
     for title, how in counted({NON_PRIVATE: without_privacy(), DP: HOW}.items(), progress):
         told = [
-            probabilities((models.trained(rows_of, how, seed), ()), rows_of.test_x)
+            probabilities((models.trained(rows_of, how, seed), None), rows_of.test_x)
             for seed in range(seeds)
         ]
         sure = float(np.mean([probs.max(axis=1) >= SURE for probs in told]))
@@ -69,3 +71,17 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             f"{private['ece']:.4f} against {plain['ece']:.4f}",
         ),
     ]
+
+
+def sheet(found: Rows) -> Sheet | None:
+    """Probabilities of the second class, of both models."""
+    panels = tuple(
+        histogram(
+            title,
+            MIXTURE,
+            "probability of the second class",
+            {LOOKS[0]: [r for r in found if r["what"] == "bar" and r["model"] == title]},
+        )
+        for title in (NON_PRIVATE, DP)
+    )
+    return Sheet("What the models say of the test rows", 2, panels)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang import mixture
 from fedcal.experiments.studies.zhang.grid import over_seeds, place
 from fedcal.experiments.studies.zhang.models import CLIP, LR, PLAIN, Training
+from fedcal.experiments.studies.zhang.panels import against
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
 from fedcal.strategies.outcome import Progress
 
@@ -75,3 +77,18 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             ),
         ]
     return said
+
+
+def sheet(found: Rows) -> Sheet | None:
+    """ECE by clip norm."""
+    names = list(dict.fromkeys(r["data"] for r in found))
+    panels = tuple(
+        against(
+            name,
+            "clip norm",
+            {"m0": [r for r in found if r["data"] == name and r["clip"] != "none"]},
+            "clip",
+        )
+        for name in names
+    )
+    return Sheet(f"ECE by clip norm at epsilon = {EPSILON:g}", len(names), panels)

@@ -17,7 +17,7 @@ from fedcal.experiments.studies.zhang.models import PLAIN, Training, multiplier
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
 from fedcal.strategies.outcome import Progress
 
-SEEDS = 5
+SEEDS = 3
 EPSILON = mixture.EPSILON
 BOTH, CLIPPED, NOISED, NEITHER = "both (DP-SGD)", "clipping", "noise", "neither"
 CAUSE = 0.8

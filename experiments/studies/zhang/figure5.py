@@ -7,16 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang.grid import over_seeds, place
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
+from fedcal.experiments.studies.zhang.panels import against
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
 SEEDS = 3
-EPSILONS = (0.5, 1.0, 3.0, 8.0)
+EPSILONS = (1.0, 3.0, 8.0)
 BUDGET = 8.0
-STOPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+STOPS = (0.1, 0.5, 2.0)
 """Epochs after which training without privacy is stopped early."""
 
 NEAR = 0.01
@@ -77,3 +79,22 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             ),
         ]
     return said
+
+
+def sheet(found: Rows) -> Sheet | None:
+    """ECE against accuracy."""
+    names = list(dict.fromkeys(r["data"] for r in found))
+    looks = {"m0": "DP", "m1": "non-private"}
+    panels = tuple(
+        against(
+            name,
+            "accuracy",
+            {
+                look: [r for r in found if r["data"] == name and r["model"] == model]
+                for look, model in looks.items()
+            },
+            "accuracy",
+        )
+        for name in names
+    )
+    return Sheet("ECE and accuracy", len(names), panels, tuple(looks.items()))

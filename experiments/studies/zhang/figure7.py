@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang import models
 from fedcal.experiments.studies.zhang.grid import (
@@ -17,12 +18,13 @@ from fedcal.experiments.studies.zhang.grid import (
     probabilities,
 )
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
+from fedcal.experiments.studies.zhang.panels import LOOKS, histogram
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
-SEEDS, BARS = 3, 10
+SEEDS, BARS = 2, 10
 EPSILON = 8.0
-SHARES = (0.0, 0.2, 0.4, 0.6)
+SHARES = (0.0, 0.3, 0.6)
 """Of the training labels that are drawn anew, uniformly."""
 
 METHODS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN}
@@ -48,7 +50,7 @@ def rows(
     for of, title, share in counted(todo, progress):
         how = replace(METHODS[title], label_noise=share)
         tops = [
-            probabilities((models.trained(of, how, seed), ()), of.test_x).max(axis=1)
+            probabilities((models.trained(of, how, seed), None), of.test_x).max(axis=1)
             for seed in range(seeds)
         ]
         best = 1 - share * (1 - 1 / of.classes)
@@ -96,3 +98,27 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             ),
         ]
     return said
+
+
+def sheet(found: Rows) -> Sheet | None:
+    """Confidences by label noise, one row of panels for each of the data."""
+
+    def of(name: str, share: float, title: str) -> Rows:
+        wanted = {"what": "bar", "data": name, "noise": share, "method": title}
+        return [r for r in found if all(r.get(k) == v for k, v in wanted.items())]
+
+    panels = tuple(
+        histogram(
+            f"{100 * share:g} % drawn anew",
+            name,
+            "confidence",
+            {
+                look: of(name, share, title)
+                for look, title in zip(LOOKS, (DP, NON_PRIVATE), strict=True)
+            },
+        )
+        for name in dict.fromkeys(r["data"] for r in found)
+        for share in SHARES
+    )
+    legend = tuple(zip(LOOKS, (DP, "without privacy"), strict=True))
+    return Sheet("Confidences by label noise", len(SHARES), panels, legend)

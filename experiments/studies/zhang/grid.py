@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
@@ -24,11 +23,11 @@ GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"
 PS, TS, EXACT_TS = "DP-PS", "DP-TS", "DP + non-private TS"
 NON_PRIVATE, SPLIT, OURS = "Non-private", "DP on 90 %", "Ours, no split"
 
-Made = tuple[TrainedModel, Sequence[Calibrator]]
+Made = tuple[TrainedModel, Calibrator | None]
 
 
 def _alone(of: Callable[[float], Training]) -> Callable[[Task, float, int], Made]:
-    return lambda task, epsilon, seed: (models.trained(task, of(epsilon), seed), ())
+    return lambda task, epsilon, seed: (models.trained(task, of(epsilon), seed), None)
 
 
 def _global(epsilon: float, reach: float) -> Training:
@@ -38,7 +37,7 @@ def _global(epsilon: float, reach: float) -> Training:
 def _split(fit: models.Recalibration | None) -> Callable[[Task, float, int], Made]:
     def made(task: Task, epsilon: float, seed: int) -> Made:
         how = models.rest(Training(epsilon=epsilon))
-        found = () if fit is None else (fit(task, how, seed),)
+        found = None if fit is None else fit(task, how, seed)
         return models.trained(task, how, seed), found
 
     return made
@@ -72,13 +71,9 @@ def made(task: Task, title: str, epsilon: float, seed: int) -> Made:
 
 def probabilities(model: Made, x: NDArray[Any]) -> Floats:
     """Of some rows, (n, classes)."""
-    head, calibrators = model
+    head, calibrator = model
     z = head.predict(x)
-    probs = softmax(z)
-    for calibrator in calibrators:
-        probs = calibrator.calibrated(z)
-        z = np.log(np.maximum(probs, 1e-12))
-    return probs
+    return softmax(z) if calibrator is None else calibrator.calibrated(z)
 
 
 def judged(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
@@ -90,7 +85,7 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
     """Scores on the test rows, and of the training rows `train ...`; see `scores.spread`."""
     runs = []
     for seed in range(seeds):
-        model = (models.trained(task, how, seed), ())
+        model = (models.trained(task, how, seed), None)
         run = judged(model, task.test_x, task.test_y)
         on_rows = judged(model, task.x, task.y)
         runs.append(run | {f"train {key}": value for key, value in on_rows.items()})

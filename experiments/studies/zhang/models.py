@@ -33,6 +33,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.release import Asked
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.newton import FedNewtonTop
 from fedcal.strategies.training import FedSGD
 from fedcal.streams import Purpose, stream
 from fedcal.training.model import TrainedModel
@@ -212,9 +213,6 @@ def private(name: str, **settings: Any) -> Recalibration:
 MU = 0.2
 """Of the recalibration, as of one Gaussian release: small beside training at epsilon = 3 or 8."""
 
-OURS = ("fednewton",)
-"""Methods in a row, each on what the one before gives."""
-
 
 @cache
 def beside(epsilon: float, rounds: int, rate: float) -> float:
@@ -229,13 +227,8 @@ def unsplit(task: Task, how: Training) -> Training:
     return replace(how, epsilon=beside(how.epsilon, math.ceil(how.epochs / rate), rate))
 
 
-def ours(task: Task, how: Training, seed: int) -> list[Calibrator]:
+def ours(task: Task, how: Training, seed: int) -> Calibrator:
     """Recalibration on the training rows, by a model of `unsplit`."""
-    z, found = trained(task, how, seed).predict(task.x), []
-    epsilon = gaussian_epsilon(DELTA, math.sqrt(len(OURS)) / MU)
-    for name in OURS:
-        make: Any = STRATEGIES[name]
-        chosen = make(federation(task, epsilon, seed))
-        found.append(cast("Calibrator", run_inline(chosen, one_client(z, task.y))))
-        z = found[-1].calibrated(z)
-    return found
+    z = trained(task, how, seed).predict(task.x)
+    public = federation(task, gaussian_epsilon(DELTA, 1 / MU), seed)
+    return cast("Calibrator", run_inline(FedNewtonTop(public), one_client(z, task.y)))

@@ -11,7 +11,7 @@ import pytest
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.cli import _run
 from fedcal.experiments.deploy.fleet import Address
-from fedcal.experiments.deploy.rows import described, read_rows, shards_of
+from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 from fedcal.experiments.deploy.site import LEASE_S, _may_come_back
 from fedcal.experiments.deploy.supernode import Ended
 from fedcal.strategies import STRATEGIES
@@ -42,7 +42,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_rows_come_from_a_function(module: str) -> None:
     rows = read_rows(f"{module}:pair", None)
     assert np.array_equal(rows.logits, LOGITS)
-    assert described(rows, ["well", "sick"]) == (
+    assert of_scores(rows, ["well", "sick"]).described() == (
         "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
     )
     named = read_rows(f"{module}:named", ["well", "sick"])

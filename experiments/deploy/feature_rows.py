@@ -1,0 +1,74 @@
+"""The rows of one site that a network is to be trained on: features with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedcal.errors import InputError
+from fedcal.experiments.deploy.rows import SiteRows, only_client
+from fedcal.experiments.training.features import features_of
+from fedcal.experiments.training.images import named
+from fedcal.experiments.training.rows import LabelledRows
+from fedcal.npz import read_npz
+from fedcal.shards import Shards
+from fedcal.training.network import text_of
+
+
+def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
+    """The rows of one site from a file of features, or None if it is no such file.
+
+    How many classes there are must be said, by `names` or by the array `class_names`: the server
+    hears of it, and the largest label at a site would tell of its rows.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or the rows belong to several clients.
+    """
+    path = Path(data).expanduser()
+    if path.suffix.lower() != ".npz" or not path.is_file():
+        return None
+    with named(data):
+        arrays = read_npz(path)
+        if "features" not in arrays:
+            return None
+        own = tuple(map(str, arrays["class_names"].flat)) if "class_names" in arrays else None
+        if names is None and own is None:
+            raise InputError(
+                "features do not tell how many classes there are: give --class-names, the same "
+                "at all sites, or the array class_names"
+            )
+        if names is not None and own not in (None, tuple(names)):
+            raise InputError(f"it is of the classes {', '.join(own or ())}: --class-names differ")
+        rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
+    only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
+    return _site_rows(path.name, rows)
+
+
+def _site_rows(name: str, rows: LabelledRows) -> SiteRows:
+    n, test = len(rows.y), rows.test
+    shards = Shards.from_owner(
+        np.zeros((n, rows.classes)),
+        rows.y,
+        np.zeros(n, np.int64),
+        1,
+        subjects=rows.subject,
+        groups=rows.group,
+        group_names=rows.group_names,
+        inputs=rows.x,
+    )
+    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
+    more = "" if test is None else f", {len(test.y)} test rows"
+    return SiteRows(
+        name=name,
+        kind=f"{text_of(rows.x.shape[1:])} features to train on",
+        counts=f"{n} rows{subjects}",
+        more=more,
+        shards=shards,
+        names=rows.names or (),
+        test=None if test is None else (np.zeros((len(test.y), rows.classes)), test.y),
+        test_inputs=None if test is None else test.x,
+    )
