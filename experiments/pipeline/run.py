@@ -29,7 +29,7 @@ from fedcal.scores import Kind
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.outcome import Progress
 from fedcal.training.card import card_parts
-from fedcal.training.model import TrainedModel, read_model
+from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats
 
 LEDGER = "ledger.sqlite"
@@ -210,7 +210,7 @@ class _Run:
         """Give the next stages what this one, now or earlier, left in its folder."""
         folder, rows = self.out / stage.name, self.pipeline.rows
         if stage.kind == "train":
-            self.models[stage.name] = read_model(folder)
+            self.models[stage.name] = load_model(folder / "model.npz")
         if stage.kind in ("train", "choose"):
             later = self.pipeline.stages[self.pipeline.stages.index(stage) + 1 :]
             if not any(one.kind in ("train", "choose") for one in later):

@@ -9,18 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
-from fedcal.artifact import Artifact, Holdout
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.pages import Part, Table
-=======
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.metrics import summary
 from fedcal.numerics import softmax
->>>>>>> sites17
+from fedcal.pages import Part, Table
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
@@ -92,7 +85,6 @@ class TrainedModel(Artifact):
             }
         }
 
-<<<<<<< HEAD
     def page(self) -> list[Part]:
         """The network."""
         facts = (
@@ -107,27 +99,19 @@ class TrainedModel(Artifact):
         """Metrics on test rows: `test`, as fractions."""
         from fedcal.training.card import scored
 
-        return {"test": scored(test.probs, test.labels)}
+        return {"test": scored(self._probs(test), test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """What test rows tell: metrics, reliability, confidence, classes, groups."""
         from fedcal.training.card import card_parts
 
-        return card_parts({"model": test.probs}, test)
+        return card_parts({"model": self._probs(test)}, test)
 
-
-def read_model(folder: Path) -> TrainedModel:
-    """The model in a folder that a training wrote; InputError if there is none."""
-    found = TrainedModel.read(folder, TrainedModel.form)
-    if not isinstance(found, TrainedModel):
-        raise InputError(f"{folder} holds no trained model")
-    return found
-=======
-    def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of its probabilities, where the test rows have inputs."""
+    def _probs(self, test: Holdout) -> Floats:
+        """Its own, where the test rows have inputs; else theirs are those of a model trained so."""
         if test.inputs is None:
-            return {}
-        return {"after": summary(softmax(self.predict(test.inputs)), test.labels)}
+            return test.probs
+        return softmax(self.predict(test.inputs))
 
 
 def load_model(path: str | Path) -> TrainedModel:
@@ -146,4 +130,3 @@ def load_model(path: str | Path) -> TrainedModel:
         return TrainedModel.from_arrays(arrays)
 
     return read_arrays(Path(path), FORMAT, ("form",), made, TrainedModel.form)
->>>>>>> sites17
