@@ -13,7 +13,7 @@ from fedcal.clients.gradients import gradient_words, gradients, read_inputs
 from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.local_updates import local_updates
 from fedcal.clients.mlp_training import mlp_update
-from fedcal.clients.objectives import temperature_newton, temperature_scores
+from fedcal.clients.objectives import temperature_newton, temperature_scores, top_label_newton
 from fedcal.clients.outcomes import bin_outcomes, outcome_cell
 from fedcal.clients.parametric import scaling_gradients, scaling_newton, scaling_update
 from fedcal.clients.prediction_sets import row_words as rows_of_sets
@@ -65,6 +65,7 @@ STATISTICS: dict[str, Statistic] = {
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
+    "top_label_newton": top_label_newton,
 }
 
 QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {

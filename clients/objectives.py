@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from fedcal.calibrators.top_label_logistic import derivatives, top_log_odds
 from fedcal.numerics import label_entries, log_grid, shifted, tempered_mean, tempered_moments
-from fedcal.queries import TemperatureNewton, TemperatureScores
+from fedcal.queries import TemperatureNewton, TemperatureScores, TopLabelNewton
 from fedcal.shards import Shards
 from fedcal.types import Floats
 
@@ -20,6 +21,13 @@ def shifted_logits(shards: Shards) -> Floats:
 def label_logits(shards: Shards) -> Floats:
     """The shifted logit of each row's label, computed once a run, (n,)."""
     return shards.derived("label", lambda s: label_entries(shifted_logits(s), s.labels))
+
+
+def correct(shards: Shards) -> Floats:
+    """1 where the first largest logit is the label's, computed once a run, (n,)."""
+    return shards.derived(
+        "correct", lambda s: (s.logits.argmax(axis=1) == s.labels).astype(np.float64)
+    )
 
 
 def temperature_newton(shards: Shards, query: TemperatureNewton) -> Floats:
@@ -55,3 +63,19 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
     for t, a in enumerate(np.exp(-log_t)):
         out[:, t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
     return out
+
+
+def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:
+    """Derivatives of two losses: the model's at T, and that of its predictions being right.
+
+    Returns
+    -------
+    Floats
+        (clients, 7): as `temperature_newton`, then as `top_label_logistic.derivatives`
+    """
+    a = math.exp(query.log_a)
+    s = top_log_odds(shifted_logits(shards), a)
+    of_rows = derivatives(query.offset, query.slope, s, correct(shards))
+    own = [shards.sum_rows(of_rows[:, j]) for j in range(5)]
+    of_temperature = temperature_newton(shards, TemperatureNewton(query.log_a, query.classes))
+    return np.column_stack([of_temperature, *own])

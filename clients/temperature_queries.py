@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedcal.calibrators.top_label import top_confidence
-from fedcal.clients.objectives import label_logits, shifted_logits
+from fedcal.clients.objectives import correct, label_logits, shifted_logits
 from fedcal.metrics.binning import bin_index
 from fedcal.numerics import row_sum
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
@@ -64,7 +64,7 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
     def gaps(t: float) -> Floats:
         confidence = top_confidence(shifted_logits(shards) / t)
         cells = shards.owner * bins + bin_index(confidence, bins)
-        gap = _correct(shards) - confidence
+        gap = correct(shards) - confidence
         sums = np.asarray(np.bincount(cells, gap, shards.clients * bins), np.float64)
         return sums.reshape(-1, bins)
 
@@ -79,11 +79,4 @@ def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats
 
 
 def _gap(shards: Shards, temperature: float) -> Floats:
-    return np.asarray(_correct(shards) - top_confidence(shifted_logits(shards) / temperature))
-
-
-def _correct(shards: Shards) -> Floats:
-    """1 where the first largest logit is the label's, computed once a run, (n,)."""
-    return shards.derived(
-        "correct", lambda s: (s.logits.argmax(axis=1) == s.labels).astype(np.float64)
-    )
+    return np.asarray(correct(shards) - top_confidence(shifted_logits(shards) / temperature))

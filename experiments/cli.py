@@ -24,7 +24,10 @@ COMMANDS = {
     "compare": "Compare methods over budgets, partitions and seeds: one table. What cannot be "
     "(noise that a method or a trust model has no use for) is left out and named.",
     "plan": "Say from public facts what budget, rounds and clients buy, before anything runs.",
-    "train": "Train a base model federatedly, by Flower's FedAvg; its logits are for calibration.",
+    "train": "Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or "
+    "without; its logits are for calibration.",
+    "pipeline": "Train, recalibrate, make prediction sets and evaluate under one budget, from a "
+    "file: one ledger, one report.",
     "features": "Make features of images or texts by a public model, for fedcal train.",
     "reproduce": "Run the papers' tables and figures again, beside what the papers print.",
     "report": "Write the report of a result folder again: one HTML file that reads offline.",
@@ -47,6 +50,7 @@ _MODULES = {
     "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
+    "pipeline": "pipeline",
     **dict.fromkeys(("report", "export", "flower-app", "datasets"), "files"),
 }
 """Name -> the module of `fedcal.experiments.commands` that has the function."""
@@ -74,9 +78,11 @@ EXAMPLES = {
         "--classes 10 --epsilon 1",
     ),
     "train": (
+        "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
         "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
         "fedcal train --data leaf --model lstm --min-rows 100 --out model",
     ),
+    "pipeline": ("fedcal pipeline pipeline.toml --out run",),
     "features": (
         "fedcal features images.npz --model random-filters --out features.npz",
         "fedcal features cifar10 --model efficientnet-lite0 --size 512 --corruption all "

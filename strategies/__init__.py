@@ -16,6 +16,7 @@ from fedcal.strategies.method import Method
 from fedcal.strategies.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
+    FedNewtonTop,
     FedNewtonVector,
 )
 from fedcal.strategies.query_binning import DPHistogram
@@ -48,6 +49,7 @@ __all__ = [
     "FedNewton",
     "FedNewtonEntropy",
     "FedNewtonOPVector",
+    "FedNewtonTop",
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
@@ -60,7 +62,7 @@ __all__ = [
 STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
-    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector),
+    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),

@@ -19,7 +19,6 @@ from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.training.optimisers import OPTIMISERS, SCHEDULES, Optimiser, Schedule, scheduled
 from fedcal.types import Floats
-from fedcal.units import UNITS
 
 
 class Descent(CalibrationStrategy):
@@ -31,15 +30,15 @@ class Descent(CalibrationStrategy):
     clients' rows, wherever they lie. Public: `rows_per_client`, `batch`, and all else but the rows;
     how many rows there are, or take part, is in no denominator.
 
-    Units "user" and "subject" clip a client's or a subject's sum as a whole. All its rows take part
-    in each round then: no amplification is claimed for them.
+    Units "user" and "subject" clip a client's or a subject's sum as a whole. No amplification is
+    claimed for them: all rows take part in each round (`batch` = None).
 
     Parameters
     ----------
     rows_per_client
         public nominal number of rows per client
     batch
-        rows that are expected to take part in a round
+        rows that are expected to take part in a round; None = all
     epochs
         rounds * batch / rows; not with rounds of the federation's own
     lr, schedule
@@ -57,7 +56,7 @@ class Descent(CalibrationStrategy):
         federation: Federation,
         start: Floats,
         rows_per_client: float | None,
-        batch: float,
+        batch: float | None,
         epochs: float | None,
         lr: float,
         schedule: Schedule,
@@ -70,7 +69,7 @@ class Descent(CalibrationStrategy):
         if rows_per_client is None:
             raise InputError(f"{self.name} needs rows_per_client, a public nominal number of rows")
         self.rows = positive("rows_per_client", rows_per_client) * federation.clients
-        self.batch = min(positive("batch", batch), self.rows)
+        self.batch = self.rows if batch is None else min(positive("batch", batch), self.rows)
         self.w = start
         one_of("optimiser", optimiser, OPTIMISERS)
         one_of("schedule", schedule, SCHEDULES)
@@ -83,9 +82,6 @@ class Descent(CalibrationStrategy):
             raise InputError(f"weight_decay must be >= 0, got {weight_decay!r}")
         self.weight_decay, self.clip = weight_decay, positive("clip", clip)
         self.done = 0
-        by_row = UNITS[federation.unit].per == "row"
-        if not by_row:
-            self.batch = self.rows
         super().__init__(self._planned(federation, epochs, self.batch / self.rows), **base)
 
     def _planned(self, federation: Federation, epochs: float | None, rate: float) -> Plan:

@@ -14,6 +14,9 @@ from fedcal.training.model import TrainedModel
 from fedcal.training.network import RULES, Rule, shape_of
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import Schedule
+from fedcal.units import UNITS
+
+BATCH = 256.0
 
 
 class FedSGD(Descent):
@@ -37,8 +40,10 @@ class FedSGD(Descent):
     network, shape
         what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28x1"); None = on the
         logits of a model that is there already
-    rows_per_client, batch, epochs, schedule, optimiser, momentum, weight_decay
+    rows_per_client, epochs, schedule, optimiser, momentum, weight_decay
         as `Descent`
+    batch
+        rows that are expected to take part in a round; 256, or all where units are no rows
     clip, clipping, reach
         C (1); "row" (per example; the default with privacy), "global" (Bu et al. 2021: rows of
         norm up to Z = `reach` count with C / Z, others not at all), "none" (without privacy only,
@@ -49,8 +54,15 @@ class FedSGD(Descent):
     family: ClassVar[Family] = "train"
     one_place = True
     examples = (
-        {"batch": 8.0, "rows_per_client": 10.0, "lr": 0.5},
-        {"batch": 8.0, "rows_per_client": 10.0, "clipping": "global", "reach": 2.0},
+        {"batch": 8.0, "rows_per_client": 10.0, "momentum": 0.5, "schedule": "linear"},
+        {
+            "rows_per_client": 10.0,
+            "clipping": "global",
+            "reach": 2.0,
+            "optimiser": "adam",
+            "lr": 0.5,
+            "weight_decay": 0.25,
+        },
     )
 
     def __init__(
@@ -60,7 +72,7 @@ class FedSGD(Descent):
         shape: str | None = None,
         network: str = "linear",
         rows_per_client: float | None = None,
-        batch: float = 256.0,
+        batch: float | None = None,
         epochs: float | None = None,
         lr: float | None = None,
         schedule: Schedule = "constant",
@@ -81,6 +93,10 @@ class FedSGD(Descent):
             unused(f"clipping '{clipping}' has no reach", reach=reach)
         if clipping == "none" and federation.private:
             raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
+        if federation.private and UNITS[federation.unit].per != "row":
+            unused(f"all rows take part in each round for unit '{federation.unit}'", batch=batch)
+        elif batch is None:
+            batch = BATCH
         self.network = one_of("network", network, NETWORKS)
         self.classes, self.clipping = federation.classes, clipping
         self.shape = str(self.classes if shape is None else shape)  # --set may give a number

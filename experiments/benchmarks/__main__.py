@@ -21,10 +21,14 @@ from fedcal.experiments.benchmarks import (
     samplers,
     sets,
     sites,
+    training,
 )
 from fedcal.experiments.benchmarks.harness import Benchmark, beside, run
 
-BENCH = {**pooled.CASES, **federated.CASES, **evaluation.CASES, **sets.CASES}
+BENCH = {
+    **{**pooled.CASES, **federated.CASES, **evaluation.CASES, **sets.CASES},
+    **training.CASES,
+}
 """Name of `--only` -> what makes the case."""
 
 BENCHMARKS: Mapping[str, Benchmark] = {

@@ -19,7 +19,9 @@ from fedcal.training.model import TrainedModel, load_model
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of simulate or compare.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train or pipeline.")
+    ],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -30,6 +32,12 @@ def report_command(
         written = report.write_comparison_report(folder)
     elif (folder / "result.json").is_file():
         written = report.write_report(folder)
+    elif (folder / "training.json").is_file():
+        written = report.write_training_report(folder)
+    elif (folder / "pipeline.json").is_file():
+        from fedcal.experiments.pipeline.report import write_pipeline_report
+
+        written = write_pipeline_report(folder)
     elif (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
@@ -37,7 +45,8 @@ def report_command(
         )
     else:
         raise InputError(
-            f"{folder} holds neither result.json (of simulate) nor compare.json (of compare)"
+            f"{folder} holds no result.json (of simulate), compare.json, training.json or "
+            "pipeline.json"
         )
     _show_written(written, quiet=quiet, as_json=json)
 

@@ -16,7 +16,7 @@ from fedcal.experiments.commands.parameters import (
     other,
     takes,
 )
-from fedcal.experiments.config import Config
+from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.options import DATA, RUNNING
 from fedcal.experiments.training.config import TrainConfig
 
@@ -59,6 +59,7 @@ def plan_command(
 @takes(TrainConfig)
 def train_command(
     *,
+    set: Settings = None,
     resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
@@ -69,6 +70,8 @@ def train_command(
     """Train and show it."""
     from fedcal.experiments.training.run import run_train
 
+    if set:
+        options["set"] = dict(map(parse_setting, set))
     run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
 
 

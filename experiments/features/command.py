@@ -15,6 +15,7 @@ from fedcal.experiments.features.extract import extract
 from fedcal.experiments.features.extractors import EXTRACTORS
 from fedcal.experiments.features.sources import kind_of, read_source
 from fedcal.experiments.files import to_json
+from fedcal.experiments.shift.command import refuse_out
 
 
 def run_features(
@@ -39,8 +40,7 @@ def run_features(
         raise InputError("severity has no effect here: no corruption is given")
     names = CORRUPTIONS if corruption == "all" else tuple((corruption or "").split(","))
     level = whole("severity", 3 if severity is None else severity, 1, 5)
-    if out.suffix != ".npz":
-        raise InputError(f"--out {out} must end in .npz")
+    refuse_out(out)
     with terminal.progress("features", quiet=quiet) as moved:
         extractor = kind()
         arrays = extract(

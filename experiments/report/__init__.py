@@ -10,6 +10,7 @@ from __future__ import annotations
 from fedcal.experiments.report.card import artifact_card, comparison_card, result_card
 from fedcal.experiments.report.comparison import write_comparison_report
 from fedcal.experiments.report.simulation import write_report
+from fedcal.experiments.report.training import write_training_report
 
 __all__ = [
     "artifact_card",
@@ -17,4 +18,5 @@ __all__ = [
     "result_card",
     "write_comparison_report",
     "write_report",
+    "write_training_report",
 ]

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from fedcal.experiments.report.page import (
 from fedcal.experiments.show.tables import TextTable
 from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
 from fedcal.metrics import Reliability
-from fedcal.pages import Table, from_json
+from fedcal.pages import Part, Table, from_json
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
@@ -126,17 +127,8 @@ _TILES = {"metrics": words.metric_tiles, "sets": words.set_tiles}
 
 
 def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
-    with reading(folder, PAGE):
-        page = read_json(folder / PAGE, "page")
-        try:
-            parts = from_json(page.get("parts"))
-        except InputError as e:
-            raise InputError(f"{folder / PAGE}: {e}") from None
-    drawn = [part for part in parts if not isinstance(part, Table)]
-    sheets = {
-        f"curve-{k}": part_sheet(part, title_of(result, part.title))
-        for k, part in enumerate(drawn, 1)
-    }
+    parts = read_parts(folder / PAGE)
+    sheets = sheets_of(parts, result)
     of = next((told for key, told in _TILES.items() if key in result), numbers_of)
     numbers = of(result)
     said = [" ".join(pair) for pair in numbers]
@@ -151,6 +143,25 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     )
 
 
+def read_parts(path: Path) -> list[Part]:
+    """The parts of a page that a run left; InputError for anything else."""
+    with reading(path.parent, path.name):
+        page = read_json(path, "page")
+        try:
+            return from_json(page.get("parts"))
+        except InputError as e:
+            raise InputError(f"{path}: {e}") from None
+
+
+def sheets_of(parts: Sequence[Part], result: dict[str, Any]) -> dict[str, Sheet]:
+    """The figures among the parts, by the names of their files."""
+    drawn = [part for part in parts if not isinstance(part, Table)]
+    return {
+        f"curve-{k}": part_sheet(part, title_of(result, part.title))
+        for k, part in enumerate(drawn, 1)
+    }
+
+
 def title_of(result: dict[str, Any], what: str) -> str:
     """The title of a figure: method, data, budget, and what is shown."""
     data = _data_of(result["config"])
@@ -163,8 +174,10 @@ def _data_of(config: dict[str, Any]) -> str:
     return Path(str(config["data"])).name or "real sites"
 
 
-def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) -> dict[str, Any]:
-    """What is told of any run, whatever it yields: privacy, cost, how to run it again."""
+def run_context(
+    result: dict[str, Any], sheets: dict[str, Sheet], home: Path, tool: str = "fedcal simulate"
+) -> dict[str, Any]:
+    """What is told of any run, whatever it yields: privacy, cost, how `tool` runs it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
@@ -173,7 +186,8 @@ def run_context(result: dict[str, Any], sheets: dict[str, Sheet], home: Path) ->
         "facts": _pairs(_facts(privacy)),
         "sees": _pairs(sees) if sees else None,
         "communication": _pairs(_communication(result)),
-        "command": command(config, home),
+        "tool": tool,
+        "command": command(config, home, tool),
         "handed_over": words.handed_over(config["data"]) if config["data"] else [],
         "real": "control" in config,
         "config": config,
@@ -259,16 +273,18 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any], home: Path) -> list[str]:
+def command(config: dict[str, Any], home: Path, tool: str = "fedcal simulate") -> list[str]:
     """The command of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
     home
         where it is run; the path of a data file is relative to it where that is shorter
+    tool
+        of a run that is no deployment
     """
     real = "control" in config
-    parts = ["fedcal deploy run --out again"] if real else ["fedcal simulate"]
+    parts = ["fedcal deploy run --out again"] if real else [tool]
     for key, value in config.items():
         if real and key in SIMULATED:
             continue

@@ -7,7 +7,8 @@ once (`packed`).
 
 `python -m fedcal.experiments.studies.expected [NAME ...]` runs experiments (all) and writes their
 files anew; then `python -m fedcal.experiments.studies.documents` writes README and docs. Look at
-the difference before you keep it.
+the difference before you keep it. With `--data FILE --called WORD` it writes `NAME@WORD.json`: what
+an experiment gave on data that do not ship, for pages alone. `--check` has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def content(result: Reproduction) -> Rows:
 
 
 def shipped(name: str) -> Reproduction:
-    """The results that ship, as `reproduce` gave them.
+    """The results that ship, as `reproduce` gave them; of `NAME@WORD`, those on other data.
 
     Raises
     ------
     InputError
         There are none of that name.
     """
-    found, items = experiment(name), read(name)["results"]
+    found, items = experiment(name.partition("@")[0]), read(name)["results"]
     return Reproduction(found, rows_of(found, items) if found.parts else items)
 
 
@@ -142,11 +143,19 @@ def main(arguments: list[str] | None = None) -> None:
         "names", nargs="*", metavar="NAME", help="of experiments and comparisons (all)"
     )
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
+    parser.add_argument("--data", metavar="FILE", help="data that do not ship (with --called)")
+    parser.add_argument("--called", metavar="WORD", help="what pages call these data")
+    parser.add_argument("--seeds", type=int, help="with --data: how many (the experiment's own)")
     given = parser.parse_args(arguments)
+    if (given.data is None) != (given.called is None):
+        raise InputError("--data and --called go together")
     commit, known = commit_here(), (*EXPERIMENTS, *COMPARISONS)
     for name in given.names:
         one_of("experiment", name, known)
-    for name in given.names or known:
+    for name in given.names if given.data is not None else ():
+        result = reproduce(name, data=[given.data], seeds=given.seeds)
+        write(f"{name}@{given.called}", content(result), commit)
+    for name in (given.names or known) if given.data is None else ():
         compared = name in COMPARISONS
         found = measure(name, given.jobs) if compared else content(reproduce(name, jobs=given.jobs))
         write(name, found, commit)

@@ -33,7 +33,7 @@ from fedcal.experiments.studies.spec import (
     RowsTable,
 )
 
-STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "prediction_sets")
+STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "prediction_sets", "zhang")
 FOLDER = Path(__file__).parent
 WORDS = {True: "holds", False: "does not hold"}
 SEEDS = "depends on seeds"

@@ -244,12 +244,16 @@ def tables(name: str, some: slice = slice(None)) -> str:
     return "\n".join(map(markdown, results(name).blocks[some]))
 
 
-_NAMES = tuple(name for name in EXPERIMENTS if (FOLDER / f"{name}.json").is_file())
+_NAMES = tuple(
+    path.stem
+    for name in EXPERIMENTS
+    for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
+)
 _PAGES = {
     "reproduce": (*TABLES, "private-temperature", "fedtemp-bound"),
     "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
-    "audit": ("audit",),
+    "audit": ("audit", "training-audit"),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
@@ -258,6 +262,7 @@ _PAGES = {
         *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
         "prediction-sets-peers",
     ),
+    "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
     "prediction-sets-studies": (
         "prediction-sets-coverage",
         "prediction-sets-rows",
@@ -271,6 +276,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{name: partial(tables, name) for name in _NAMES},
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
+    "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,31 +12,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal import pages
+from fedcal.artifact import Holdout
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.figures import CURVE_NAMES
+from fedcal.experiments.files import PAGE, to_json, write_folder
 from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import versions
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.metrics import summary
 from fedcal.numerics import softmax
+from fedcal.queries import Gradients
+from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.checkpoint import CHECKPOINT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
+from fedcal.training.card import clipped_share, clipping_part, scored
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import text_of
-from fedcal.types import Integers
+from fedcal.types import Floats, Integers
 
 _SHARED = (
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
     *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
 )
 """Options that `fedcal train` shares with `fedcal simulate`."""
+
+_JUDGED_ROWS, _JUDGED_ROUNDS = 500, 24
+"""Test rows and rounds of which it is told how many gradients would be clipped."""
 
 TRAINING = "training"
 """Key of a checkpoint: the options of the training."""
@@ -66,7 +75,7 @@ class ModelTraining:
     privacy
         record and statement, as those of every run
     metrics
-        of the model on the test rows, as fractions: for the researcher's eyes
+        of the model on the test rows (`fedcal.training.card.scored`): for the researcher's eyes
     train_metrics
         the same on the training rows
     logits
@@ -75,8 +84,12 @@ class ModelTraining:
         the rows
     outcome
         of the run
-    plan
-        method, noise and rate in a line
+    settings
+        of the method
+    event
+        rounds, noise and rate in a line
+    clipping
+        how many of the test rows' gradients would be clipped, by round, if the method clips rows
     """
 
     config: TrainConfig
@@ -89,6 +102,7 @@ class ModelTraining:
     outcome: Outcome = field(repr=False)
     settings: dict[str, Any]
     event: str
+    clipping: list[pages.Part] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `training.json`: strict JSON."""
@@ -112,10 +126,12 @@ class ModelTraining:
         }
 
     def save(self, out: str | Path) -> None:
-        """Write `model.npz`, `logits.npz`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=[CHECKPOINT])
+        """Write model, logits, options, numbers and the report into a folder."""
+        write_folder(
+            Path(out), partial(self._write, home=Path(out)), stale=(CHECKPOINT, *CURVE_NAMES)
+        )
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, home: Path) -> None:
         data = self.federation
         columns = {
             "logits": self.logits["calibration"],
@@ -125,17 +141,40 @@ class ModelTraining:
             "test_labels": data.labels("test"),
         }
         for prefix, part in (("", "calibration"), ("test_", "test")):
-            group = _column(data, part, "group")
+            group = column(data, part, "group")
             if group is not None:
                 columns[f"{prefix}group"] = np.array(data.group_names)[group]
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
         (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
         (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        (folder / PAGE).write_text(to_json(page), "utf-8")
+        from fedcal.experiments.report import write_training_report
+
+        write_training_report(folder, home)
+
+    def page(self) -> list[pages.Part]:
+        """The model's card."""
+        told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
+        facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
+        return [
+            *self.model.page(),
+            pages.Table("Training", ("", ""), facts),
+            *self.model.judged_page(test_rows(self.federation, self.logits)),
+            *self.clipping,
+        ]
 
 
-def _column(data: ClientData, part: str, name: str) -> Integers | None:
-    """A column of all clients' rows, or None."""
+def test_rows(data: ClientData, logits: Mapping[str, Floats | NDArray[np.float32]]) -> Holdout:
+    """The test rows with a model's logits."""
+    z = np.asarray(logits["test"], np.float64)
+    group = column(data, "test", "group")
+    return Holdout(z, softmax(z), data.labels("test"), group=group, group_names=data.group_names)
+
+
+def column(data: ClientData, part: str, name: str) -> Integers | None:
+    """A column of all clients' rows in a part, or None."""
     found = [getattr(rows, name) for rows in data.parts[part]]
     return None if any(c is None for c in found) else np.concatenate(found)
 
@@ -153,7 +192,7 @@ def shards_of(data: ClientData) -> Shards:
         labels,
         np.repeat(np.arange(data.clients), data.sizes("train")),
         data.clients,
-        subjects=_column(data, "train", "subject"),
+        subjects=column(data, "train", "subject"),
         inputs=inputs_of(data, "train"),
     )
 
@@ -209,9 +248,10 @@ def train_by_method(
     check_subjects(job.federation, shards)
     if hear is not None:
         hear(job)
+    clipped = _Clipped(data)
     if run.engine == "inline":
         outcome = job.run(
-            partial(run_inline, shards=shards),
+            partial(clipped.drive, shards=shards),
             progress,
             folder=folder,
             resume=resume,
@@ -228,7 +268,7 @@ def train_by_method(
     known, privacy = recorded(run, job, outcome, tested=True)
     privacy["statement"] += _about_parts(config, job)
     logits = {part: model.predict(inputs_of(data, part)) for part in PARTS}
-    metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
+    metrics = {part: scored(softmax(logits[part]), data.labels(part)) for part in PARTS}
     return ModelTraining(
         config=config,
         model=model,
@@ -240,7 +280,40 @@ def train_by_method(
         outcome=outcome,
         settings=dict(known.set),
         event=job.plan.event,
+        clipping=clipped.parts(),
     )
+
+
+class _Clipped:
+    """Follows a training: how many of some test rows' gradients would be clipped, now and then."""
+
+    def __init__(self, data: ClientData) -> None:
+        labels = data.labels("test")
+        some = np.unique(np.linspace(0, len(labels) - 1, _JUDGED_ROWS).astype(np.int64))
+        self._inputs, self._labels = inputs_of(data, "test")[some], labels[some]
+        self._shares: list[tuple[int, float]] = []
+        self._last: Gradients | None = None
+
+    def drive(self, strategy: CalibrationStrategy, shards: Shards) -> None:
+        """Run a strategy on the clients' rows."""
+        told, rounds = strategy.on_release, strategy.plan.rounds
+        looks = set(np.unique(np.linspace(1, rounds, _JUDGED_ROUNDS).astype(int)).tolist())
+
+        def note(release: Release) -> None:
+            query = strategy.query(release.round)
+            if release.round in looks and isinstance(query, Gradients):
+                share = clipped_share(query, self._inputs, self._labels)
+                self._shares.append((release.round, share))
+                self._last = query
+            if told is not None:
+                told(release)
+
+        strategy.on_release = note
+        run_inline(strategy, shards=shards)
+
+    def parts(self) -> list[pages.Part]:
+        """The figure, if there is anything in it."""
+        return [] if self._last is None else [clipping_part(self._shares, self._last)]
 
 
 def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress | None) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
@@ -176,6 +177,10 @@ class TrainConfig(Options):
         """The value of an option, or None where it is the default."""
         value = getattr(self, name)
         return None if value == known[name].default else value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values without the unset ones, of which an epsilon of infinity is one: JSON."""
+        return {k: v for k, v in super().to_dict().items() if v != math.inf}
 
     @property
     def by_method(self) -> bool:

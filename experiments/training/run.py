@@ -334,7 +334,10 @@ def run_train(
 ) -> None:
     """`fedcal train`."""
     given = {} if config_file is None else read_toml(config_file)
+    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
     given |= {k: v for k, v in options.items() if v is not None}
+    if settings:
+        given["set"] = settings
     with terminal.progress("reading", quiet=quiet) as steps:
 
         def moved(done: int, total: int, record: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import TopLabelBinning
+from fedcal.calibrators.top_label_logistic import TopLabelLogistic
 
 __all__ = [
     "BBQ",
@@ -26,6 +27,7 @@ __all__ = [
     "ScoreMap",
     "TemperatureScaling",
     "TopLabelBinning",
+    "TopLabelLogistic",
     "VectorScaling",
     "WeightedBinning",
     "calibrator_of",

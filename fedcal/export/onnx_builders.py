@@ -20,6 +20,7 @@ from fedcal.calibrators import (
     ScoreMap,
     TemperatureScaling,
     TopLabelBinning,
+    TopLabelLogistic,
     VectorScaling,
     WeightedBinning,
 )
@@ -32,7 +33,7 @@ from fedcal.export.onnx_scaling import (
     vector,
 )
 from fedcal.export.onnx_score import of_score
-from fedcal.export.onnx_top_label import top_label
+from fedcal.export.onnx_top_label import top_label, top_label_logistic
 from fedcal.types import Floats
 
 
@@ -112,6 +113,7 @@ BUILDERS: dict[type[Calibrator], Callable[[Graph, str, Any], str]] = {
     BBQ: binning,
     WeightedBinning: weighted,
     TopLabelBinning: top_label,
+    TopLabelLogistic: top_label_logistic,
     ScoreMap: of_score,
     ScoreLogistic: of_score,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.top_label import MARGIN, TINY, TopLabelBinning, least_value
+from fedcal.calibrators.top_label_logistic import LARGEST, TopLabelLogistic
 from fedcal.export.onnx_graph import Graph
 
 
@@ -21,6 +22,24 @@ def top_label(g: Graph, z: str, calibrator: TopLabelBinning) -> str:
     v = g.op("Gather", g.constant(values, np.float64), index, axis=0)
     v = g.op("Where", lost, confidence, v)
     return g.cast(with_confidence(g, z, probs, v, c), g.dtype)
+
+
+def top_label_logistic(g: Graph, z: str, calibrator: TopLabelLogistic) -> str:
+    """softmax(z / T), the predicted class by a sigmoid of its log-odds."""
+    double = g.cast(z, np.float64)
+    double = g.op("Sub", double, g.op("ReduceMax", double, axes=[-1], keepdims=1))
+    scaled = g.op("Div", double, g.number(calibrator.temperature))
+    total = g.op("ReduceSum", g.op("Exp", scaled), g.constant([-1], np.int64), keepdims=1)
+    rest = g.op("Max", g.op("Sub", total, g.number(1.0)), g.number(TINY))
+    s = g.op("Neg", g.op("Log", rest))
+    inner = g.op("Clip", s, g.number(-LARGEST), g.number(LARGEST))
+    offset, slope = (g.number(float(x)) for x in calibrator.w)
+    line = g.op("Add", offset, g.op("Mul", slope, inner))
+    v = g.op("Sigmoid", g.op("Add", line, g.op("Sub", s, inner)))
+    v = g.op("Max", v, g.number(least_value(calibrator.classes)))
+    v = g.op("Where", g.op("IsNaN", total), total, v)
+    probs = g.op("Softmax", scaled, axis=-1)
+    return g.cast(with_confidence(g, z, probs, v, calibrator.classes), g.dtype)
 
 
 def with_confidence(g: Graph, z: str, probs: str, v: str, c: int) -> str:

@@ -29,6 +29,7 @@ from fedcal.calibrators import (
     ScoreMap,
     TemperatureScaling,
     TopLabelBinning,
+    TopLabelLogistic,
     VectorScaling,
     WeightedBinning,
 )
@@ -36,6 +37,7 @@ from fedcal.calibrators.entropy import MIDDLE
 from fedcal.calibrators.order_preserving import LOWEST
 from fedcal.calibrators.order_preserving_mlp import layers, moderate
 from fedcal.calibrators.top_label import MARGIN, TINY, least_value
+from fedcal.calibrators.top_label_logistic import LARGEST
 from fedcal.errors import InputError
 from fedcal.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.types import Floats
@@ -296,6 +298,28 @@ class TopLabel(CalibrationModule):
         return with_confidence(logits, probs, v)
 
 
+class LogisticOfTopLabel(CalibrationModule):
+    """A temperature and a sigmoid of the top log-odds; the buffer `w` is (T, offset, slope)."""
+
+    w: Tensor
+
+    def __init__(self, temperature: float, w: Floats, classes: int) -> None:
+        super().__init__(classes)
+        self.register_buffer("w", torch.tensor([temperature, *w], dtype=torch.float64))
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
+        temperature, offset, slope = self.w.double()
+        z = logits.double()
+        z = (z - z.amax(dim=-1, keepdim=True).detach()) / temperature
+        rest = torch.exp(z).sum(dim=-1, keepdim=True) - 1.0
+        s = -torch.log(rest.clamp_min(TINY))
+        inner = s.clamp(-LARGEST, LARGEST)
+        v = torch.sigmoid(offset + slope * inner + (s - inner))
+        v = v.clamp_min(least_value(self.classes))
+        return with_confidence(logits, torch.softmax(z, dim=-1), v)
+
+
 class OfScore(CalibrationModule):
     """One number of a row mapped: the probability of class 1 (`positive`), or the largest."""
 
@@ -392,6 +416,7 @@ MODULES: dict[type[Calibrator], Callable[[Any], CalibrationModule]] = {
         c.base.table, c.weights, c.rows == "changed", c.classes
     ),
     TopLabelBinning: lambda c: TopLabel(c.values, c.classes),
+    TopLabelLogistic: lambda c: LogisticOfTopLabel(c.temperature, c.w, c.classes),
     ScoreMap: lambda c: BucketOfScore(c.edges, c.values, c.score, c.classes),
     ScoreLogistic: lambda c: LogisticOfScore(c.w, c.limits, c.score, c.classes),
 }

@@ -15,7 +15,12 @@ from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, S
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
-from fedcal.queries.temperature import TemperatureNewton, TemperatureScores, TemperatureUpdate
+from fedcal.queries.temperature import (
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+    TopLabelNewton,
+)
 from fedcal.queries.training import Gradients, LocalUpdate
 from fedcal.registry import registry
 
@@ -47,6 +52,7 @@ QUERIES: dict[str, type[Query]] = registry(
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
+    TopLabelNewton,
     key="kind",
 )
 """Every question, by its kind; the clients' statistics have the same names."""
@@ -83,4 +89,5 @@ __all__ = [
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",
+    "TopLabelNewton",
 ]

@@ -280,7 +280,7 @@ class ScalingGradients(Query):
     facts = ("classes",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"form": "temperature", "w": np.array([0.5]), "classes": 3, "clip": 2.0},
-        {"form": "temperature", "w": np.array([-3.0]), "classes": 3},
+        {"form": "temperature", "w": np.array([-0.25]), "classes": 3},
         {"form": "vector", "w": _VECTOR, "classes": 3, "clip": 0.5},
     )
 

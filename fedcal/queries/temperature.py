@@ -12,7 +12,15 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
-from fedcal.queries.base import Order, Param, Part, Query, finite, flag, number_of_classes
+from fedcal.queries.base import (
+    Order,
+    Param,
+    Part,
+    Query,
+    finite,
+    flag,
+    number_of_classes,
+)
 
 Average = Literal["inverse", "temperature"]
 
@@ -203,3 +211,57 @@ class TemperatureScores(Query):
         """Each score by itself: of a client to its clip, of a row to 4 nats."""
         norm = clips[0] if self.takes(part, clips, 1) else ROW_GRADIENT
         return Bound(self.lengths(), (norm,), "per_value", order)
+
+
+@dataclass(frozen=True)
+class TopLabelNewton(Query):
+    """Derivatives for a temperature, and for a logistic map of the confidence at it, in nats.
+
+    Gradient and curvature of the negative log-likelihood at log(1/T); then those of predictions
+    being right with probability sigmoid(w_0 + w_1 s), s the predicted class's log-odds at T.
+    `bound` takes the clip of a client's gradient; all numbers are clipped together.
+
+    Parameters
+    ----------
+    log_a
+        log(1/T)
+    offset, slope
+        w_0 and w_1
+    classes
+        of the model
+    """
+
+    kind = "top_label_newton"
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"log_a": 0.0, "offset": 0.0, "slope": 1.0, "classes": 3},
+        {"log_a": -0.875, "offset": 0.5, "slope": 0.25, "classes": 3},
+    )
+
+    log_a: float
+    offset: float
+    slope: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        log_a, classes = finite("log_a", self.log_a, MOST_LOG_A), number_of_classes(self.classes)
+        offset = finite("offset", self.offset, MOST_LOG_A)
+        slope = finite("slope", self.slope, MOST_LOG_A)
+        self._set(log_a=log_a, offset=offset, slope=slope, classes=classes)
+
+    def lengths(self) -> tuple[int, ...]:
+        """G and H of the temperature; of the map G and H, its upper triangle."""
+        return (1, 1, 2, 3)
+
+    def params(self) -> Mapping[str, Param]:
+        """Where."""
+        return {"log_a": self.log_a, "offset": self.offset, "slope": self.slope}
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Of a row 8 nats and `row_curvature`, and 4 and 1, each times sqrt(2)."""
+        if self.takes(part, clips, 1):
+            g = clips[0]
+            norms: tuple[float, ...] = (g, client_curvature(g), g, g)
+        else:
+            norms = tuple(math.sqrt(2.0) * n for n in (8.0, row_curvature(self.classes), 4.0, 1.0))
+        return Bound(self.lengths(), norms, order=order)

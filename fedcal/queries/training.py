@@ -248,8 +248,8 @@ class LocalUpdate(Query):
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """1 for the update; with the count it and the update together take little more.
 
-        A client adds (u, b) with |u| <= 1 and |b| <= 1/2, which lies in the ellipsoid
-        (|u| / U)^2 + (b / V)^2 <= 1 with V = `COUNT_NORM` and 1 / U^2 + 1 / (2 V)^2 = 1.
+        A client adds u of norm at most 1 and b within +-1/2, which lies in the ellipsoid
+        ``(norm(u) / U)^2 + (b / V)^2 <= 1`` with V = `COUNT_NORM` and 1 / U^2 + 1 / (2 V)^2 = 1.
         """
         self.takes(part, clips, 0)
         if not self.count:

@@ -1,7 +1,7 @@
 """A linear head on fixed features (softmax regression), with gradient sums that are exact.
 
-The gradient of a row is an outer product, (p - y) (x, 1)^T: its norm is |p - y| |(x, 1)|, so that
-clipping a row is a factor on p - y, and the sum over rows one matrix product.
+The gradient of a row is an outer product, (p - y) (x, 1)^T: its norm is that of p - y times that
+of (x, 1), so that clipping a row is a factor on p - y, and the sum over rows one matrix product.
 
 Floats do not add up to the same bits in every order, so all that is multiplied is whole numbers:
 features in steps of 2^-18, weights in steps of 2^-20, and each row's bounded p - y truncated toward

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.metrics import summary
 from fedcal.numerics import softmax
+from fedcal.pages import Part, Table
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats
@@ -85,11 +85,33 @@ class TrainedModel(Artifact):
             }
         }
 
+    def page(self) -> list[Part]:
+        """The network."""
+        facts = (
+            ("network", self.network),
+            ("reads inputs of shape", text_of(self.shape)),
+            ("classes", f"{self.classes:,}"),
+            ("weights", f"{self.w.size:,}"),
+        )
+        return [Table("Network", ("", ""), facts)]
+
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of its probabilities, where the test rows have inputs."""
+        """Metrics on test rows: `after`, as fractions."""
+        from fedcal.training.card import scored
+
+        return {"after": scored(self._probs(test), test.labels)}
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """What test rows tell: metrics, reliability, confidence, classes, groups."""
+        from fedcal.training.card import card_parts
+
+        return card_parts({"model": self._probs(test)}, test)
+
+    def _probs(self, test: Holdout) -> Floats:
+        """Its own, where the test rows have inputs; else theirs are those of a model trained so."""
         if test.inputs is None:
-            return {}
-        return {"after": summary(softmax(self.predict(test.inputs)), test.labels)}
+            return test.probs
+        return softmax(self.predict(test.inputs))
 
 
 def load_model(path: str | Path) -> TrainedModel:

@@ -30,7 +30,7 @@ from fedcal.training.parts import Factors, Part, Whole
 from fedcal.training.torch_models import as_input, build, set_weights
 from fedcal.types import Floats, Integers
 
-BLOCK = 16
+BLOCK = 32
 """Rows at a time."""
 
 

@@ -54,6 +54,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "low": (0.3, 0.5),
     "lr": (0.01, 0.1),
     "negatives": ("cut", "norm-sub"),
+    "network": ("linear", "mlp"),
     "nll_clip": (1.0, 10.0),
     "other": (False, True),
     "penalty": (0.1, 0.5),
@@ -61,12 +62,14 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "proximal": (1.0, 10.0),
     "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
+    "reach": (1.2, 2.0),
     "report": ('["a"]', '["a", "b"]'),
     "rows_known": (False, True),
     "score": ("confidence", "classes"),
     "score_seed": (1, 2),
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
+    "shape": ("3", "4"),
     "source": ("[0.8, 0.1, 0.1]", "[0.2, 0.4, 0.4]"),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
@@ -80,6 +83,11 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
     ("conformal", "score"): ("lac", "margin"),
+    ("dp-fedavg", "network"): ("linear", "mlp"),
+    ("dp-fedavg", "shape"): ("3", "4"),
+    ("fedsgd", "clipping"): ("row", "global"),
+    ("fedsgd", "network"): ("linear", "mlp"),
+    ("fedsgd", "shape"): ("3", "4"),
 }
 """Where a method means something else by a name."""
 
@@ -91,6 +99,8 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "rows_known"): {"quantile": "prefix"},
     ("conformal", "source"): {"target": "[0.8, 0.1, 0.1]"},
     ("conformal", "score_seed"): {"score": "aps", "randomised": True},
+    ("fedsgd", "clip"): {"clipping": "row"},
+    ("fedsgd", "reach"): {"clipping": "global"},
 }
 """What else must be given, so that a setting has any meaning."""
 

@@ -22,6 +22,7 @@ from fedcal.queries.request import Request
 from fedcal.queries.scaling import form_of
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
+from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Integers, Words
 
 
@@ -30,7 +31,11 @@ def query_of(kind: str, number: int, c: int) -> Query:
     query = QUERIES[kind]
     given = dict(query.examples[number])
     given |= {name: c for name in query.facts if name == "classes"}
-    if np.ndim(given.get("w", 0.0)):
+    if "network" in given:  # of the logits that are there
+        given |= {"shape": str(c)} | ({"reach": 100.0} if "reach" in given else {})
+        size = NETWORKS[given["network"]].size((c,), c)
+        given["w"] = np.random.default_rng(c).normal(0, 0.2, size)
+    elif given.get("form") != "temperature" and np.ndim(given.get("w", 0.0)):
         form = form_of(given["form"]) if "form" in given else OrderPreservingMLP
         if len(given["w"]) != form.size(c):
             spread = 0.2 if number else 0.0  # the first one at the identity

@@ -36,7 +36,11 @@ SEARCHES = ("acct", "nllt", "ecet")
 AVERAGED = ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal")
 EACH_KIND = ("fedtemp", "fedopvector", "fednewton", "fedoneshot", "acct", "fedbbq")
 """Averages, sums of derivatives, a grid, a search and counts."""
-NEWTON = ("fednewton", "fednewton-entropy", "fednewton-vector", "fednewton-opvector")
+NEWTON = (
+    *("fednewton", "fednewton-entropy", "fednewton-top"),
+    *("fednewton-vector", "fednewton-opvector"),
+)
+DESCENT = ("dp-ts", "dp-platt")
 ALL_RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
 RUNS = [(m, e) for m, e in ALL_RUNS if m in (*calibrating(), *POOLED)]
 FILES = {
@@ -136,10 +140,10 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
 
 
 BLOCKS = {"fednewton": 2, "fednewton-entropy": 2, "fedbin": 8, "fedbbq": 3}
-BLOCKS |= dict.fromkeys(("fednewton-vector", "fednewton-opvector"), 4)
+BLOCKS |= dict.fromkeys(("fednewton-top", "fednewton-vector", "fednewton-opvector"), 4)
 """Where the noise of parts of an answer differs."""
 KINDS = {
-    **dict.fromkeys((*AVERAGED, *BLOCKS), ("gaussian", 1e-5)),
+    **dict.fromkeys((*AVERAGED, *BLOCKS, *DESCENT), ("gaussian", 1e-5)),
     **dict.fromkeys((*SEARCHES, "dp-histogram"), ("laplace", 0.0)),
     "fedoneshot": ("exponential", 0.0),
 }
@@ -186,6 +190,7 @@ ROUNDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(AVERAGED, (12, 12)),
     **dict.fromkeys(NEWTON, (8, 4)),
     **dict.fromkeys(SEARCHES, (6, 6)),
+    **dict.fromkeys(DESCENT, (100, 100)),
     **dict.fromkeys(("fedoneshot", "fedbin", "dp-histogram"), (1, 1)),
     "fedbbq": (2, 1),  # without privacy, the weights need one count more
 }
@@ -485,7 +490,7 @@ def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
         rounds.clear()
         options = {"method": method, "epsilon": epsilon, "seed": 2, **FEDERATIONS[federation]}
         options |= more
-        if method in (*AVERAGED, *NEWTON):
+        if method in (*AVERAGED, *NEWTON, *DESCENT):
             options["rounds"] = 2
         if "rows_per_client" in settings_of(method):
             options["set"] = {"rows_per_client": 11}

@@ -207,7 +207,7 @@ def test_a_report_of_either_kind_of_folder(
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"neither result\.json"):
+    with pytest.raises(InputError, match=r"holds no result\.json"):
         files.report_command(tmp_path, quiet=True, json=False)
 
 

@@ -158,8 +158,9 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--model", "random-filters", "--corruption", "rain"), "unknown corruption 'rain'"),
         (("--model", "random-filters", "--severity", "3"), "severity has no effect"),
         (("--model", "random-filters", "--size", "1"), "size must be"),
+        (("--model", "random-filters", "--out", str(tmp_path / "no" / "a.npz")), "is not there"),
     ):
-        assert run(str(images), *arguments, *out) == 2
+        assert run(str(images), *out, *arguments) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()
 

@@ -23,6 +23,7 @@ from fedcal.calibrators import (  # noqa: E402
     ScoreLogistic,
     ScoreMap,
     TemperatureScaling,
+    TopLabelLogistic,
     VectorScaling,
     WeightedBinning,
 )
@@ -42,6 +43,7 @@ ALL: dict[str, Calibrator] = {
     "histogram": HistogramBinning(TABLE, 3),
     "bbq": BBQ(TABLE, 3),
     "weighted": WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "changed"),
+    "top label logistic": TopLabelLogistic(1.6, [0.1, 0.8], 3),
     "score map": ScoreMap([0, 0.5, 0.8, 1], [0.4, 0.6, 0.9], "confidence", 3),
     "score logistic": ScoreLogistic([0.5, 0.7, 0.1], [0.1, 0.99], "confidence", 3),
 }
@@ -90,6 +92,7 @@ def test_nothing_is_there_for_an_optimiser_to_change(calibrator: Calibrator) -> 
             "histogram-binning": {"table": (3, 8)},
             "bbq": {"table": (3, 8)},
             "weighted-binning": {"table": (3, 8), "weights": (3,)},
+            "top-label-logistic": {"w": (3,)},
             "score-map": {"edges": (2,), "values": (3,)},
             "score-logistic": {"w": (3,), "limits": (2,)},
         }[calibrator.kind]

@@ -25,6 +25,7 @@ from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
+from fedcal.training.model import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.types import Floats, Integers
 from fedcal.units import UNITS
@@ -44,7 +45,9 @@ def federation(**fields: Any) -> Federation:
 def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
     make: Callable[..., CalibrationStrategy] = STRATEGIES[name]
     small = {key: value for key, value in SMALL.items() if key in settings_of(name)}
-    return make(own, **{**small, **options})
+    made = make(own, **{**small, **options})
+    vars(made)["keeps_releases"] = True  # of a training, too
+    return made
 
 
 def averages(name: str) -> bool:
@@ -87,6 +90,8 @@ def learnt(strategy: CalibrationStrategy, logits: Floats) -> Floats:
     if isinstance(artifact, SingleMetric):
         value = artifact.estimate.value
         return np.zeros(1) if math.isnan(value) else np.array([value])
+    if isinstance(artifact, TrainedModel):
+        return artifact.w
     arrays = [np.asarray(array, np.float64).ravel() for array in artifact.arrays().values()]
     return np.concatenate(arrays)
 

@@ -70,7 +70,7 @@ def test_rows_are_sampled_only_where_that_hides_them(change: dict[str, Any]) -> 
 
 
 def test_of_whole_clients_all_rows_take_part() -> None:
-    plan = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0).plan
+    plan = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0, batch=None).plan
     assert (plan.row_rate, plan.rounds) == (1.0, 4)
     assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
 

@@ -142,14 +142,14 @@ def test_the_paper_s_tables_have_files() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_of_an_experiment_and_says_something(name: str) -> None:
-    assert name in EXPERIMENTS
+    assert name.partition("@")[0] in EXPERIMENTS
     found = read(name)
     assert (found["schema"], found["name"]) == (3, name)
     assert re.fullmatch(r"[0-9a-f]{7,}\+?", found["commit"])
     assert shipped(name).blocks
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if "@" not in name])
 def test_the_verdicts_of_what_ships_are_those_kept_by_hand(name: str) -> None:
     assert wrong_verdicts(shipped(name)) == []
 

@@ -236,7 +236,7 @@ def test_a_model_that_diverged_in_a_judged_round_is_no_checkpoint(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"model": "vgg"}, "unknown model 'vgg'; allowed: cnn, resnet18, lstm"),
+        ({"model": "vgg"}, "unknown model 'vgg'; allowed: linear, mlp, cnn, resnet18, lstm"),
         ({"model": "lstm"}, "holds images, which the model lstm does not read"),
         ({"data": None}, "say what to train on"),
         ({"data": "missing.npz"}, "'missing.npz': cannot be read: No such file"),
@@ -247,8 +247,8 @@ def test_a_model_that_diverged_in_a_judged_round_is_no_checkpoint(
         ({"clients": 2 * 10**9}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"sampling_rate": 0.0}, "sampling"),
         ({"lr": -1.0}, "lr must be a finite number > 0"),
-        ({"engine": "grpc"}, "unknown engine 'grpc'"),
-        ({"engine": "ray"}, "no engine 'ray' yet; use --engine inline"),
+        ({"engine": "gprc"}, "unknown engine 'gprc'"),
+        ({"engine": "ray"}, "method 'fedavg' has no privacy and runs inline"),
     ],
 )
 def test_what_is_not_allowed_is_one_line(

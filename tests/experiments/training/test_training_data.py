@@ -248,7 +248,7 @@ def test_plain_text_has_no_clients(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"natural.*or in equal pieces.*not by 'dirichlet:0.1'"):
         dealt(str(path), model="lstm", partition="dirichlet:0.1")
     with pytest.raises(InputError, match="holds texts, which the model cnn does not read"):
-        dealt(str(path))
+        dealt(str(path), model="cnn")
     path.write_text("short")
     with pytest.raises(InputError, match="too few rows: no client has 100"):
         dealt(str(path), model="lstm", clients=1)

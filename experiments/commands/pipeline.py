@@ -1,0 +1,55 @@
+"""`fedcal pipeline`: training and all that follows it, from one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.experiments.commands.parameters import FILES, Json, Quiet, other
+from fedcal.experiments.files import to_json
+from fedcal.experiments.show.tables import TextTable, of_part, print_table
+from fedcal.experiments.terminal import SHOWN, console, progress, shown
+
+
+def pipeline_command(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="A table for each stage; see the guide.")
+    ],
+    out: Annotated[
+        Path | None,
+        other(FILES, "Folder for all stages (CONFIG); what is finished there is not run again."),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run and show it."""
+    from fedcal.experiments.pipeline.config import load_pipeline
+    from fedcal.experiments.pipeline.report import budget_tables, tested
+    from fedcal.experiments.pipeline.run import run
+    from fedcal.experiments.pipeline.settle import settle
+
+    asked = load_pipeline(config)
+    folder = Path(config.stem) if out is None else out
+    with progress("settling the budget", quiet=quiet) as steps:
+        settled = settle(asked)
+
+        def moved(name: str, done: int, total: int) -> None:
+            steps(done, total, name)
+
+        record = run(settled, folder, moved)
+    if json:
+        print(to_json(record), end="")
+        return
+    if quiet:
+        return
+    to = console()
+    for table in budget_tables(record):
+        print_table(to, of_part(table), edge=True)
+    if looks := tested(record):
+        rows = [(name, *(shown(key, one[key]) for key in SHOWN)) for name, one in looks.items()]
+        print_table(to, TextTable(("test rows", *SHOWN.values()), rows), edge=True)
+    for sentence in record["statement"]:
+        to.print(sentence)
+    to.print(f"written to {folder}: {folder / 'report.html'}")

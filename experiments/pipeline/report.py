@@ -1,0 +1,166 @@
+"""The report of a pipeline: one page over those of its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcal.experiments.files import PAGE as CARD
+from fedcal.experiments.pipeline.record import FILE
+from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.page import read_json, reading, write_page
+from fedcal.experiments.report.simulation import read_parts
+from fedcal.experiments.report.words import percent
+from fedcal.pages import Part, Table
+
+PAGE = "report.html"
+
+_TESTED = {"accuracy": "accuracy", "ece": "ECE"}
+
+
+def write_pipeline_report(folder: Path) -> Path:
+    """Write `report.html` from `pipeline.json` and what the stages left in their folders.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, or is not what a pipeline of this version writes.
+    FedcalError
+        If the page cannot be written.
+    """
+    record: dict[str, Any] = read_json(folder / FILE, "pipeline")
+    with reading(folder, FILE):
+        card: list[Part] = read_parts(folder / CARD) if (folder / CARD).is_file() else []
+        parts: list[Part] = [*budget_tables(record), *card, *_sets(record), *_released(record)]
+        context = {
+            "title": f"pipeline on {Path(str(record['data'])).name}",
+            "verdict": _verdict(record),
+            "tiles": _tiles(record),
+            "stages": [one["name"] for one in record["stages"] if one["done"]],
+            "sections": sections(parts),
+            "statement": record["statement"],
+            "versions": record["versions"],
+        }
+        write_page(folder / PAGE, "pipeline.html.j2", **context)
+    return folder / PAGE
+
+
+def _verdict(record: Mapping[str, Any]) -> str:
+    done = [one["name"] for one in record["stages"] if one["done"]]
+    if record["epsilon"] is None:
+        return f"{', '.join(done)}: no differential privacy."
+    return (
+        f"{', '.join(done)}: (ε, δ) = ({record['epsilon']:.4g}, {record['delta']:g}) for each "
+        f"{record['unit']}, all together."
+    )
+
+
+def results_of(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What the stage of a kind yielded, of several trainings the chosen one; {} = none did."""
+    for one in record["stages"]:
+        mine = one["kind"] == kind and (kind != "train" or one["name"] == record["chosen"])
+        if mine and one["done"]:
+            found: dict[str, Any] = one["results"]
+            return found
+    return {}
+
+
+def tested(record: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
+    """Metrics on the test rows of the model, and of what recalibration made of it."""
+    found: dict[str, Mapping[str, float]] = {}
+    if trained := results_of(record, "train"):
+        found["model"] = trained["test"]
+    if calibrated := results_of(record, "recalibrate"):
+        found.setdefault("model", calibrated["before"])
+        found["recalibrated"] = calibrated["after"]
+    return found
+
+
+def _tiles(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    looks, tiles = tested(record), []
+    for key, name in _TESTED.items():
+        if looks:
+            tiles.append((name, " → ".join(percent(one[key]) for one in looks.values())))
+    if sets := results_of(record, "sets"):
+        after = sets["after"]
+        tiles.append(("coverage", percent(after["coverage"])))
+        tiles.append(("labels in a set", f"{after['set_size']:.3g}"))
+    if record["epsilon"] is not None:
+        tiles.append(("epsilon, all together", f"{record['epsilon']:.4g} per {record['unit']}"))
+    return tiles
+
+
+def budget_tables(record: Mapping[str, Any]) -> list[Table]:
+    """What each stage spends, and what they spend together."""
+    columns = ("stage", "method", "rows", "epsilon", "delta", "noise")
+    rows = tuple(
+        (
+            one["name"],
+            one["method"],
+            one["rows"] if one["rows"] == one["part"] else f"{one['rows']} (of {one['part']})",
+            "none" if "epsilon" not in one else f"{one['epsilon']:.4g}",
+            "none" if "epsilon" not in one else f"{one['delta']:g}",
+            _noise(one),
+        )
+        for one in record["stages"]
+    )
+    note = "Of each stage by itself. Stages that read the same rows add up, disjoint rows do not."
+    tables = [Table("Stages", columns, rows, note)]
+    if record["epsilon"] is None:
+        return tables
+    by_part = {
+        part: ", ".join(one["name"] for one in record["stages"] if one["part"] == part)
+        for part in record["by_part"]
+    }
+    lines = [
+        (f"rows: {part}", by_part[part], f"{epsilon:.4g}")
+        for part, epsilon in record["by_part"].items()
+    ]
+    lines.append(("the whole", "all stages", f"{record['epsilon']:.4g}"))
+    lines.append(("by basic composition", "all stages", f"{record['basic_epsilon']:.4g}"))
+    note = f"At delta = {record['delta']:g}. The ledger is charged with the whole."
+    return [
+        *tables,
+        Table("Epsilon of all stages", ("of", "stages", "epsilon"), tuple(lines), note),
+    ]
+
+
+def _noise(stage: Mapping[str, Any]) -> str:
+    if "epsilon" not in stage:
+        return "none"
+    releases = stage["releases"]
+    return f"{stage['mechanism']}, {releases:,} release{'s' * (releases > 1)}"
+
+
+def _sets(record: Mapping[str, Any]) -> list[Part]:
+    """What the prediction sets promise, and what they are worth on test rows."""
+    found: list[Part] = []
+    if sets := results_of(record, "sets"):
+        after, wanted = sets["after"], 1 - sets["sets"]["alpha"]
+        facts = (
+            ("wanted", percent(wanted)),
+            ("coverage of test rows", percent(after["coverage"])),
+            ("mean labels in a set", f"{after['set_size']:.4g}"),
+            ("sets of one label", percent(after["singletons"])),
+        )
+        found.append(Table("Prediction sets", ("", ""), facts, " ".join(sets["sets"]["guarantee"])))
+    return found
+
+
+def _released(record: Mapping[str, Any]) -> list[Part]:
+    """Metrics that were released: of [evaluate], and those that a training was chosen by."""
+    found: list[Part] = []
+    for one in record["stages"]:
+        metrics = one.get("results", {}).get("metrics")
+        if not metrics:
+            continue
+        rows = tuple(
+            (name.replace("_", " "), f"{m['value']:.4f}", f"{m['low']:.4f} to {m['high']:.4f}")
+            for name, m in metrics.items()
+            if m["value"] is not None
+        )
+        title = f"Released by {one['name']}"
+        note = "Private releases, with 95 % intervals."
+        found.append(Table(title, ("metric", "value", "95 % interval"), rows, note))
+    return found

@@ -1,0 +1,202 @@
+"""A pipeline's stages with what each reads and spends, settled before any of them runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import fedcal
+from fedcal.datasets import Dataset
+from fedcal.errors import InputError
+from fedcal.experiments import evaluated
+from fedcal.experiments.config import Config, job_of
+from fedcal.experiments.pipeline.budget import Budget, Spender, budget_of
+from fedcal.experiments.pipeline.config import PipelineConfig
+from fedcal.experiments.pipeline.rows import Rows, rows_of_scores, rows_of_training
+from fedcal.experiments.training.by_method import run_config
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.splits import load
+from fedcal.partition import deal
+from fedcal.privacy.plan import Plan
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that is settled.
+
+    Attributes
+    ----------
+    name
+        of the stage, and of its folder
+    kind
+        "train", "choose", "recalibrate", "sets" or "evaluate"
+    rows
+        the part that it reads
+    config
+        resolved but for its epsilon
+    epsilon
+        what the file says, or None
+    seed
+        of its noise
+    of
+        the training that "choose" evaluates
+    """
+
+    name: str
+    kind: str
+    rows: str
+    config: TrainConfig | Config
+    epsilon: float | None
+    seed: int
+    of: str = ""
+
+    @property
+    def tested(self) -> bool:
+        """Whether what it learns is judged on the test rows, too."""
+        return self.kind not in ("choose", "evaluate")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline whose budget is settled; nothing has run.
+
+    Attributes
+    ----------
+    config
+        what its file says
+    stages
+        in the order in which they run
+    rows
+        what they read
+    budget
+        None without privacy
+    fingerprint
+        tells another pipeline, other rows or another version of fedcal from this
+    """
+
+    config: PipelineConfig
+    stages: tuple[Stage, ...]
+    rows: Rows = field(repr=False)
+    budget: Budget | None
+    fingerprint: str
+
+
+def settle(config: PipelineConfig) -> Pipeline:
+    """Read the rows, and say what each stage spends.
+
+    Raises
+    ------
+    InputError
+        If the data cannot be read, a stage refuses its options, or the budget does not do.
+    """
+    stages: list[Stage] = []
+    trainings = []
+    if config.trainings:
+        data, first = load(config.trainings[0])
+        unit = first.unit
+        rows = rows_of_training(data, first.data, first.held_out, unit)
+        about = data.fingerprint()
+        for number, one in enumerate(config.trainings):
+            trainings.append(_resolved(one, first, number))
+    else:
+        unit = next(iter(config.stages.values())).config.unit
+        rows = rows_of_scores(config.data, config.seed, unit)
+        about = _fingerprint_of(rows.parts)
+    for number, training in enumerate(trainings):
+        name = f"tune-{number}" if number else "train"
+        seed = config.seed + number
+        epsilon = config.epsilons[number]
+        stages.append(Stage(name, "train", "train", training, epsilon, seed))
+    if config.choose is not None:
+        chosen = config.choose
+        for model in tuple(stages):
+            name, own = f"choose-{model.name}", _dealt(chosen.config, rows)
+            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, model.seed, model.name)
+            stages.append(made)
+    for name, after in config.stages.items():
+        own = _dealt(after.config, rows)
+        stages.append(Stage(name, name, after.rows, own, after.epsilon, config.seed))
+    plans = {stage.name: _planned(stage, rows) for stage in stages}
+    spenders = [
+        Spender(stage.name, rows.apart[stage.rows], stage.epsilon, plans[stage.name])
+        for stage in stages
+    ]
+    if config.private:
+        _check_open(stages, rows)
+    budget = budget_of(spenders, config.epsilon, config.delta) if config.private else None
+    if budget is None:
+        for plan in plans.values():
+            plan(math.inf)  # refuses bad settings before anything runs
+    told = json.dumps([config.given, about, fedcal.__version__], sort_keys=True, default=str)
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    return Pipeline(config, tuple(stages), rows, budget, digest)
+
+
+def _check_open(stages: Sequence[Stage], rows: Rows) -> None:
+    """Of the stages on a part one takes what the others leave; trainings take it together."""
+    for part in dict.fromkeys(rows.apart.values()):
+        mine = [s for s in stages if rows.apart[s.rows] == part and s.epsilon is None]
+        if len(mine) > 1 and any(s.kind != mine[0].kind for s in mine):
+            raise InputError(
+                f"{' and '.join(s.name for s in mine)} read the same rows ({part}): give epsilon "
+                "to all but one, which takes what they leave"
+            )
+
+
+def _resolved(one: TrainConfig, first: TrainConfig, number: int) -> TrainConfig:
+    """A training with what follows from the data; all are on the same rows, cut alike."""
+    known = ("clients", "partition", "held_out", "max_rows", "min_rows", "feature_norm", "data")
+    for name in known[2:]:
+        if number and getattr(one, name) != getattr(first, name):
+            raise InputError(f"[[tune]] {number}: {name} must be that of [train]")
+    one = replace(one, clients=first.clients, partition=first.partition)
+    if one.model is None:
+        one = replace(one, model=first.model)
+    if one.method is None:
+        one = replace(one, method=first.method)
+    if not one.by_method:
+        where = f"[[tune]] {number}" if number else "[train]"
+        raise InputError(
+            f"{where}: method '{one.method}' has no privacy and no plan; give method = 'fedsgd'"
+        )
+    return one
+
+
+def _fingerprint_of(parts: Mapping[str, Dataset]) -> str:
+    digest = hashlib.sha256()
+    for name, rows in parts.items():
+        digest.update(f"{name} {rows.input} {rows.scores.shape}".encode())
+        for column in (rows.scores, rows.labels, rows.client, rows.subject, rows.group):
+            digest.update(b"-" if column is None else column.tobytes())
+    return digest.hexdigest()
+
+
+def _planned(stage: Stage, rows: Rows) -> Callable[[float], Plan]:
+    """The plan of a stage for an epsilon; it follows from public facts."""
+    data = rows.dataset(stage.rows, rows.scores, rows.parts[stage.rows].input)
+    if isinstance(stage.config, TrainConfig):
+        config = run_config(stage.config, rows.of_clients)
+        shards = deal(data, "natural", None, config.seed)
+    else:
+        config = stage.config
+        shards = deal(data, config.partition, config.clients, config.seed)
+        names = evaluated.client_names(data, config.partition, shards.clients)
+        config, shards = evaluated.resolved(config, shards, names)
+
+    def plan(epsilon: float) -> Plan:
+        try:
+            return job_of(replace(config, epsilon=epsilon), shards).plan
+        except InputError as e:
+            raise InputError(f"[{stage.name}]: {e}") from None
+
+    return plan
+
+
+def _dealt(config: Config, rows: Rows) -> Config:
+    """After a training its clients are those of all stages."""
+    if rows.trained is None:
+        return config
+    return replace(config, clients=None, partition="natural")

@@ -1,0 +1,57 @@
+"""The card of a model that was trained with privacy, from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedcal.experiments.figures.drawing import save_sheets
+from fedcal.experiments.files import PAGE
+from fedcal.experiments.report import words
+from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.page import read_json, reading, write_page
+from fedcal.experiments.report.simulation import (
+    FILE,
+    read_parts,
+    run_context,
+    run_tiles,
+    sheets_of,
+)
+from fedcal.experiments.statement.sentences import guarantee
+
+TRAINING = "training.json"
+
+_TILES = {"accuracy": "accuracy", "ece": "ECE", "ece_debiased": "ECE, debiased"}
+
+
+def write_training_report(folder: Path, home: Path | None = None) -> Path:
+    """Write `report.html` and its figures beside `training.json` and `page.json` in `folder`.
+
+    Parameters
+    ----------
+    home
+        where the files will lie, if not in `folder`
+
+    Raises
+    ------
+    InputError
+        A file is missing, or is not what a training by a method of ours writes.
+    FedcalError
+        The folder cannot be written.
+    """
+    training: dict[str, Any] = read_json(folder / TRAINING, "training")
+    with reading(folder, TRAINING):
+        result = {**training, "method": training["config"]["method"]}
+        parts = read_parts(folder / PAGE)
+        numbers = [(name, words.percent(training["test"][key])) for key, name in _TILES.items()]
+        said = [" ".join(pair) for pair in numbers]
+        sheets = sheets_of(parts, result)
+        context = {
+            "verdict": f"{'; '.join([*said, guarantee(training['privacy'])])}.",
+            "tiles": [*numbers, *run_tiles(result)],
+            "sections": sections(parts, sheets=sheets.values()),
+            **run_context(result, sheets, home or folder, "fedcal train"),
+        }
+        save_sheets(sheets, folder)
+        write_page(folder / FILE, "artifact.html.j2", **context)
+    return folder / FILE

@@ -1,0 +1,10 @@
+"""Tables and figures of Zhang et al., "A closer look at the calibration of differentially private
+learners": DP-SGD makes models over-confident, clipping is why, recalibration mends it.
+
+The paper fine-tunes RoBERTa and fits linear heads on features of ViT and ResNet-50. Here it is
+linear heads on features: on what ships (`tasks.SHIPPED`), and on any features file by `--data`.
+`zhang.toml` says what each experiment shows, `tasks` on which rows, `models` how models are trained
+and recalibrated, `scores` what is measured of them.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,84 @@
+"""Figure 4 (c): noise without clipping, and clipping without noise.
+
+Neither protects anybody: the noise is that of a clip norm which nothing was clipped to. So the
+library has no such option, and the study adds the noise itself (`models.Training.added`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.studies.zhang import mixture
+from fedcal.experiments.studies.zhang.grid import over_seeds, place
+from fedcal.experiments.studies.zhang.models import PLAIN, Training, multiplier
+from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
+from fedcal.strategies.outcome import Progress
+
+SEEDS = 3
+EPSILON = mixture.EPSILON
+BOTH, CLIPPED, NOISED, NEITHER = "both (DP-SGD)", "clipping", "noise", "neither"
+CAUSE = 0.8
+"""Share of what DP-SGD adds to the ECE from which one of the two is called its cause."""
+
+
+def parts(of: Task) -> dict[str, Training]:
+    """What is done to gradients -> training."""
+    mixed = of.name == MIXTURE
+    both = mixture.HOW if mixed else Training(EPSILON)
+    plain = mixture.without_privacy() if mixed else PLAIN
+    return {
+        BOTH: both,
+        CLIPPED: replace(both, epsilon=math.inf),
+        NOISED: replace(plain, added=multiplier(of, both) * both.clip),
+        NEITHER: plain,
+    }
+
+
+def rows(
+    data: Sequence[str] | None = None, seeds: int = SEEDS, progress: Progress | None = None
+) -> Rows:
+    """Clipping, noise, both, neither on all data.
+
+    Returns
+    -------
+    list of dict
+        what = "part": `gradients` (what is done to them), see `grid.over_seeds`
+    """
+    todo = [
+        (of, title, how) for of in (task(MIXTURE), *tasks(data)) for title, how in parts(of).items()
+    ]
+    return [
+        place(of, what="part", gradients=title) | over_seeds(of, how, seeds)
+        for of, title, how in counted(todo, progress)
+    ]
+
+
+def claims(found: Sequence[Record]) -> list[RowsClaim]:
+    """What section 4.3 says of Figure 4 (c), of each of the data."""
+    said: list[RowsClaim] = []
+    for name in dict.fromkeys(r["data"] for r in found):
+        of = {r["gradients"]: r for r in found if r["data"] == name}
+        ece = {title: line["ece"] for title, line in of.items()}
+        added = ece[BOTH] - ece[NEITHER]
+        places = ", ".join(f"{title} {value:.4f}" for title, value in ece.items())
+        said += [
+            (
+                f"{name}: noise without clipping has less than half of DP-SGD's ECE",
+                ece[NOISED] < ece[BOTH] / 2,
+                places,
+            ),
+            (
+                f"{name}: and a higher accuracy",
+                of[NOISED]["accuracy"] > of[BOTH]["accuracy"],
+                f"{100 * of[NOISED]['accuracy']:.2f} % against {100 * of[BOTH]['accuracy']:.2f} %",
+            ),
+            (
+                f"{name}: clipping alone adds at least {100 * CAUSE:g} % of what DP-SGD adds to it",
+                ece[CLIPPED] - ece[NEITHER] >= CAUSE * added,
+                places,
+            ),
+        ]
+    return said

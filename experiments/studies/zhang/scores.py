@@ -1,0 +1,65 @@
+"""What is measured of probabilities: accuracy and calibration, means and pairs over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+import numpy as np
+
+from fedcal.evaluation import Histogram, evaluate
+from fedcal.metrics import summary
+from fedcal.types import Floats, Integers
+
+BINS, FINER = 15, 32
+_EDGES = np.linspace(0.0, 1.0, BINS * FINER + 1)
+
+KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
+
+
+def counts_of(probs: Floats, y: Integers) -> Histogram:
+    """Rows by confidence, wrong and right ones."""
+    top = probs.max(axis=1)
+    right = probs.argmax(axis=1) == y
+    counts = [np.histogram(top[of], _EDGES)[0] for of in (~right, right)]
+    return Histogram.exact(_EDGES, np.array(counts, np.float64))
+
+
+def scores(probs: Floats, y: Integers) -> dict[str, float]:
+    """`KEYS`: ECE has 15 bins; `gap` is mean confidence less accuracy."""
+    found = summary(probs, y)
+    debiased = evaluate(counts_of(probs, y), "confidence", only=("ece_debiased",))["ece_debiased"]
+    return {
+        "accuracy": found["accuracy"],
+        "ece": found["ece"],
+        "ece_debiased": debiased.value,
+        "nll": found["nll"],
+        "gap": float(probs.max(axis=1).mean()) - found["accuracy"],
+    }
+
+
+def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each score over seeds, and `... std`."""
+    found = {}
+    for key in runs[0]:
+        values = [run[key] for run in runs]
+        found[key] = fmean(values)
+        found[f"{key} std"] = stdev(values) if len(values) > 1 else 0.0
+    return found
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:
+    """a - b over seeds: `difference`, its `error`, and the `upper` 95 % limit (t, one side)."""
+    from scipy.special import stdtrit
+
+    each = [x - y for x, y in zip(a, b, strict=True)]
+    mean, n = fmean(each), len(each)
+    if n < 2:
+        return {"difference": mean, "error": None, "upper": None}
+    error = stdev(each) / math.sqrt(n)
+    return {
+        "difference": mean,
+        "error": error,
+        "upper": mean + float(stdtrit(n - 1, 0.95)) * error,
+    }

@@ -1,0 +1,131 @@
+"""Studies of models trained with DP-SGD: budgets, splits, noise, and what is claimed of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
+from fedcal.errors import InputError
+from fedcal.experiments.studies.zhang import (
+    figure1,
+    mixture,
+    models,
+    table1,
+    table3,
+    tables,
+)
+from fedcal.experiments.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
+from fedcal.experiments.studies.zhang.models import DELTA, Training
+from fedcal.experiments.studies.zhang.scores import paired, scores
+from fedcal.experiments.studies.zhang.tasks import MIXTURE, relabelled, task
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """600 rows of three classes, and as many to test on."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for prefix in ("", "test_"):
+        y = rng.integers(0, 3, 600)
+        x = rng.standard_normal((600, 4)) * 0.3 + np.eye(4)[y]
+        arrays |= {f"{prefix}features": x.astype(np.float32), f"{prefix}labels": y}
+    path = tmp_path / "made.npz"
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_a_table_of_a_file(file: str) -> None:
+    rows = table1.rows(data=[file], seeds=2)
+    assert [r["method"] for r in rows if r["what"] == "method"] == list(METHODS)
+    assert {r["data"] for r in rows} == {"made"}
+    said = table1.claims(rows)
+    assert all(text and found for text, _, found, *_ in said)
+    assert any("in the paper's order" in text for text, *_ in said)
+    with pytest.raises(InputError, match="corrupted"):
+        table3.rows(data=[file], seeds=1)
+    with pytest.raises(InputError, match="twice"):
+        table1.rows(data=[file, file])
+
+
+def test_rows_are_no_longer_than_the_norm(file: str) -> None:
+    assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
+
+
+def test_a_file_without_test_rows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "alone.npz"
+    np.savez(path, features=np.ones((4, 2), np.float32), labels=np.array([0, 1, 0, 1]))
+    with pytest.raises(InputError, match="test_features"):
+        task(str(path))
+
+
+def test_split_and_recalibration_share_the_model_and_no_row(file: str) -> None:
+    of = task(file)
+    held = models.kept_from(of, 0)
+    assert 0 < held.sum() < of.rows / 5
+    z, y = models.held_logits(of, models.rest(Training(8.0)), 0)
+    assert (y == of.y[held]).all()
+    assert len(z) == held.sum()
+    split, exact = (made(of, title, 8.0, 0)[0] for title in (SPLIT, EXACT_TS))
+    assert (split.w == exact.w).all()
+
+
+def test_training_and_recalibration_without_a_split_stay_within_epsilon(file: str) -> None:
+    of = task(file)
+    how = models.unsplit(of, Training(3.0))
+    plan = models.method(of, how, 0).plan
+    trained = Stage(models.multiplier(of, how), plan.rounds, plan.row_rate)
+    assert composed_epsilon([trained, Stage(1 / models.MU)], DELTA) <= 3.0
+    assert gaussian_epsilon(DELTA, 1 / models.MU) + how.epsilon > 3.0  # what adding up would allow
+    assert made(of, OURS, 3.0, 0)[0].w.any()
+
+
+def test_added_noise_has_the_std_that_it_is_said_to_have() -> None:
+    of = task(MIXTURE)
+    one = replace(mixture.without_privacy(), epochs=1e-9, lr=1.0)  # one step
+    noisy = [models.trained(of, replace(one, added=400.0), seed).w for seed in range(40)]
+    plain = [models.trained(of, one, seed).w for seed in range(40)]
+    steps = np.subtract(noisy, plain) * one.batch
+    assert steps.std() == pytest.approx(400.0, rel=0.15)
+    assert abs(steps.mean()) < 4 * 400 / math.sqrt(steps.size)
+
+
+def test_label_noise_draws_labels_anew() -> None:
+    y = np.zeros(20_000, np.int64)
+    changed = relabelled(y, 4, 0.4, seed=1)
+    assert np.bincount(changed) / len(y) == pytest.approx([0.7, 0.1, 0.1, 0.1], abs=0.012)
+    assert (relabelled(y, 4, 0.0, seed=1) == y).all()
+
+
+def test_pairs_have_the_limits_of_students_t() -> None:
+    found = paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    assert found["difference"] == 2.0
+    assert found["error"] == pytest.approx(1 / math.sqrt(3))
+    assert found["upper"] == pytest.approx(2 + 2.919986 / math.sqrt(3), abs=1e-5)
+    assert paired([1.0], [0.5])["upper"] is None
+
+
+def test_scores_of_calibrated_rows() -> None:
+    rng = np.random.default_rng(0)
+    top = rng.uniform(0.5, 1.0, 4_000)
+    probs = np.stack([top, 1 - top], axis=1)
+    y = (rng.random(4_000) >= top).astype(np.int64)
+    found = scores(probs, y)
+    assert abs(found["gap"]) < 0.03
+    assert 0 <= found["ece_debiased"] < found["ece"] < 0.04
+
+
+@pytest.mark.slow
+def test_clipping_polarises_two_gaussians() -> None:
+    rows = figure1.rows(seeds=1)
+    assert all(holds for _, holds, _ in figure1.claims(rows))
+
+
+def test_the_paper_s_own_numbers_have_its_order() -> None:
+    for table in ("table1", "table7"):
+        ece = {title: value[1] for title, value in tables.printed(table)["CIFAR-10"].items()}
+        assert sorted(tables.ORDER, key=ece.__getitem__) == list(tables.ORDER)

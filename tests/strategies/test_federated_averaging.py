@@ -1,0 +1,173 @@
+"""DP-FedAvg: what clients send is bounded and theirs alone; the clip follows the updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.bounding import bounded
+from fedcal.clients.answers import answer, contribute
+from fedcal.errors import InputError
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.privacy.federation import Federation
+from fedcal.queries import LocalUpdate
+from fedcal.queries.training import COUNT_NORM
+from fedcal.shards import Shards
+from fedcal.strategies import DPFedAvg
+from fedcal.training.networks import NETWORKS
+from fedcal.types import Floats
+
+CLASSES, FEATURES, CLIENTS = 3, 4, 20
+
+
+def shards(clients: int = CLIENTS, rows: int = 30, seed: int = 0) -> Shards:
+    """Each class has a mean of its own; the last client has no rows."""
+    rng = np.random.default_rng(seed)
+    n = clients * rows
+    labels = rng.integers(0, CLASSES, n)
+    inputs = rng.normal(size=(n, FEATURES)) + 2 * np.eye(CLASSES, FEATURES)[labels]
+    owner = np.arange(n) % (clients - 1)
+    return Shards.from_owner(np.zeros((n, CLASSES)), labels, owner, clients, inputs=inputs)
+
+
+def query(network: str, w: Floats, **changed: Any) -> LocalUpdate:
+    usual = {"epochs": 2, "batch": 8, "lr": 0.2, "clip": 0.5, "count": True, "seed": 1}
+    return LocalUpdate(network, str(FEATURES), w, **(usual | changed), classes=CLASSES)
+
+
+def start(network: str) -> Floats:
+    return NETWORKS[network].initial((FEATURES,), CLASSES, 0)
+
+
+def softmax_sgd(w: Floats, x: Floats, y: Any, order: Any, batch: int, lr: float) -> Floats:
+    """Plain numpy, of the linear network."""
+    weights = w.reshape(CLASSES, FEATURES + 1).copy()
+    for rows in np.split(order, range(batch, len(order), batch)):
+        with_one = np.hstack([x[rows], np.ones((len(rows), 1))])
+        p = np.exp(with_one @ weights.T)
+        p /= p.sum(axis=1, keepdims=True)
+        p[np.arange(len(rows)), y[rows]] -= 1
+        weights -= lr / len(rows) * p.T @ with_one
+    return weights.ravel() - w
+
+
+def test_the_update_is_that_of_plain_sgd() -> None:
+    """One batch of all rows: their order does not matter."""
+    own = shards(2)
+    x = np.asarray(own.inputs)
+    asked = query("linear", start("linear"), epochs=1, batch=10**6, clip=100.0)
+    (sent, nothing) = contribute(own, _request(asked), np.arange(2))
+    found = sent.view(np.int64)[:-1] * 2.0**-24 * 100.0
+    n = len(x)
+    wanted = softmax_sgd(start("linear"), x, own.labels, np.arange(n), n, 0.2)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    assert not nothing.any()
+
+
+def _request(asked: LocalUpdate) -> Any:
+    from fedcal.bounding import Bound
+    from fedcal.queries.request import Request
+    from fedcal.secure_aggregation import Ring
+
+    return Request(asked, Bound(asked.lengths()), Ring(CLIENTS, 2.0**-24), 1)
+
+
+@pytest.mark.parametrize("network", ["linear", "mlp"])
+def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network: str) -> None:
+    own, w = shards(), start(network)
+    for clip in (1e-3, 0.5, 1e3):
+        asked = query(network, w, clip=clip)
+        words = answer(own, _request(asked))
+        some = np.array([3, 7, CLIENTS - 1])
+        np.testing.assert_array_equal(answer(own.take(some), _request(asked)), words[some])
+        values = words.view(np.int64) * 2.0**-24
+        norms = np.linalg.norm(values[:, :-1], axis=1)
+        assert norms.max() <= 1.0
+        assert not words[-1].any()  # no rows
+        told = values[:-1, -1]
+        np.testing.assert_array_equal(told, 0.5 if clip == 1e3 else -0.5)
+        assert clip == 1e3 or norms[:-1].min() > 0.999
+        bound = asked.bound("client")
+        np.testing.assert_allclose(bounded(values, bound), values, rtol=1e-9)
+
+
+def test_sgd_that_diverges_sends_no_more_than_a_bit() -> None:
+    own, w = shards(), start("mlp")
+    asked = query("mlp", w, lr=1e30)
+    values = answer(own, _request(asked)).view(np.int64) * 2.0**-24
+    assert np.isfinite(values).all()
+    assert np.linalg.norm(values[:, :-1], axis=1).max() <= 1.0
+
+
+def test_update_and_count_lie_in_one_bound() -> None:
+    """Both at their most: exactly the norm 1; a little more of either leads out of it."""
+    asked = query("linear", start("linear"))
+    bound = asked.bound("client")
+    most = np.zeros((1, bound.length))
+    most[0, 0], most[0, -1] = 1.0, 0.5
+    assert bound.norms_of(most)[0, 0] == pytest.approx(1.0, abs=1e-12)
+    assert bound.norms[1] == COUNT_NORM
+    assert bound.norms[0] < 1.006
+    assert bound.sensitivity == 1.0  # of both together
+    assert query("linear", start("linear"), count=False).bound("client").norms == (1.0,)
+
+
+def test_the_clip_follows_the_wanted_share() -> None:
+    """From far above and far below it comes to where half of the updates are within it."""
+    own = shards(41)
+    clips = []
+    for clip in (0.001, 50.0):
+        federation = Federation(clients=41, classes=CLASSES, rounds=120, seed=0)
+        method = DPFedAvg(federation, shape=str(FEATURES), clip=clip, lr=0.05, server_lr=1e-6)
+        run_inline(method, own)
+        clips.append(method.clip)
+    asked = query("linear", start("linear"), lr=0.05, epochs=1, batch=32, clip=1.0, seed=1)
+    words = answer(own, _request(asked)).view(np.int64) * 2.0**-24
+    median = np.median(np.linalg.norm(words[:-1, :-1], axis=1))
+    np.testing.assert_allclose(clips, median, rtol=0.15)
+
+
+def test_it_learns_with_privacy_and_the_plan_does_not_depend_on_the_clip() -> None:
+    own = shards(400, 20)
+    budget = {"epsilon": 4.0, "delta": 1e-4, "unit": "user"}
+    federation = Federation(clients=400, classes=CLASSES, rounds=15, seed=1, **budget)
+    method = DPFedAvg(federation, shape=str(FEATURES), lr=0.5, clip=0.2)
+    keys = {method.plan.key, DPFedAvg(federation, shape=str(FEATURES), clip=7.0).plan.key}
+    assert len(keys) == 1
+    before = method.clip
+    model: Any = run_inline(method, own)
+    found = model.predict(np.asarray(own.inputs)).argmax(axis=1)
+    assert (found == own.labels).mean() > 0.7  # a third by chance
+    assert method.clip != before
+
+
+def test_a_run_goes_on_where_another_process_stopped() -> None:
+    own = shards()
+    federation = Federation(clients=CLIENTS, classes=CLASSES, rounds=4, seed=3)
+    options: Any = {"shape": str(FEATURES), "momentum": 0.5, "lr": 0.3}
+    whole, first, then = (DPFedAvg(federation, **options) for _ in range(3))
+    run_inline(whole, own)
+    states = []
+    first.on_release = lambda release: states.append((first.run, first.state()))
+    run_inline(first, own)
+    run, state = states[1]
+    then.restore(run, {name: np.array(v) for name, v in state.items()})
+    run_inline(then, own)
+    np.testing.assert_array_equal(then.w, whole.w)
+    assert then.clip == whole.clip
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"unclipped": 1.0}, r"unclipped must be in \(0, 1\), got 1.0"),
+        ({"network": "vgg"}, "unknown network 'vgg'"),
+        ({"epochs": 0}, "epochs must be a whole number >= 1"),
+        ({"clip": 0.0}, "clip must be a finite number > 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        DPFedAvg(Federation(clients=5, classes=CLASSES), **given)
