@@ -157,12 +157,15 @@ class ModelTraining:
 
     def page(self) -> list[pages.Part]:
         """The model's card."""
+        from fedcal.training.card import card_parts
+
+        test = test_rows(self.federation, self.logits)
         told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
         facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
         return [
             *self.model.page(),
             pages.Table("Training", ("", ""), facts),
-            *self.model.judged_page(test_rows(self.federation, self.logits)),
+            *card_parts({"model": test.probs}, test),
             *self.clipping,
         ]
 

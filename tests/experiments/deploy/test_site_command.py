@@ -191,6 +191,8 @@ def test_a_site_of_features_has_rows_to_train_on(
     assert rows.described(counts=False) == (
         "rows.npz: 2 classes (well, sick), 4 features to train on"
     )
+    np.savez(tmp_path / "sick.npz", **features(labels=[1] * 6))  # type: ignore[arg-type]
+    assert site_rows(str(tmp_path / "sick.npz"), ["well", "sick", "dead"]).shards.classes == 3
     prepare(tmp_path / "site", rows.shards, test=rows.test, test_inputs=rows.test_inputs)
     site = prepared(tmp_path / "site")
     assert site.shards.input_shape == (4,)
