@@ -33,7 +33,7 @@ def run_train(
         def moved(done: int, total: int, record: dict[str, Any]) -> None:
             what = f"loss {record['train_loss']:.3f}" if "train_loss" in record else ""
             if math.isfinite(record.get("epsilon", math.inf)):
-                what = f"epsilon {record['epsilon']:.2f} so far"
+                what = f"epsilon at most {record['epsilon']:.2f} so far"
             if "test_accuracy" in record:
                 what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
             steps(done, total, what)
