@@ -128,8 +128,10 @@ class Descent(CalibrationStrategy):
         if not np.isfinite(self.w).all():
             raise RoundFailed(f"round {release.round}: the training diverged; lower lr ({self.lr})")
 
-    def state(self) -> dict[str, Floats]:
+    def state(self) -> dict[str, Floats] | None:
         """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
+        if self.keeps_releases:
+            return None
         return {"w": self.w, "done": np.array([float(self.done)]), **self.optimiser.state()}
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:

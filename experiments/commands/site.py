@@ -72,7 +72,7 @@ def site_command(
 
 def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
     from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
-    from fedcal.experiments.deploy.rows import site_rows
+    from fedcal.experiments.deploy.feature_rows import site_rows
 
     rows = site_rows(data, names)
     to = console()

@@ -68,7 +68,7 @@ def train_command(
     **options: Any,
 ) -> None:
     """Train and show it."""
-    from fedcal.experiments.training.run import run_train
+    from fedcal.experiments.training.command import run_train
 
     if set:
         options["set"] = dict(map(parse_setting, set))

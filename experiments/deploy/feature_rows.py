@@ -1,4 +1,4 @@
-"""The rows of one site that a network is to be trained on: features with labels."""
+"""The rows of one site: features with labels, which a network is trained on, or scores."""
 
 from __future__ import annotations
 
@@ -8,13 +8,30 @@ from pathlib import Path
 import numpy as np
 
 from fedcal.errors import InputError
-from fedcal.experiments.deploy.rows import SiteRows, only_client
+from fedcal.experiments.deploy.rows import SiteRows, of_scores, only_client, read_rows
 from fedcal.experiments.training.features import features_of
 from fedcal.experiments.training.images import named
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.npz import read_npz
 from fedcal.shards import Shards
 from fedcal.training.network import text_of
+
+
+def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
+    """The rows of one site: features to train on, or scores of a model.
+
+    Parameters
+    ----------
+    data, names
+        as `read_rows` takes them, or a file of features (`fedcal train --data`)
+
+    Raises
+    ------
+    InputError
+        As `read_rows` and `read_features`.
+    """
+    features = read_features(data, names)
+    return of_scores(read_rows(data, names), names) if features is None else features
 
 
 def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:

@@ -125,25 +125,6 @@ class SiteRows:
         return f"{self.name}: {self.counts}, {what}{self.more}"
 
 
-def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
-    """The rows of one site: features to train on, or scores of a model.
-
-    Parameters
-    ----------
-    data, names
-        as `read_rows` takes them, or a file of features (`fedcal train --data`)
-
-    Raises
-    ------
-    InputError
-        As `read_rows` and `read_features`.
-    """
-    from fedcal.experiments.deploy.feature_rows import read_features
-
-    features = read_features(data, names)
-    return of_scores(read_rows(data, names), names) if features is None else features
-
-
 def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
     """A site with scores of a model."""
     test = None

@@ -16,8 +16,8 @@ from fedcal.clients.prepared import prepare
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
 from fedcal.errors import FedcalError
+from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
-from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.terminal import Stopped, console
 

@@ -44,8 +44,9 @@ _SHARED = (
 )
 """Options that `fedcal train` shares with `fedcal simulate`."""
 
-_JUDGED_ROWS, _JUDGED_ROUNDS = 500, 24
-"""Test rows and rounds of which it is told how many gradients would be clipped."""
+_JUDGED_ROUNDS, _JUDGED_ROWS, _FEWEST_ROWS, _JUDGED_NUMBERS = 24, 500, 50, 2**24
+"""Rounds and test rows of which it is told how many gradients would be clipped; of networks with
+many weights fewer rows, so that it takes a small part of the training's time."""
 
 TRAINING = "training"
 """Key of a checkpoint: the options of the training."""
@@ -156,12 +157,15 @@ class ModelTraining:
 
     def page(self) -> list[pages.Part]:
         """The model's card."""
+        from fedcal.training.card import card_parts
+
+        test = test_rows(self.federation, self.logits)
         told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
         facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
         return [
             *self.model.page(),
             pages.Table("Training", ("", ""), facts),
-            *self.model.judged_page(test_rows(self.federation, self.logits)),
+            *card_parts({"model": test.probs}, test),
             *self.clipping,
         ]
 
@@ -288,9 +292,7 @@ class _Clipped:
     """Follows a training: how many of some test rows' gradients would be clipped, now and then."""
 
     def __init__(self, data: ClientData) -> None:
-        labels = data.labels("test")
-        some = np.unique(np.linspace(0, len(labels) - 1, _JUDGED_ROWS).astype(np.int64))
-        self._inputs, self._labels = inputs_of(data, "test")[some], labels[some]
+        self._data = data
         self._shares: list[tuple[int, float]] = []
         self._last: Gradients | None = None
 
@@ -298,11 +300,14 @@ class _Clipped:
         """Run a strategy on the clients' rows."""
         told, rounds = strategy.on_release, strategy.plan.rounds
         looks = set(np.unique(np.linspace(1, rounds, _JUDGED_ROUNDS).astype(int)).tolist())
+        inputs, labels = inputs_of(self._data, "test"), self._data.labels("test")
 
         def note(release: Release) -> None:
-            query = strategy.query(release.round)
-            if release.round in looks and isinstance(query, Gradients):
-                share = clipped_share(query, self._inputs, self._labels)
+            query = strategy.query(release.round) if release.round in looks else None
+            if isinstance(query, Gradients):
+                most = max(_FEWEST_ROWS, min(_JUDGED_ROWS, _JUDGED_NUMBERS // len(query.w)))
+                some = np.unique(np.linspace(0, len(labels) - 1, most).astype(np.int64))
+                share = clipped_share(query, inputs[some], labels[some])
                 self._shares.append((release.round, share))
                 self._last = query
             if told is not None:

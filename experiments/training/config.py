@@ -164,7 +164,9 @@ class TrainConfig(Options):
         """Refuse what the method has no use for."""
         defaults = options_of(TrainConfig)
         if method != FEDAVG:
-            unused(f"method '{method}'", **{n: self._given(defaults, n) for n in _OF_FEDAVG})
+            # one that samples rows has all clients in each round
+            names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
+            unused(f"method '{method}'", **{n: self._given(defaults, n) for n in names})
             check_settings(method, self.set)
             return
         names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]

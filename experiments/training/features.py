@@ -75,7 +75,7 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     elif stray := [key for key in arrays if key.startswith("test_")]:
         raise InputError(f"{stray[0]} without test_features")
     parts = [rows] if test is None else [rows, test]
-    classes = max(part.classes for part in parts)
+    classes = len(reader.class_names) or max(part.classes for part in parts)
     if classes < 2:
         raise InputError("there is one class; at least 2 are needed")
     names = reader.class_names or tuple(map(str, range(classes)))

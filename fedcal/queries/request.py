@@ -89,12 +89,12 @@ class Request:
         what each client adds to its answer (trust `distributed`, `local`); None = nothing
     rate
         each client's rows take part with this probability, by its own coin (`distributed`)
-    row_rate
-        each row takes part with this probability, by a coin of its client's
     seed
         of a simulated client's noise and coins; a real site takes none from a message
     context
         what it is asked for; None = nobody said
+    row_rate
+        each row takes part with this probability, by a coin of its client's
     """
 
     query: Query
@@ -103,9 +103,9 @@ class Request:
     round: int
     noise: Noise | None = None
     rate: float = 1.0
-    row_rate: float = 1.0
     seed: int | None = None
     context: Context | None = None
+    row_rate: float = 1.0
 
     def __post_init__(self) -> None:
         accounting.check_rate(self.rate)

@@ -129,9 +129,14 @@ class Gradients(Query):
         return _key(self)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """`clip` for a row or a subject; the clip that is given for a client."""
-        whole = self.takes(part, clips, 1)
-        return Bound(self.lengths(), (clips[0] if whole else self.clip,), order=order)
+        """`clip` for a row or a subject, the clip that is given for a client.
+
+        They bound the L2 norm; in L1 it is what a vector of that norm may have.
+        """
+        norm = clips[0] if self.takes(part, clips, 1) else self.clip
+        if order == 1:
+            norm *= math.sqrt(len(self.w))
+        return Bound(self.lengths(), (norm,), order=order)
 
 
 COUNT_NORM = 5.0

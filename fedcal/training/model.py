@@ -96,22 +96,23 @@ class TrainedModel(Artifact):
         return [Table("Network", ("", ""), facts)]
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on test rows: `test`, as fractions."""
+        """Metrics on test rows that it reads: `after`, as fractions."""
         from fedcal.training.card import scored
 
-        return {"test": scored(self._probs(test), test.labels)}
+        probs = self._probs(test)
+        return {} if probs is None else {"after": scored(probs, test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """What test rows tell: metrics, reliability, confidence, classes, groups."""
         from fedcal.training.card import card_parts
 
-        return card_parts({"model": self._probs(test)}, test)
+        probs = self._probs(test)
+        return [] if probs is None else card_parts({"model": probs}, test)
 
-    def _probs(self, test: Holdout) -> Floats:
-        """Its own, where the test rows have inputs; else theirs are those of a model trained so."""
-        if test.inputs is None:
-            return test.probs
-        return softmax(self.predict(test.inputs))
+    def _probs(self, test: Holdout) -> Floats | None:
+        """Of the test rows' inputs, or of their logits where it was trained on logits."""
+        inputs = test.logits if test.inputs is None else test.inputs
+        return softmax(self.predict(inputs)) if inputs.shape[1:] == self.shape else None
 
 
 def load_model(path: str | Path) -> TrainedModel:

@@ -128,7 +128,8 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
         assert all(type(value) is float for value in result[part].values())
         # fractions, not percentages
         assert all(0 <= result[part][k] <= 1 for k in ("accuracy", "ece", "classwise_ece", "mce"))
-        assert result[part]["accuracy"] > 0.3
+        drowned = method == "dp-platt" and private  # of rows, not of thirty users
+        assert drowned or result[part]["accuracy"] > 0.3
 
     sent = result["communication"]
     assert set(sent) == {"bytes_up_per_client", "bytes_down_per_client", "rounds"}
@@ -209,12 +210,14 @@ def test_rounds_are_told_one_by_one(run: Make, method: str, epsilon: float) -> N
     fitted = calibrators.load(folder / "calibrator.npz")
     assert [r["round"] for r in records] == list(range(1, expected + 1))
     for record in records:
-        assert set(record) - {"temperature"} == {"round", "query", "values", "noise_std", "test"}
+        assert set(record) - {"temperature", "test"} == {"round", "query", "values", "noise_std"}
         assert ("temperature" in record) is isinstance(fitted, calibrators.TemperatureScaling)
         assert all(type(value) is float for value in record["values"])
         noisy = private and result["privacy"]["mechanism"] != "exponential"
         assert any(record["noise_std"] or ()) is noisy
-    for record in records:
+    judged = [record for record in records if "test" in record]
+    assert len(judged) == min(24, expected)  # of long runs some, and the last
+    for record in judged:
         assert set(record["test"]) == {"ece", "classwise_ece", "nll", "accuracy"}
         assert all(type(value) is float for value in record["test"].values())
     if records:  # the last calibrator is the result

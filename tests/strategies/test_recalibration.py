@@ -167,3 +167,17 @@ def test_on_a_shipped_set_the_calibration_error_falls(name: str) -> None:
     assert done.after["ece"] < 0.6 * done.before["ece"]
     if name != "dp-platt":
         assert done.after["accuracy"] == done.before["accuracy"]
+
+
+def test_a_run_goes_on_from_its_releases() -> None:
+    make: Any = STRATEGIES["dp-ts"]
+
+    def fresh() -> Any:
+        return make(Federation(**PRIVATE, rounds=6), rows_per_client=ROWS / CLIENTS)
+
+    whole, again = fresh(), fresh()
+    run_inline(whole, some_rows())
+    assert whole.state() is None
+    again.resume("first", whole.releases[:4])
+    run_inline(again, some_rows())
+    assert again.result().temperature == whole.result().temperature

@@ -13,6 +13,7 @@ import pytest
 from flwr.app import Message
 
 import fedcal.strategies.server_app as server
+from fedcal.artifact import Holdout
 from fedcal.clients.guard import KEPT_ROUNDS
 from fedcal.clients.prepared import prepare
 from fedcal.clients.results import METRICS, RESULTS
@@ -175,3 +176,16 @@ def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(
     with Ledger(file) as ledger:
         assert ledger.entries() == ()
     assert not any(_answers(tmp_path, k) for k in range(CLIENTS))
+
+
+def test_a_model_is_judged_on_what_it_reads() -> None:
+    """Its own probabilities, never those of the scores that lie beside the rows."""
+    model = TrainedModel("linear", (WIDTH,), CLASSES, np.zeros(CLASSES * (WIDTH + 1)))
+    z, labels = 9.0 * np.eye(CLASSES), np.arange(CLASSES)
+    sure = Holdout(z, np.eye(CLASSES), labels)
+    assert model.judge(sure) == {}  # it reads other inputs, and these rows have none
+    assert model.judged_page(sure) == []
+    flat = model.judge(replace(sure, inputs=np.ones((CLASSES, WIDTH))))["after"]
+    assert flat["nll"] == pytest.approx(np.log(CLASSES))
+    of_logits = TrainedModel("linear", (CLASSES,), CLASSES, np.zeros(CLASSES * (CLASSES + 1)))
+    assert of_logits.judge(sure)["after"]["nll"] == pytest.approx(np.log(CLASSES))

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcal.clients.prepared import prepare, prepared
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.cli import _run
+from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address
 from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 from fedcal.experiments.deploy.site import LEASE_S, _may_come_back
@@ -167,3 +169,60 @@ def test_other_ends(tmp_path: Path) -> None:
     assert what_now(gone, tmp_path) == "the connection to hub:1 has ended: connecting again"
     with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):
         what_now(gone, tmp_path, 3)
+
+
+# --- rows to train on ---------------------------------------------------------------------------
+
+
+def features(**change: object) -> dict[str, object]:
+    x = np.arange(24.0, dtype=np.float32).reshape(6, 4)
+    known = {"features": x, "labels": LABELS, "test_features": x[:2], "test_labels": LABELS[:2]}
+    return {k: v for k, v in (known | change).items() if v is not None}
+
+
+def test_a_site_of_features_has_rows_to_train_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.npz"
+    np.savez(file, **features(class_names=["well", "sick"], norm=2.0))  # type: ignore[arg-type]
+    rows = site_rows(str(file), None)
+    assert rows.shards.inputs is not None
+    assert np.linalg.norm(rows.shards.inputs, axis=1).max() <= 2.0 + 1e-6
+    assert rows.described(counts=False) == (
+        "rows.npz: 2 classes (well, sick), 4 features to train on"
+    )
+    np.savez(tmp_path / "sick.npz", **features(labels=[1] * 6))  # type: ignore[arg-type]
+    assert site_rows(str(tmp_path / "sick.npz"), ["well", "sick", "dead"]).shards.classes == 3
+    prepare(tmp_path / "site", rows.shards, test=rows.test, test_inputs=rows.test_inputs)
+    site = prepared(tmp_path / "site")
+    assert site.shards.input_shape == (4,)
+    assert site.test_inputs is not None
+    assert site.test_inputs.shape == (2, 4)
+    assert _run(["site", "--data", str(file), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows" in shown
+    assert "1 (L2 norm of a row)" in shown
+    assert "cannot be run" not in shown
+    for name, method in STRATEGIES.items():
+        assert (f" {name} " in shown) == (method.family == "train")
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "said"),
+    [
+        ({}, None, "do not tell how many classes there are: give --class-names"),
+        ({"class_names": ["well", "sick"]}, ["sick", "well"], "it is of the classes well, sick"),
+        ({"labels": [0, 1, 2, 0, 0, 0]}, ["well", "sick"], "must be a class"),
+        ({"features": np.full((6, 4), np.nan)}, ["well", "sick"], "all values must be finite"),
+        ({"features": np.zeros((0, 4)), "labels": []}, ["well", "sick"], "must have shape"),
+        ({"client": [1, 1, 1, 2, 2, 2]}, ["well", "sick"], "a site is one client"),
+    ],
+)
+def test_features_that_do_not_do_are_one_line(
+    tmp_path: Path, change: dict[str, object], names: list[str] | None, said: str
+) -> None:
+    file = tmp_path / "rows.npz"
+    np.savez(file, **features(**change))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=said) as error:
+        site_rows(str(file), names)
+    assert "\n" not in str(error.value)

@@ -67,7 +67,7 @@ def test_a_model_comes_of_it_and_each_site_judges_it(there: Deployment) -> None:
     for name in SITES:
         site = there.folder / f"site-{name}"
         (judged,) = (site / "results").glob("*/metrics.json")
-        found = json.loads(judged.read_text())["test"]["accuracy"]
+        found = json.loads(judged.read_text())["after"]["accuracy"]
         assert found > 0.8
         log = (site / "site.log").read_text("utf-8")
         assert f"on own test rows: accuracy {found:.4f}, ECE" in log

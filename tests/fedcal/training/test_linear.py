@@ -83,3 +83,15 @@ def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused() -> None:
     assert np.abs(HEAD.logits(w * 1e9, x, CLASSES)).max() <= HEAVIEST * (LONGEST + 1)
     with pytest.raises(InputError, match="too coarse"):
         HEAD.steps(w, HEAD.prepared(x), np.zeros(3, int), np.array([0, 3]), 4, Clipping(1.0), 1e-3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_row_that_is_no_numbers_is_bounded_as_any_other(bad: float) -> None:
+    x, y, w = rows_of(3)
+    x[1, 2] = bad
+    for k in range(3):
+        row = slice(k, k + 1)
+        steps = HEAD.steps(
+            w, HEAD.prepared(x[row]), y[row], np.array([0, 1]), CLASSES, Clipping(0.3), GRID
+        )
+        assert np.linalg.norm(steps.astype(np.float64)) * GRID <= 0.3
