@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.errors import ContributionRefused, InputError
 from fedcal.queries import Gradients, LocalUpdate
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
@@ -33,6 +33,11 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     -------
     Words
         (clients, size) uint64
+
+    Raises
+    ------
+    ContributionRefused
+        If nothing is bounded (no privacy) and a sum does not fit the ring.
     """
     if bound.order != 2:
         return None  # rows are bounded in L2 here
@@ -41,6 +46,11 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
         rule = "row" if clipping.rule == "none" else clipping.rule
         clipping = Clipping(bound.norms[0], rule, query.reach)
     steps = _steps(shards, query, clipping, ring.grid)
+    if not bound.finite and (np.abs(steps) > ring.limit).any():
+        raise ContributionRefused(
+            f"a sum of gradients does not fit the ring of {ring.clients} clients: take fewer rows "
+            "or features of a smaller norm"
+        )
     return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 

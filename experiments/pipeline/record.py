@@ -105,8 +105,9 @@ def statement_of(pipeline: Pipeline) -> list[str]:
                 "test rows is measured."
             )
     said.append(
-        "Seeded noise: who knows the seed can subtract it. Numbers about test rows are exact, for "
-        "the researcher's eyes, and no private releases; what [evaluate] and [choose] released is."
+        "Seeded noise: who knows the seed can subtract it. Numbers about test rows, and metrics "
+        "and numbers of the training rows, are exact, for the researcher's eyes, and no private "
+        "releases; what [evaluate] and [choose] released is."
     )
     return said
 

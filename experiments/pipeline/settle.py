@@ -112,9 +112,11 @@ def settle(config: PipelineConfig) -> Pipeline:
         stages.append(Stage(name, "train", "train", training, epsilon, seed))
     if config.choose is not None:
         chosen = config.choose
+        own = _dealt(chosen.config, rows)
         for model in tuple(stages):
-            name, own = f"choose-{model.name}", _dealt(chosen.config, rows)
-            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, model.seed, model.name)
+            # [evaluate] may ask the same question of the same rows: never with the same noise
+            name, seed = f"choose-{model.name}", model.seed + len(trainings)
+            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, seed, model.name)
             stages.append(made)
     for name, after in config.stages.items():
         own = _dealt(after.config, rows)

@@ -60,6 +60,10 @@ APART = (
     "whatever the others are, so the training and what is learnt from those rows cost the larger "
     "of their budgets together."
 )
+EXACT = (
+    "The metrics of the training rows, the numbers of rows, and logits and labels of the "
+    "calibration rows are exact and not private: for the researcher's eyes."
+)
 TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
 
@@ -332,12 +336,12 @@ def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress | None)
 
 
 def _about_parts(config: TrainConfig, job: Job) -> list[str]:
-    """How the budgets of training and of what follows go together."""
+    """What files tell of private rows, and how budgets go together with those of what follows."""
     if not job.plan.private:
         return []
     if job.plan.protected.per != "row":
-        return [TOGETHER]
-    return [APART if config.held_out else REUSED]
+        return [EXACT, TOGETHER]
+    return [EXACT, APART if config.held_out else REUSED]
 
 
 def spent_so_far(job: Job) -> Callable[[int], float]:

@@ -28,7 +28,7 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.streams import check_seed
 from fedcal.training.networks import NETWORKS
-from fedcal.units import Example
+from fedcal.units import UNITS, Example
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0, "min_rows": 0},
@@ -167,6 +167,7 @@ class TrainConfig(Options):
             # one that samples rows has all clients in each round
             names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
             unused(f"method '{method}'", **{n: self._given(defaults, n) for n in names})
+            self._check_cuts()
             check_settings(method, self.set)
             return
         names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]
@@ -174,6 +175,22 @@ class TrainConfig(Options):
         unused(why, **{n: self._given(defaults, n) for n in (*names, "engine", "held_out")})
         if self.set:
             raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
+
+    def _check_cuts(self) -> None:
+        """Refuse cuts by a client's number of rows where that number is protected.
+
+        One row more decides whether a client is there at all (`min_rows`), or which of its other
+        rows are (`max_rows`): more than the one row that the noise hides.
+        """
+        if math.isinf(self.epsilon):
+            return
+        part = not UNITS[one_of("unit", self.unit, UNITS)].whole_client
+        for name, given in (("min_rows", self.min_rows), ("max_rows", part and self.max_rows)):
+            if given:
+                raise InputError(
+                    f"{name} = {given} goes by how many rows a client has, which is private with "
+                    f"unit '{self.unit}': leave it out"
+                )
 
     def _given(self, known: Mapping[str, Option], name: str) -> Any:
         """The value of an option, or None where it is the default."""

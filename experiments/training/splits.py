@@ -114,7 +114,10 @@ class ClientData:
         return np.concatenate([rows.y for rows in self.parts[part]])
 
     def fingerprint(self) -> str:
-        """Tells other rows, or the same ones dealt otherwise, from these: by inputs and labels."""
+        """Tells other rows, or the same ones dealt otherwise, from these.
+
+        By inputs, labels and subjects: whatever a training reads.
+        """
         digest = hashlib.sha256(repr((self.names, self.classes, self.shape)).encode())
         for part in PARTS:
             digest.update(self.sizes(part).astype("<i8").tobytes())
@@ -122,6 +125,8 @@ class ClientData:
             for rows in self.parts[part]:
                 digest.update(rows.x.dtype.str.encode())
                 digest.update(np.ascontiguousarray(rows.x).reshape(-1).view(np.uint8).data)
+                if rows.subject is not None:
+                    digest.update(rows.subject.astype("<i8").tobytes())
         return digest.hexdigest()
 
 

@@ -186,7 +186,7 @@ class Plan:
         norms, so that 10**8 truncated rows are off by at most a fifth of a norm. With K = 10**7 it
         is 2e-8, and what is no whole number (a gap, a gradient) may be off by as much as the noise.
         Unary encoding sends whole numbers. A `fine` grid has 2**36 steps in a norm, where 2**12
-        rows of each client fit.
+        rows of each client fit and the noise is 2**40 steps at most.
         """
         if self.law.answers == "onehot":
             return 1.0
@@ -196,7 +196,8 @@ class Plan:
         room = 2.0**62 / (self.clients * _LEAST_ROWS)  # the other half is for the noise's tails
         if self.fine:
             norms = self.bound.norms
-            least = math.ceil(math.log2(max(norms) / room))
+            steps = max(max(norms) / room, float(max(scales)) / _MOST_STEPS)
+            least = math.ceil(math.log2(steps))
             return float(2.0 ** max(math.floor(math.log2(min(norms) / _FINE)), least))
         std = float(self.law.std(scales, 1.0, self.bound).min())
         parts = self.bound.per != "client"
@@ -439,7 +440,7 @@ def make_plan(
     diameter = 2 if adjacency == "replace" or per != unit.per else 1
     if law.settles_replacement:
         diameter = 1
-    slack = _slack(federation, model, rounds, bound)
+    slack = _slack(federation, model, rounds, bound, row_rate)
     target = Target(federation.epsilon, federation.delta, spent, rate, slack)
     return plan(
         rounds=rounds,
@@ -453,13 +454,17 @@ def make_plan(
     )
 
 
-def _slack(federation: Federation, model: type[Trust], rounds: int, bound: Bound) -> float:
+def _slack(
+    federation: Federation, model: type[Trust], rounds: int, bound: Bound, row_rate: float
+) -> float:
     """What the errors of draws from the operating system may add to delta."""
     if federation.noise_source == "seeded":
         return 0.0
     draws = rounds * model.draws(bound.length, federation.clients)
     if federation.sampling_rate < 1:
         draws += rounds * federation.clients  # coins
+    if row_rate < 1:
+        draws += rounds  # coins of the one row that neighbours differ in
     # A neighbour's view, too, is off by that much: e^epsilon + 1 times (both sides).
     slack = draws * samplers.TOTAL_VARIATION * (1.0 + math.exp(min(federation.epsilon, 700.0)))
     if slack > (federation.delta / 2 or _SMALL_DELTA):

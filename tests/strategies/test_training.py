@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
+from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
-from fedcal.errors import FedcalError, InputError
+from fedcal.clients.gradients import gradient_words
+from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.release import Asked
+from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
 from fedcal.strategies.job import Job
@@ -118,6 +121,22 @@ def test_it_learns_with_and_without_privacy() -> None:
         model = run_inline(method(4, change), shards)
         assert isinstance(model, TrainedModel)
         assert (model.predict(inputs).argmax(axis=1) == labels).mean() > 0.7
+
+
+def test_the_grid_of_much_noise_is_one_that_can_be_drawn() -> None:
+    much = {"unit": "user", "epsilon": 0.3, "noise_source": "system"}
+    plan = method(3, much, batch=None, epochs=300.0).plan
+    assert plan.multiplier > 100  # of 2^36 steps in a norm: more than the samplers draw
+    assert plan.noise is not None
+    assert 2.0**39 < max(plan.noise.scales) <= 2.0**40
+
+
+def test_a_sum_that_nothing_bounds_is_not_cut_in_silence() -> None:
+    query = method().query(1)
+    exact = Bound(query.lengths())
+    assert gradient_words(rows(1), query, exact, Ring(1, 2.0**-36)) is not None
+    with pytest.raises(ContributionRefused, match="does not fit the ring"):
+        gradient_words(rows(1), query, exact, Ring(2**22, 2.0**-36))
 
 
 def test_an_empty_batch_still_releases_its_noise() -> None:

@@ -143,6 +143,8 @@ def test_training_tuning_and_what_follows(features: str, tmp_path: Path) -> None
         "evaluate": {"by": "group"},
     }
     pipeline = settled(tables)
+    seeds = {stage.name: stage.seed for stage in pipeline.stages}
+    assert seeds["evaluate"] not in (seeds["choose-train"], seeds["choose-tune-1"])  # nor its noise
     out = tmp_path / "out"
     record = run(pipeline, out)
     assert record["by_part"].keys() == {"train", "calibration", "test"}

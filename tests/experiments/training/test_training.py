@@ -261,6 +261,14 @@ def test_what_is_not_allowed_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["min_rows", "max_rows"])
+def test_how_many_rows_a_client_has_decides_nothing_where_it_is_private(name: str) -> None:
+    options: dict[str, Any] = {"data": "rows.npz", "method": "fedsgd", name: 5}
+    assert TrainConfig(**options).by_method
+    with pytest.raises(InputError, match=f"{name} = 5 goes by how many rows a client has"):
+        TrainConfig(**options, epsilon=1.0)
+
+
 # --- the command ----------------------------------------------------------------------------
 
 
