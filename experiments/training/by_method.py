@@ -21,7 +21,7 @@ from fedcal.experiments.figures import CURVE_NAMES
 from fedcal.experiments.files import PAGE, to_json, write_folder
 from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import versions
-from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.config import FOLLOWING, SETTINGS, TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.numerics import softmax
 from fedcal.queries import Gradients
@@ -114,9 +114,10 @@ class ModelTraining:
         config = {k: v for k, v in self.config.to_dict().items() if k != "set"}
         if math.isinf(self.config.epsilon):
             config.pop("epsilon")
+        settings = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
         return {
             "schema": 1,
-            "config": config | {"set": self.settings},
+            "config": config | {"set": settings},
             "test": self.metrics,
             "train": self.train_metrics,
             "clients": self.federation.clients,
@@ -210,7 +211,7 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
     known = config.to_dict()
     settings: dict[str, Any] = dict(config.set)
     settings |= {"network": config.model, "shape": text_of(data.shape)}
-    for name, setting in (("lr", "lr"), ("batch_size", "batch")):
+    for name, setting in SETTINGS.items():
         if known.get(name) is not None:
             settings.setdefault(setting, known[name])
     shared = {name: known[name] for name in _SHARED if name in known}

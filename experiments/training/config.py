@@ -50,6 +50,12 @@ FEDAVG = "fedavg"
 
 TRAINERS = (FEDAVG, *(n for n, method in STRATEGIES.items() if method.family == "train"))
 
+SETTINGS = {"lr": "lr", "batch_size": "batch"}
+"""Option -> the setting of a method that it stands for."""
+
+FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
+"""Setting of a method that follows from what is said elsewhere -> where."""
+
 _OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
 _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
@@ -104,13 +110,17 @@ class TrainConfig(Options):
         "As simulate's",
         unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: int | None = option(None, TRAINING, "Of FedAvg", unset="the model's")
+    rounds: int | None = option(None, TRAINING, "Of training", unset="the model's, or by epochs")
     sampling_rate: float = option(
         0.1, DATA, "Share of the clients in a round, one at least: 0.1 of 10 is 1"
     )
     local_epochs: int = option(1, TRAINING, "Of a client in a round")
-    batch_size: int | None = option(None, TRAINING, "Of local SGD", unset="the model's")
-    lr: float | None = option(None, TRAINING, "Of local SGD", unset="the model's")
+    batch_size: int | None = option(
+        None, TRAINING, "Of local SGD; of fedsgd rows expected in a round", unset="the model's"
+    )
+    lr: float | None = option(
+        None, TRAINING, "Of local SGD, or of fedsgd's steps", unset="the model's"
+    )
     server_lr: float | None = option(None, TRAINING, "Of the server's step", unset="1")
     epsilon: float = like(Config, "epsilon")
     delta: float = like(Config, "delta")
@@ -168,6 +178,7 @@ class TrainConfig(Options):
             names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
             unused(f"method '{method}'", **{n: self._given(defaults, n) for n in names})
             self._check_cuts()
+            self._check_set()
             check_settings(method, self.set)
             return
         names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]
@@ -175,6 +186,16 @@ class TrainConfig(Options):
         unused(why, **{n: self._given(defaults, n) for n in (*names, "engine", "held_out")})
         if self.set:
             raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
+
+    def _check_set(self) -> None:
+        """Refuse settings of the method that an option, or the data, say too."""
+        for name, said in FOLLOWING.items():
+            if name in self.set:
+                raise InputError(f"--set {name} is not needed: {said}")
+        for name, setting in SETTINGS.items():
+            given, own = getattr(self, name), self.set.get(setting)
+            if None not in (given, own) and given != own:
+                raise InputError(f"{name} = {given} and --set {setting}={own}: give one of them")
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.

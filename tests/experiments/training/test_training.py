@@ -269,6 +269,19 @@ def test_how_many_rows_a_client_has_decides_nothing_where_it_is_private(name: st
         TrainConfig(**options, epsilon=1.0)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"set": {"network": "mlp"}}, "--set network is not needed: --model says it"),
+        ({"lr": 2.0, "set": {"lr": 8.0}}, "lr = 2.0 and --set lr=8.0: give one of them"),
+        ({"batch_size": 9, "set": {"batch": 8.0}}, "batch_size = 9 and --set batch=8.0"),
+    ],
+)
+def test_nothing_is_said_twice(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        TrainConfig("rows.npz", method="fedsgd", **options)
+
+
 # --- the command ----------------------------------------------------------------------------
 
 
