@@ -33,7 +33,7 @@ HEAVIEST = 2000.0
 """Norm of a class's weights beyond which its scores are those of weights that are so long."""
 
 _TOGETHER = 2**12  # rows of one product; each adds less than 2^41 to a number
-_LEAST_BITS = 6  # of p - y: a grid that leaves fewer asks for too large a clip
+_LEAST_BITS = 6  # of a bounded p - y; with fewer, what is truncated would be too large a part
 
 
 class Linear(Network):
@@ -94,10 +94,11 @@ class Linear(Network):
     ) -> Integers:
         """One matrix product for each client."""
         step = grid / FEATURE_STEP
-        if step > 2.0**-_LEAST_BITS:
+        longest = 1.0 if clipping.rule == "none" else min(1.0, clipping.norm)
+        if step > longest * 2.0**-_LEAST_BITS:
             raise InputError(
                 f"a grid of {grid:.3g} is too coarse for gradients of the network linear: take a "
-                "smaller clip"
+                f"{'smaller' if longest == 1.0 else 'larger'} clip"
             )
         sums = np.zeros((len(offsets) - 1, w.size), np.int64)
         for a in range(0, len(labels), _TOGETHER):

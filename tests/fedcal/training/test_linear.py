@@ -81,8 +81,10 @@ def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused() -> None:
     assert np.isfinite(far).all()
     assert np.abs(far).max() <= (LONGEST + 1) * np.linalg.norm(w)
     assert np.abs(HEAD.logits(w * 1e9, x, CLASSES)).max() <= HEAVIEST * (LONGEST + 1)
-    with pytest.raises(InputError, match="too coarse"):
-        HEAD.steps(w, HEAD.prepared(x), np.zeros(3, int), np.array([0, 3]), 4, Clipping(1.0), 1e-3)
+    for clip, grid, wanted in ((1.0, 1e-3, "smaller"), (1e-6, 2.0**-36, "larger")):
+        rows = HEAD.prepared(x), np.zeros(3, int), np.array([0, 3])
+        with pytest.raises(InputError, match=f"too coarse .* take a {wanted} clip"):
+            HEAD.steps(w, *rows, CLASSES, Clipping(clip), grid)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
