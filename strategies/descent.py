@@ -85,12 +85,12 @@ class Descent(CalibrationStrategy):
         super().__init__(self._planned(federation, epochs, self.batch / self.rows), **base)
 
     def _planned(self, federation: Federation, epochs: float | None, rate: float) -> Plan:
-        if federation.rounds is None:
+        steps = federation.rounds
+        if epochs is not None:
             steps = math.ceil(positive("epochs", epochs) * self.rows / self.batch)
-        else:
-            unused("rounds are given", epochs=epochs)
-            steps = federation.rounds
-        whole("rounds", steps, 1, MOST_ROUNDS)
+            if federation.rounds not in (None, steps):
+                unused("rounds are given, and these are others", epochs=epochs)
+        steps = whole("rounds", steps, 1, MOST_ROUNDS)
         query = self.query(1)
         bound = query.bound(query.part(federation.unit), (self.clip,))
         return make_plan(

@@ -348,7 +348,8 @@ def test_datasets_as_json(fedcal_says: Any) -> None:
     code, out, _ = fedcal_says("datasets", "--json")
     assert code == 0
     entries = strict(out)
-    assert [entry["name"] for entry in entries] == [e.name for e in datasets.catalogue()]
+    every = [*datasets.catalogue(), *datasets.feature_sets()]
+    assert [entry["name"] for entry in entries] == [e.name for e in every]
     assert {"rows", "classes", "clients", "licence", "source", "input"} <= set(entries[0])
 
 
@@ -423,7 +424,7 @@ def test_a_report_is_written_again(fedcal_says: Any, folder: Path) -> None:
     assert fedcal_says("report", "o") == (0, f"written to {report}\n", "")
     assert Path(report).is_file()
     code, _, err = fedcal_says("report", "elsewhere")
-    assert (code, "neither result.json" in err) == (2, True)
+    assert (code, "holds no result.json" in err) == (2, True)
 
 
 def test_a_calibrator_is_exported(fedcal_says: Any, fitted: Path) -> None:

@@ -351,5 +351,5 @@ def test_a_block_of_readme_that_is_not_marked_is_run(
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ fedcal report nowhere\n```\n")
-    with pytest.raises(AssertionError, match="holds neither"):
+    with pytest.raises(AssertionError, match="holds no result"):
         run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)

@@ -92,7 +92,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
 
     modules = {stored(p) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
     data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
-    assert len(data) == 10
+    assert len(data) == 12
     # what code reads at run time: templates, experiments and their expected results
     read = {
         stored(p)
@@ -162,7 +162,7 @@ def test_simulate_and_apply_from_the_wheel(installed: Path, empty: Path) -> None
 
 
 def test_datasets_from_the_wheel(installed: Path, empty: Path) -> None:
-    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 9
+    assert len(json.loads(fedcal_command(installed, empty, "datasets", "--json"))) == 11
 
 
 def test_the_list_of_reproductions_from_the_wheel(installed: Path, empty: Path) -> None:

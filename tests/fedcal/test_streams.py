@@ -100,6 +100,7 @@ OF_NO_CONSEQUENCE = {
 }
 OTHER = {
     "law": Laplace(0.5),
+    "row_rate": 0.5,
     "unit": "example",
     "trust": "local",
     "adjacency": "replace",
