@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,13 @@ from fedcal.experiments.training.by_method import (
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
+from fedcal.locks import locked
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.optional import need
 from fedcal.strategies.checkpoint import CHECKPOINT as ROUNDS
 from fedcal.strategies.checkpoint import Checkpoint
+from fedcal.strategies.run_folder import LOCK
 from fedcal.types import Floats
 
 if TYPE_CHECKING:
@@ -219,24 +222,33 @@ def _by_method(
         if progress is not None:
             progress(done, total, {"epsilon": spent[0](done)})
 
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        training = train_by_method(
-            config,
-            data,
-            folder=folder,
-            resume=resume,
-            progress=told,
-            hear=lambda job: spent.append(spent_so_far(job)),
-        )
-    except KeyboardInterrupt:
-        if folder is None or not (folder / ROUNDS).is_file():
-            raise
-        raise Interrupted(f"go on: fedcal train --out {folder} --resume") from None
-    if folder is not None:
-        training.save(folder)
+    with nullcontext() if folder is None else _alone(folder):
+        try:
+            training = train_by_method(
+                config,
+                data,
+                folder=folder,
+                resume=resume,
+                progress=told,
+                hear=lambda job: spent.append(spent_so_far(job)),
+            )
+        except KeyboardInterrupt:
+            if folder is None or not (folder / ROUNDS).is_file():
+                raise
+            raise Interrupted(f"go on: fedcal train --out {folder} --resume") from None
+        if folder is not None:
+            training.save(folder)
     return training
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: two that go on with one training would release its open round twice."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / LOCK
+    with locked(lock, f"another training writes into {folder}"):
+        yield
+        lock.unlink(missing_ok=True)
 
 
 def _keep(folder: Path, state: TrainingState, config: dict[str, Any], fingerprint: str) -> None:

@@ -17,6 +17,7 @@ from fedcal.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments import cli, simulate
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.run import CHECKPOINT, Training, train
+from fedcal.locks import locked
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -349,3 +350,12 @@ def test_ctrl_c_says_how_to_go_on(
 def test_help_names_the_models() -> None:
     said = CliRunner().invoke(cli.app, ["train", "--help"], env={"COLUMNS": "200"}).output
     assert "cnn | resnet18 | lstm" in said
+
+
+def test_two_trainings_never_share_a_folder(tmp_path: Path) -> None:
+    """Both would release the round that is open."""
+    with (
+        locked(tmp_path / "lock", "not reached"),
+        pytest.raises(InputError, match="another training"),
+    ):
+        train(data="adult-features", epsilon=8.0, rounds=1, out=tmp_path)
