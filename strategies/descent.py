@@ -17,7 +17,14 @@ from fedcal.privacy.plan import Plan, make_plan
 from fedcal.queries import Query
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.training.optimisers import OPTIMISERS, SCHEDULES, Optimiser, Schedule, scheduled
+from fedcal.training.optimisers import (
+    OPTIMISERS,
+    SCHEDULES,
+    Optimiser,
+    Schedule,
+    langevin_lr,
+    scheduled,
+)
 from fedcal.types import Floats
 
 
@@ -77,12 +84,16 @@ class Descent(CalibrationStrategy):
         if momentum and not chosen.has_momentum:
             unused(f"the optimiser {optimiser} has none", momentum=momentum)
         self.optimiser: Optimiser = chosen(start.size, momentum)
+        if self.optimiser.by_noise and not federation.private:
+            raise InputError(f"the optimiser {optimiser} takes its step from the noise: epsilon")
         self.lr, self.schedule = positive("lr", lr), schedule
         if not (math.isfinite(weight_decay) and weight_decay >= 0):
             raise InputError(f"weight_decay must be >= 0, got {weight_decay!r}")
         self.weight_decay, self.clip = weight_decay, positive("clip", clip)
         self.done = 0
         super().__init__(self._planned(federation, epochs, self.batch / self.rows), **base)
+        if self.optimiser.by_noise and self.plan.noise_std is not None:
+            self.lr = langevin_lr(self.batch, self.rows, self.plan.noise_std[0])
 
     def _planned(self, federation: Federation, epochs: float | None, rate: float) -> Plan:
         steps = federation.rounds

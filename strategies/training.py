@@ -13,7 +13,7 @@ from fedcal.strategies.method import Family
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import RULES, Rule, shape_of
 from fedcal.training.networks import NETWORKS
-from fedcal.training.optimisers import Schedule
+from fedcal.training.optimisers import OPTIMISERS, Schedule
 from fedcal.units import UNITS
 
 BATCH = 256.0
@@ -101,6 +101,8 @@ class FedSGD(Descent):
         self.classes, self.clipping = federation.classes, clipping
         self.shape = str(self.classes if shape is None else shape)  # --set may give a number
         self.reach = 1.0 if reach is None else positive("reach", reach)
+        if one_of("optimiser", optimiser, OPTIMISERS) and OPTIMISERS[optimiser].by_noise:
+            unused(f"the optimiser {optimiser} takes its step from the noise", lr=lr)
         start = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
         super().__init__(
             federation,

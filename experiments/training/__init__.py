@@ -1,3 +1,3 @@
-"""Base models trained federatedly, by Flower's FedAvg: what calibration begins with."""
+"""Models trained over clients, by Flower's FedAvg or by a method of ours, with their data."""
 
 from __future__ import annotations

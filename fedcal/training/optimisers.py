@@ -30,6 +30,8 @@ class Optimiser(ABC):
 
     name: ClassVar[str]
     has_momentum: ClassVar[bool]
+    by_noise: ClassVar[bool] = False
+    """Whether the learning rate follows from the noise (`langevin_lr`)."""
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
         if not 0 <= momentum < 1:
@@ -74,6 +76,17 @@ class SGD(Optimiser):
         self._velocity = np.array(state["velocity"], np.float64)
 
 
+class SGLD(SGD):
+    """Stochastic gradient Langevin dynamics (DP-SGLD, Knolle et al. 2021): SGD at `langevin_lr`.
+
+    The noise that privacy needs is that of a sampler of the posterior, which the step is fitted to.
+    """
+
+    name: ClassVar[str] = "sgld"
+    has_momentum: ClassVar[bool] = False
+    by_noise: ClassVar[bool] = True
+
+
 class Adam(Optimiser):
     """Adam (Kingma & Ba 2015) with its usual constants; with noisy gradients DP-Adam."""
 
@@ -110,7 +123,7 @@ class Adam(Optimiser):
         self._steps = int(state["steps"][0])
 
 
-OPTIMISERS: dict[str, type[Optimiser]] = registry(SGD, Adam)
+OPTIMISERS: dict[str, type[Optimiser]] = registry(SGD, Adam, SGLD)
 """Name on the command line -> optimiser."""
 
 

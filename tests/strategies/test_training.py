@@ -173,9 +173,19 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
         replace(job, settings=settings).run(print, folder=tmp_path, resume=True)
 
 
+def test_langevin_steps_follow_from_the_noise() -> None:
+    """The noise of a step has std sqrt(2 h), h the step on the sum of the rows' losses."""
+    strategy = method(1, {"epsilon": 2.0}, optimiser="sgld", clip=0.3)
+    assert strategy.plan.noise_std is not None
+    of_step = strategy.lr * strategy.plan.noise_std[0] / strategy.batch
+    assert of_step == pytest.approx(np.sqrt(2 * strategy.lr / ROWS))
+
+
 @pytest.mark.parametrize(
     ("change", "settings", "words"),
     [
+        ({}, {"optimiser": "sgld"}, "takes its step from the noise"),
+        ({"epsilon": 1.0}, {"optimiser": "sgld", "lr": 1.0}, "lr has no effect"),
         ({"epsilon": 1.0}, {"clipping": "none"}, "bounds nothing"),
         ({}, {"clipping": "row", "reach": 1.0}, "reach"),
         ({}, {"shape": "5y"}, "shape"),
