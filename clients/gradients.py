@@ -25,7 +25,7 @@ def gradients(shards: Shards, query: Gradients) -> Floats:
 def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -> Words | None:
     """The same in steps of the ring, where each row is bounded: all rows of a client at once.
 
-    Formal guarantee: each row adds whole numbers of norm `bound.norms[0]` at most
+    Formal guarantee: each row adds whole numbers of norm `min(bound.norms)` at most
     (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
     1-Lipschitz. So a row more or less moves a client's answer by no more than the bound.
 
@@ -44,7 +44,7 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     clipping = query.rows
     if bound.finite:  # the norm is the plan's
         rule = "row" if clipping.rule == "none" else clipping.rule
-        clipping = Clipping(bound.norms[0], rule, query.reach)
+        clipping = Clipping(min(bound.norms), rule, query.reach)
     steps = _steps(shards, query, clipping, ring.grid)
     if not bound.finite and (np.abs(steps) > ring.limit).any():
         raise ContributionRefused(

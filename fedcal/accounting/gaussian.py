@@ -61,6 +61,8 @@ _LOSS_TAIL = 10.0  # standard deviations of noise that the library keeps: exp(-5
 # 5e-15 of delta in 1000 rounds and 5e-14 in 5000, so this much (for 1000 rounds or fewer; more in
 # proportion) is taken off the target first, and a delta of less than 20 times it is refused.
 _FFT_SLACK = 5e-14
+# Beyond this epsilon (nats) the grid of a loss would fill the memory, and nothing is private.
+_LARGEST_EPSILON = 1e6
 # The search stops once epsilon is met and less than this part of it is left over.
 _SLACK = 2e-4
 
@@ -373,6 +375,8 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
     if rate == 1:
         return _gaussian_multiplier(epsilon, delta, rounds)
     _check_amplified(delta, rounds, rate)
+    if epsilon > _LARGEST_EPSILON:
+        return _gaussian_multiplier(epsilon, delta, rounds)  # sampling never costs anything
     return _amplified_multiplier(epsilon, delta, rounds, rate)
 
 

@@ -95,7 +95,8 @@ def same_bits(x: Floats | Words, y: Floats | Words) -> bool:
 
 
 def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
-    return Request(query, bound, Ring(clients, 2.0**-24), round=1)
+    fine = query.fine and bound.per == "row"
+    return Request(query, bound, Ring(clients, 2.0**-38 if fine else 2.0**-24), round=1)
 
 
 @cases
