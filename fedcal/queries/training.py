@@ -36,8 +36,25 @@ MOST_EPOCHS, MOST_BATCH = 10**4, 2**31
 _W = np.linspace(-0.5, 0.5, 9)
 
 
+class _OfNetwork(Query):
+    """A question about a network on inputs of one shape."""
+
+    network: str
+    shape: str
+
+    @property
+    def architecture(self) -> Network:
+        """What is trained."""
+        return NETWORKS[self.network]
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
+
+
 @dataclass(frozen=True, eq=False)
-class Gradients(Query):
+class Gradients(_OfNetwork):
     """The sum of your rows' gradients of the cross-entropy at w, each bounded. (DP-SGD.)
 
     As many numbers as w. A row adds at most `clip`, as `clipping` says; where clients or subjects
@@ -93,16 +110,6 @@ class Gradients(Query):
         not_too_long(self)
 
     @property
-    def architecture(self) -> Network:
-        """What is trained."""
-        return NETWORKS[self.network]
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """As `shape` says."""
-        return shape_of(self.shape)
-
-    @property
     def rows(self) -> Clipping:
         """What bounds a row's gradient."""
         return Clipping(self.clip, self.clipping, self.reach)
@@ -145,7 +152,7 @@ larger than an update's, which costs the update half a percent."""
 
 
 @dataclass(frozen=True, eq=False)
-class LocalUpdate(Query):
+class LocalUpdate(_OfNetwork):
     """How far from w does SGD on your own rows lead? (DP-FedAvg, McMahan et al. 2018.)
 
     (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it was within the
@@ -219,16 +226,6 @@ class LocalUpdate(Query):
             seed=check_seed(self.seed),
         )
         not_too_long(self)
-
-    @property
-    def architecture(self) -> Network:
-        """What is trained."""
-        return NETWORKS[self.network]
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """As `shape` says."""
-        return shape_of(self.shape)
 
     @property
     def sgd(self) -> LocalSGD:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from fedcal.experiments.figures.drawing import Sheet
-from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang import mixture
-from fedcal.experiments.studies.zhang.grid import over_seeds, place
+from fedcal.experiments.studies.zhang.grid import measured
 from fedcal.experiments.studies.zhang.models import CLIP, LR, PLAIN, Training
 from fedcal.experiments.studies.zhang.panels import against
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
@@ -45,10 +45,7 @@ def rows(
     todo = [
         (of, clip, how) for of in (task(MIXTURE), *tasks(data)) for clip, how in sweep(of).items()
     ]
-    return [
-        place(of, what="clip", clip=clip) | over_seeds(of, how, seeds)
-        for of, clip, how in counted(todo, progress)
-    ]
+    return measured("clip", "clip", todo, seeds, progress)
 
 
 def claims(found: Sequence[Record]) -> list[RowsClaim]:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang import mixture
-from fedcal.experiments.studies.zhang.grid import over_seeds, place
+from fedcal.experiments.studies.zhang.grid import measured
 from fedcal.experiments.studies.zhang.models import PLAIN, Training, multiplier
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
 from fedcal.strategies.outcome import Progress
@@ -50,10 +50,7 @@ def rows(
     todo = [
         (of, title, how) for of in (task(MIXTURE), *tasks(data)) for title, how in parts(of).items()
     ]
-    return [
-        place(of, what="part", gradients=title) | over_seeds(of, how, seeds)
-        for of, title, how in counted(todo, progress)
-    ]
+    return measured("part", "gradients", todo, seeds, progress)
 
 
 def claims(found: Sequence[Record]) -> list[RowsClaim]:

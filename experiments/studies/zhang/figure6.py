@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
-from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, over_seeds, place
+from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, measured
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
@@ -30,11 +30,8 @@ def rows(
     list of dict
         what = "method": `method`, see `grid.over_seeds`
     """
-    todo = [(of, title) for of in tasks(data) for title in METHODS]
-    return [
-        place(of, what="method", method=title) | over_seeds(of, METHODS[title], seeds)
-        for of, title in counted(todo, progress)
-    ]
+    todo = [(of, title, how) for of in tasks(data) for title, how in METHODS.items()]
+    return measured("method", "method", todo, seeds, progress)
 
 
 def claims(found: Sequence[Record]) -> list[RowsClaim]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
-from fedcal.experiments.studies.spec import Record
+from fedcal.experiments.studies.spec import Record, Rows, counted
 from fedcal.experiments.studies.zhang import models
 from fedcal.experiments.studies.zhang.models import BEYOND, PLAIN, REACH, Training
 from fedcal.experiments.studies.zhang.scores import scores, spread
 from fedcal.experiments.studies.zhang.tasks import Task
 from fedcal.numerics import softmax
+from fedcal.strategies.outcome import Progress
 from fedcal.training.model import TrainedModel
 from fedcal.types import Floats, Integers
 
@@ -90,6 +91,20 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
         on_rows = judged(model, task.x, task.y)
         runs.append(run | {f"train {key}": value for key, value in on_rows.items()})
     return spread(runs)
+
+
+def measured(
+    what: str,
+    key: str,
+    todo: Sequence[tuple[Task, str, Training]],
+    seeds: int,
+    progress: Progress | None,
+) -> Rows:
+    """A row for each training: its title under `key`, and `over_seeds`."""
+    return [
+        place(of, what=what, **{key: title}) | over_seeds(of, how, seeds)
+        for of, title, how in counted(todo, progress)
+    ]
 
 
 def place(task: Task, **facts: Any) -> Record:

@@ -6,37 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-import numpy as np
-
-from fedcal.evaluation import Histogram, evaluate
-from fedcal.metrics import summary
+from fedcal.training.card import scored
 from fedcal.types import Floats, Integers
-
-BINS, FINER = 15, 32
-_EDGES = np.linspace(0.0, 1.0, BINS * FINER + 1)
 
 KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
 
 
-def counts_of(probs: Floats, y: Integers) -> Histogram:
-    """Rows by confidence, wrong and right ones."""
-    top = probs.max(axis=1)
-    right = probs.argmax(axis=1) == y
-    counts = [np.histogram(top[of], _EDGES)[0] for of in (~right, right)]
-    return Histogram.exact(_EDGES, np.array(counts, np.float64))
-
-
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
     """`KEYS`: ECE has 15 bins; `gap` is mean confidence less accuracy."""
-    found = summary(probs, y)
-    debiased = evaluate(counts_of(probs, y), "confidence", only=("ece_debiased",))["ece_debiased"]
-    return {
-        "accuracy": found["accuracy"],
-        "ece": found["ece"],
-        "ece_debiased": debiased.value,
-        "nll": found["nll"],
-        "gap": float(probs.max(axis=1).mean()) - found["accuracy"],
-    }
+    found = scored(probs, y)
+    return {key: found[key] for key in KEYS}
 
 
 def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
