@@ -233,7 +233,7 @@ class Roster:
             signed = _given(table, "signature", dict, "a table")
             check_keys("[signature]", signed, ("coordinator", "signature"))
             signature = Signature(
-                _hex("coordinator of [signature]", signed.get("coordinator"), keys.KEY_BYTES),
+                check_key("coordinator of [signature]", signed.get("coordinator")),
                 _hex("signature of [signature]", signed.get("signature"), keys.SIGNATURE_BYTES),
             )
         return cls(
@@ -284,13 +284,18 @@ def check_digest(what: str, text: Any) -> str:
     return text
 
 
+def check_key(what: str, text: Any) -> bytes:
+    """The 32 bytes of an Ed25519 public key in hexadecimal digits, or InputError."""
+    return _hex(what, text, keys.KEY_BYTES)
+
+
 def _member(place: int, site: Any) -> Member:
     where = f"[[site]] number {place}"
     if not isinstance(site, dict):
         raise InputError(f"{where} must be a table with name and key")
     check_keys(where, site, ("name", "key"))
     name = check_name(f"name of {where}", site.get("name"))
-    return Member(name, _hex(f"key of site {name!r}", site.get("key"), keys.KEY_BYTES))
+    return Member(name, check_key(f"key of site {name!r}", site.get("key")))
 
 
 def _class_digest(table: Mapping[str, Any]) -> str:
