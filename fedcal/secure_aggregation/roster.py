@@ -254,12 +254,14 @@ class Roster:
         if self.class_digest:
             table["class-digest"] = self.class_digest
         table["site"] = [{"name": site.name, "key": site.key.hex()} for site in self.sites]
-        if self.signature is not None:
-            table["signature"] = {
-                "coordinator": self.signature.coordinator.hex(),
-                "signature": self.signature.signature.hex(),
-            }
-        return tomli_w.dumps(table)
+        return tomli_w.dumps(table) + self.signature_toml()
+
+    def signature_toml(self) -> str:
+        """The last table of that file; "" = nobody has signed."""
+        if (signed := self.signature) is None:
+            return ""
+        pair = {"coordinator": signed.coordinator.hex(), "signature": signed.signature.hex()}
+        return "\n" + tomli_w.dumps({"signature": pair})
 
 
 def check_name(what: str, name: Any) -> str:
