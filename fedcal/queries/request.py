@@ -134,8 +134,14 @@ class Request:
                 f"noise of {self.noise.mechanism!r} does not go with a run by {context.mechanism!r}"
             )
 
-    def to_fields(self) -> dict[str, Field]:
-        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
+    def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
+        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them.
+
+        Parameters
+        ----------
+        noise
+            name the noise and the coins too; not where a site takes them from its own plan
+        """
         fields: dict[str, Field] = {
             "kind": self.query.kind,
             "round": self.round,
@@ -150,14 +156,14 @@ class Request:
             fields["order"] = self.bound.order
         if self.bound.per != "client":
             fields["per"] = self.bound.per
-        if self.noise is not None:
+        if noise and self.noise is not None:
             fields["noise"] = self.noise.mechanism
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
-        if self.rate < 1:
+        if noise and self.rate < 1:
             fields["rate"] = self.rate
-        if self.row_rate < 1:
+        if noise and self.row_rate < 1:
             fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
