@@ -141,7 +141,7 @@ class Request:
         Parameters
         ----------
         noise
-            False = without noise and coin: a site takes them from its own plan
+            name the noise and the coins too; not where a site takes them from its own plan
         """
         fields: dict[str, Field] = {
             "kind": self.query.kind,
@@ -164,7 +164,7 @@ class Request:
             fields["noise-shares"] = self.noise.shares
         if noise and self.rate < 1:
             fields["rate"] = self.rate
-        if self.row_rate < 1:
+        if noise and self.row_rate < 1:
             fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
