@@ -40,6 +40,9 @@ MOST_BYTES = 1 << 20
 FEWEST_IN_AN_EXACT_SUM = 3
 """Of two contributions each sender could subtract its own."""
 
+CPU_SECONDS = 600
+"""That an answer may take where no policy says less."""
+
 ADJACENCIES = tuple(dict.fromkeys(name for unit in UNITS.values() for name in unit.neighbours))
 REQUIRED, ANY = "protocol", "any"
 """What a policy says of secure aggregation."""
@@ -122,7 +125,7 @@ class Policy:
     colluding: int = 0
     committee: tuple[tuple[int, int], ...] = ()
     largest_vector: int = 100_000
-    cpu_seconds: int = 600
+    cpu_seconds: int = CPU_SECONDS
     exact_sums: bool = False
 
     def __post_init__(self) -> None:
