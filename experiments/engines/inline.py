@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.artifact import Artifact
 from fedcal.checks import whole
 from fedcal.clients.answers import contribute, prepare_rows
-from fedcal.experiments.engines.secure_sum import SecureSums
 from fedcal.release import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
 from fedcal.strategies.method import Method
 from fedcal.types import Integers, Words
+
+if TYPE_CHECKING:
+    from fedcal.experiments.engines.secure_sum import SecureSums
 
 BLOCK_NUMBERS = 1 << 17
 """Numbers that a block of clients answers with at most (1 MiB: it stays in the cache)."""
@@ -69,7 +72,7 @@ def run_inline(
         """Those of all clients are kept, with what is computed once a run."""
         return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
 
-    sums = SecureSums(method) if method.plan.protocol and sum_of is None else None
+    sums = _secure_sums(method) if method.plan.protocol and sum_of is None else None
     try:
         for round_number in range(method.resumed + 1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
@@ -93,6 +96,12 @@ def run_inline(
     artifact = method.result()
     artifact.learnt_on(shards.input)
     return artifact
+
+
+def _secure_sums(method: Method) -> SecureSums:
+    from fedcal.experiments.engines.secure_sum import SecureSums  # sites' records: not always
+
+    return SecureSums(method)
 
 
 def _secure_sum(
