@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -40,7 +41,7 @@ COMMANDS = {
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
-"""Name -> what it does."""
+"""Name -> what it does; a name of two words is a command below the first one."""
 
 _MODULES = {
     "simulate": "simulate",
@@ -127,7 +128,7 @@ def load_command(name: str) -> click.Command:
     module = import_module(f"fedcal.experiments.commands.{_MODULES[name]}")
     examples = [f"    {escape(example)}" for example in EXAMPLES[name]]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    command = getattr(module, f"{name.replace('-', '_')}_command")
+    command = getattr(module, f"{re.sub('[ -]', '_', name)}_command")
     epilog = "\n\n".join(["For example:", *examples])
     alone.command(name, help=COMMANDS[name], epilog=epilog)(command)
     return typer.main.get_command(alone)
@@ -139,8 +140,12 @@ class Commands(TyperGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names, and the other arguments."""
-        return args[0], load_command(args[0]), args[1:]
+        """The command that the first one or two arguments name, and the other arguments."""
+        name, rest = args[0], args[1:]
+        below = any(known.startswith(f"{name} ") for known in COMMANDS)
+        if below and rest and not rest[0].startswith("-"):
+            name, rest = f"{name} {rest[0]}", rest[1:]
+        return name, load_command(name), rest
 
 
 app = Commands(
