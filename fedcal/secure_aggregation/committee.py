@@ -1,0 +1,107 @@
+"""The committee of a secure sum: who holds which part of the masks (replicated seeds).
+
+A contributor hides its vector by one mask for each *piece*. There is a piece for each set T of
+t - 1 members; its seed goes to the members outside of T. Any t members therefore know all pieces
+together, and t - 1 members, being one of the sets, lack a piece. No field is needed, and so no
+polynomial over vectors: sums are modulo 2**64 as everywhere (Ito, Saito and Nishizeki 1987,
+replicated secret sharing; Cramer, Damgard and Ishai 2005).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from fedcal.checks import whole
+from fedcal.errors import InputError
+
+EVERYBODY_UP_TO = 7
+"""So many sites are all members, where nobody says who is."""
+
+MOST_PIECES = 1000
+"""Each is a stream as long as the vector, for each contributor."""
+
+
+def check_committee(size: int, threshold: int) -> None:
+    """InputError for a committee that cannot be, or has more pieces than anybody can use."""
+    whole("the committee's size", size, 2, 64)
+    whole("the committee's threshold", threshold, 2, size)
+    pieces = math.comb(size, threshold - 1)
+    if pieces > MOST_PIECES:
+        raise InputError(
+            f"a committee of {size} with threshold {threshold} has {pieces} pieces, allowed are "
+            f"{MOST_PIECES}: choose fewer members"
+        )
+    if colluding(size, threshold) < 0:
+        raise InputError(
+            f"a committee of {size} needs a threshold above {size // 2}, got {threshold}: two "
+            "halves of it could open two different sums"
+        )
+
+
+def colluding(size: int, threshold: int) -> int:
+    """Members that may work with the server, and it still learns nothing but one sum a round.
+
+    t - 1, who lack a piece; and so few that two sets of t signatures, each under another sum,
+    have an honest member in common, who signs once: 2 t - C - 1.
+    """
+    return min(threshold - 1, 2 * threshold - size - 1)
+
+
+def default_threshold(size: int) -> int:
+    """One member may be absent; of seven or more two."""
+    return max(2, size - (1 if size < EVERYBODY_UP_TO else 2))
+
+
+@dataclass(frozen=True)
+class Committee:
+    """Members, by their numbers as sites, and how many of them open a sum.
+
+    Attributes
+    ----------
+    members
+        at least 2, each once
+    threshold
+        t: so many open a sum, and one fewer know nothing
+
+    Raises
+    ------
+    InputError
+        If there can be no such committee (`check_committee`).
+    """
+
+    members: tuple[int, ...]
+    threshold: int
+
+    def __post_init__(self) -> None:
+        members = tuple(sorted(whole("a committee's member", m, 0) for m in self.members))
+        if len(set(members)) != len(members):
+            raise InputError("a site occurs twice in the committee")
+        object.__setattr__(self, "members", members)
+        check_committee(len(members), self.threshold)
+
+    @classmethod
+    def of_first(cls, size: int, threshold: int) -> Committee:
+        """The first sites: in a simulation one is as good as another."""
+        return cls(tuple(range(size)), threshold)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[int, ...], ...]:
+        """The sets T of members that do not get a piece, one for each piece."""
+        return tuple(combinations(self.members, self.threshold - 1))
+
+    def held_by(self, member: int) -> tuple[int, ...]:
+        """Numbers of the pieces whose seeds a member gets."""
+        return tuple(k for k, without in enumerate(self.pieces) if member not in without)
+
+    @property
+    def colluding(self) -> int:
+        """See `colluding`."""
+        return colluding(len(self.members), self.threshold)
+
+    @property
+    def dropouts(self) -> int:
+        """Members that may be absent."""
+        return len(self.members) - self.threshold

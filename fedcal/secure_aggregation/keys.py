@@ -1,0 +1,172 @@
+"""Keys, signatures and sealed messages of the secure sum, all of them from `cryptography`.
+
+* A site's identity: Ed25519 (RFC 8032), for years.
+* Its key of one job: X25519 (RFC 7748), deleted when the job ends.
+* A message from site to site: ChaCha20-Poly1305 (RFC 8439) under a key that HKDF-SHA256 (RFC 5869)
+  makes of both sites' X25519 keys, for one job and one direction.
+
+What is signed, hashed or derived begins with its purpose, so that nothing that was made for one
+can be taken for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fedcal.errors import InputError
+
+KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
+
+_NONCE_BYTES = 12
+_DOMAIN = b"fedcal/secure-sum/1/"
+
+
+def domain(purpose: str) -> bytes:
+    """The prefix of all that is signed, hashed or derived for a purpose."""
+    return _DOMAIN + purpose.encode("ascii") + b"\0"
+
+
+def digest(purpose: str, *parts: bytes) -> bytes:
+    """SHA-256 of parts, each with its length, so that no two lists look alike."""
+    hashed = hashlib.sha256(domain(purpose))
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "little"))
+        hashed.update(part)
+    return hashed.digest()
+
+
+class SigningKey:
+    """A site's own key.
+
+    Parameters
+    ----------
+    secret
+        32 bytes
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(secret)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """A new one, of the operating system's randomness."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @classmethod
+    def from_pem(cls, text: bytes) -> SigningKey:
+        """The key that `to_pem` wrote; InputError for anything else."""
+        try:
+            key = load_pem_private_key(text, None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InputError("this is no Ed25519 private key in PEM without a passphrase")
+        return cls(key.private_bytes_raw())
+
+    def to_pem(self) -> bytes:
+        """PKCS 8, as other tools read it."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, purpose: str, message: bytes) -> bytes:
+        """64 bytes."""
+        return self._key.sign(domain(purpose) + message)
+
+
+def verified(public: bytes, purpose: str, message: bytes, signature: bytes) -> bool:
+    """Whether the holder of this Ed25519 key has signed this message for this purpose."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, domain(purpose) + message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def new_exchange_key() -> tuple[bytes, bytes]:
+    """A secret X25519 key and its public half, 32 bytes each."""
+    key = X25519PrivateKey.generate()
+    return key.private_bytes_raw(), key.public_key().public_bytes_raw()
+
+
+def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: int) -> bytes:
+    """The key of messages from one site to another in a job, 32 bytes.
+
+    Parameters
+    ----------
+    secret
+        of one of the two
+    public
+        of the other
+
+    Raises
+    ------
+    InputError
+        If the other's key is one of X25519's few that give everybody the same secret.
+    """
+    try:
+        mine = X25519PrivateKey.from_private_bytes(secret)
+        agreed = mine.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise InputError("a site's X25519 key is none") from None
+    info = domain("seal") + _number(sender) + _number(receiver)
+    return HKDF(hashes.SHA256(), KEY_BYTES, salt=job, info=info).derive(agreed)
+
+
+def seal(key: bytes, message: bytes, about: bytes) -> bytes:
+    """A message that only holders of `key` can read or make, behind its nonce.
+
+    Parameters
+    ----------
+    about
+        what it belongs to, known to both sides and not in it
+    """
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, message, about)
+
+
+def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
+    """The message of `seal`; InputError if it is another one."""
+    try:
+        nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        return ChaCha20Poly1305(key).decrypt(nonce, text, about)
+    except (InvalidTag, ValueError):
+        raise InputError("a sealed message is damaged, or meant for something else") from None
+
+
+def read_key(path: Path) -> SigningKey:
+    """A site's key from a file that nobody else can read.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, others can read it, or it is none.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise InputError(f"{path} can be read by others: chmod 600 {path}")
+        text = path.read_bytes()
+    except OSError as e:
+        raise InputError(f"{path} cannot be read: {e.strerror}") from None
+    try:
+        return SigningKey.from_pem(text)
+    except InputError as e:
+        raise InputError(f"{path}: {e}") from None
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
