@@ -36,6 +36,9 @@ COMMANDS = {
     "apply": "Apply a calibrator, or prediction sets, to all rows of a file, a test part after "
     "the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
+    "site key": "Make this site's signing key, or show the public half of one that is there.",
+    "site federation": "Check a federation.toml, show its digest for comparison by telephone, or "
+    "sign it as the federation's coordinator.",
     "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
     "status shows the sites and a run, stop ends a run, register lets sites in by public keys.",
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
@@ -48,6 +51,8 @@ _MODULES = {
     "evaluate": "evaluate",
     "compare": "compare",
     "site": "site",
+    "site key": "federation",
+    "site federation": "federation",
     "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
@@ -104,6 +109,11 @@ EXAMPLES = {
         "fedcal site --data rows.npz --dry-run",
         "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
         "--key site.key",
+    ),
+    "site key": ("fedcal site key signing.pem",),
+    "site federation": (
+        "fedcal site federation federation.toml",
+        "fedcal site federation federation.toml --sign coordinator.pem",
     ),
     "deploy": (
         "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",

@@ -248,6 +248,24 @@ class Job:
         )
 
 
+def plan_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
+    """The plan of a job, made of its fields alone: what a site holds a request against.
+
+    Parameters
+    ----------
+    fields
+        as `Job.to_fields` writes them
+    classes, input
+        what `classes` = 0 and `input` = "" stand for
+
+    Raises
+    ------
+    InputError
+        If there is no such job.
+    """
+    return Job.from_fields(fields, classes=classes, input=input).plan
+
+
 def _settings(given: str) -> dict[str, Setting]:
     try:
         settings = json.loads(given)

@@ -1,4 +1,4 @@
-"""The command `fedcal`: what it prints, what it returns, what it says is not built yet."""
+"""The command `fedcal`: what it prints, what it returns."""
 
 from __future__ import annotations
 
@@ -393,22 +393,6 @@ def test_the_examples_of_the_help_are_taken(
     assert examples
     for example in examples:
         load_command(name).make_context(name, shlex.split(example)[1 + len(words) :])
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "simulate --secure-aggregation protocol",
-    ],
-)
-def test_what_comes_later_is_not_built_yet(fedcal_says: Any, folder: Path, arguments: str) -> None:
-    extra = ("--out", "o") if arguments.startswith("simulate") else ()
-    code, out, err = fedcal_says(*arguments.split(), *extra)
-    assert (code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert line.startswith("fedcal: error: ")
-    assert "not built yet" in line
-    assert os.listdir(folder) == ["data.npz"]
 
 
 def test_a_single_run_is_run_again_not_resumed(fedcal_says: Any, folder: Path) -> None:
