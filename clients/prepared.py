@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
+from fedcal.clients.limits import CPU_SECONDS
 from fedcal.errors import InputError
 from fedcal.locks import locked
 from fedcal.scores import KINDS
@@ -67,6 +68,11 @@ class Prepared:
     def digest(self) -> str:
         """Of the class names."""
         return digest_of(self.names)
+
+    @property
+    def cpu_seconds(self) -> int:
+        """What one message may take."""
+        return CPU_SECONDS
 
 
 def prepare(
