@@ -34,14 +34,15 @@ def limit_cpu(seconds: int) -> None:
     import resource  # not on Windows, where all else of fedcal can be imported
 
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    most = math.inf if most == resource.RLIM_INFINITY else most
-    soft = min(math.ceil(time.process_time()) + seconds, most)
-    hard = int(min(soft + GRACE_S, most))
+    soft = math.ceil(time.process_time()) + seconds
+    hard = soft + GRACE_S
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
 
     def over(number: int, frame: FrameType | None) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))  # the signal comes each second
         raise OverLimit(f"it takes more than {seconds} CPU seconds")
 
     signal.signal(signal.SIGXCPU, over)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(soft), hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
