@@ -18,7 +18,7 @@ from fedcal.errors import InputError
 from fedcal.fields import read
 from fedcal.mechanisms import Noise
 from fedcal.privacy.plan import Plan
-from fedcal.queries.base import fits
+from fedcal.queries.base import Query, fits
 from fedcal.queries.request import Context, Request
 from fedcal.scores import Kind
 
@@ -41,6 +41,7 @@ AGREED: Mapping[str, type[Any]] = {
     "class-digest": str,
     "committee": int,
     "threshold": int,
+    "colluding": int,
     "roster": str,
 }
 """The public facts of a job that a server and its sites must agree on, and what each is. How the
@@ -49,7 +50,6 @@ server keeps its books, where it writes, how long it waits and its seed are its 
 PROTOCOL = "protocol"
 """`secure-aggregation` of a job whose contributions are summed by a committee of the sites."""
 
-_LEFT_OUT: Mapping[str, Any] = {"committee": 0, "threshold": 0, "roster": ""}
 _PURPOSE = "fedcal/job/1"
 
 PlanOfJob = Callable[[Mapping[str, Any], int, Kind], Plan]
@@ -81,8 +81,7 @@ def job_digest(fields: Mapping[str, Any], run: str) -> str:
     InputError
         If a fact is missing or is of another kind.
     """
-    given = {**_LEFT_OUT, **fields}
-    facts = [[name, read(given, name, kind)] for name, kind in sorted(AGREED.items())]
+    facts = [[name, read(fields, name, kind)] for name, kind in sorted(AGREED.items())]
     text = json.dumps([_PURPOSE, run, facts], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -114,7 +113,10 @@ def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Requ
         if request.noise is not None or request.rate < 1 or request.row_rate < 1:
             raise InputError("under secure aggregation by a committee a request names no noise")
         request = replace(
-            request, noise=client_noise(plan), rate=coin_rate(plan), row_rate=plan.row_rate
+            request,
+            noise=client_noise(plan),
+            rate=_coin_rate(plan, request.query),
+            row_rate=plan.row_rate,
         )
     check_request(request, plan)
     return request
@@ -139,7 +141,7 @@ def check_request(request: Request, plan: Plan) -> None:
         "bound": (request.bound, plan.bound if plan.private else request.bound),
         "noise": (request.noise, client_noise(plan)),
         "ring": (request.ring, plan.ring),
-        "secret coin": (request.rate, coin_rate(plan)),
+        "secret coin": (request.rate, _coin_rate(plan, query)),
         "share of rows": (request.row_rate, plan.row_rate),
         "plan": (context.plan, plan.key),
     }
@@ -165,9 +167,9 @@ def client_noise(plan: Plan) -> Noise | None:
     return plan.noise if plan.model.noise_by == "client" else None
 
 
-def coin_rate(plan: Plan) -> float:
+def _coin_rate(plan: Plan, query: Query) -> float:
     """With what probability a client's rows take part in a round, by its own coin."""
-    return plan.sampling_rate if plan.model.asks_everyone else 1.0
+    return 1.0 if query.everyone else plan.own_rate
 
 
 def _context(request: Request) -> Context:

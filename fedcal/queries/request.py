@@ -7,6 +7,7 @@ travel in its record, are in no key of noise and in no count of payload.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -232,6 +233,15 @@ class Request:
             None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
             *((self.row_rate,) if self.row_rate < 1 else ()),
         )
+
+    @property
+    def digest(self) -> str:
+        """Of all that `key` tells and of what it is asked for; 64 hexadecimal digits.
+
+        A site answers one of them in a round, ever.
+        """
+        context = None if self.context is None else vars(self.context)
+        return hashlib.sha256(key_of(self.key, self.round, context).encode()).hexdigest()
 
     @property
     def payload_bytes(self) -> int:
