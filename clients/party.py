@@ -20,8 +20,8 @@ import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
 from fedcal.clients.records import JobFacts, SiteRecords
+
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.keys import (
     SigningKey,
