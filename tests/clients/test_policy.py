@@ -184,7 +184,7 @@ MORE = {
         ANY_SUM, Asked(replace(CENTRAL, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3"
     ),
     "no protocol": (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
-    "a plan without the protocol": (POLICY, Asked(plan={"protocol": False}), "allowed protocol"),
+    "a plan without the protocol": (POLICY, Asked(plan={"committee": None}), "allowed protocol"),
     "no federation": (POLICY, Asked(roster=None), "federation: asked is none"),
     "no federation of its own": (
         replace(POLICY, secure_aggregation="any"), Asked(roster=None),
@@ -197,7 +197,7 @@ MORE = {
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
     ),
     "another threshold than the roster's": (
-        POLICY, Asked(job={"threshold": 5}), "committee and threshold: asked is (5, 5)"
+        POLICY, Asked(plan={"committee": (5, 5)}), "committee and threshold: asked is (5, 5)"
     ),
     "a setting that is not listed": (
         POLICY, Asked(job={"settings": '{"clip": 1, "rate": 3}'}),
