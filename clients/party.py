@@ -121,9 +121,27 @@ class Party:
             member's; or as `SiteRecords.answer`.
         """
 
+        own = Enrolment.from_bytes(self.enrol(job, about)).exchange
+        secret = self._records.private_key(job)
+
         def make() -> bytes:
             members = self._enrolled(job, enrolments)
-            return self._contribution(job, round_number, question, members, draw())
+            sent = draw()
+            seeds = new_seeds(len(self._roster.committee.pieces))
+            words = hidden(sent, seeds)
+            header = Header(
+                job=bytes.fromhex(job),
+                round=round_number,
+                question=bytes.fromhex(question),
+                site=self.site,
+                exchange=own,
+                length=len(words),
+                vector=vector_digest(words),
+                receivers=tuple(sorted(members)),
+                commitments=self._commitments(job, round_number, seeds),
+            ).signed(self._key)
+            sealed = self._sealed(header, secret, members, seeds)
+            return Contribution(header, words, sealed).to_bytes()
 
         return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
 
@@ -145,33 +163,24 @@ class Party:
             )
         return known
 
-    def _contribution(
-        self, job: str, round_number: int, question: str, members: dict[int, bytes], words: Words
-    ) -> bytes:
-        committee, of = self._roster.committee, bytes.fromhex(job)
-        secret = self._records.private_key(job)
-        own = Enrolment.from_bytes(self._records.enrolment(job)).exchange
-        seeds = new_seeds(len(committee.pieces))
-        sent = hidden(words, seeds)
-        header = Header(
-            job=of,
-            round=round_number,
-            question=bytes.fromhex(question),
-            site=self.site,
-            exchange=own,
-            length=len(sent),
-            vector=vector_digest(sent),
-            receivers=tuple(sorted(members)),
-            commitments=tuple(
-                commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
-            ),
-        ).signed(self._key)
-        sealed = {}
+    def _commitments(
+        self, job: str, round_number: int, seeds: Sequence[bytes]
+    ) -> tuple[bytes, ...]:
+        of = bytes.fromhex(job)
+        return tuple(
+            commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
+        )
+
+    def _sealed(
+        self, header: bytes, secret: bytes, members: dict[int, bytes], seeds: Sequence[bytes]
+    ) -> dict[int, bytes]:
+        """For each member the seeds of its pieces, which nobody else can read."""
+        of, sealed = Header.read(header).job, {}
         for member, public in members.items():
             key = shared_key(secret, public, of, self.site, member)
-            told = b"".join(seeds[k] for k in committee.held_by(member))
+            told = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
             sealed[member] = seal(key, told, sealed_for(header, member))
-        return Contribution(header, sent, sealed).to_bytes()
+        return sealed
 
     def confirm(
         self, job: str, round_number: int, least: int, given: Sequence[tuple[bytes, bytes]]
@@ -193,18 +202,24 @@ class Party:
         """
         headers = [text for text, _ in given]
         of = sum_digest(bytes.fromhex(job), round_number, headers)
+        secret = self._records.private_key(job)
 
         def make() -> tuple[bytes, bytes]:
-            sums = self._sums(job, round_number, least, given)
+            sums = self._sums(job, secret, round_number, least, given)
             return Confirmation.made(self._key, self.site, of).to_bytes(), sums.tobytes()
 
         return self._records.confirm(job, round_number, of.hex(), make)
 
     def _sums(
-        self, job: str, round_number: int, least: int, given: Sequence[tuple[bytes, bytes]]
+        self,
+        job: str,
+        secret: bytes,
+        round_number: int,
+        least: int,
+        given: Sequence[tuple[bytes, bytes]],
     ) -> Words:
         """The checked pieces, added up over the contributors: (pieces held, length) uint64."""
-        of, secret = bytes.fromhex(job), self._records.private_key(job)
+        of = bytes.fromhex(job)
         contributors, questions, lengths = set[int](), set[bytes](), set[int]()
         told: list[list[bytes]] = []
         for text, sealed in given:

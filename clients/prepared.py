@@ -114,7 +114,7 @@ class Prepared:
         """
         if self.policy is not None:
             self.policy.check(job, plan, length, self.roster)
-        elif plan.protocol:
+        elif plan.protocol and not self.simulated:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )
@@ -153,7 +153,8 @@ def prepare(
         take the seed of coins and noise from requests: only in a simulation on one machine,
         for whoever sends a seed can subtract the noise
     federation, sign_key
-        files of the roster and of this site's key in it, both or none; they need a policy
+        files of the roster and of this site's key in it, both or none; but in a simulation they
+        need a policy
     policy
         file that says what this site takes part in
 
@@ -174,7 +175,7 @@ def prepare(
         if test_inputs is not None:
             arrays["test_inputs"] = test_inputs
     named = class_names(names, shards.classes)
-    texts = _texts_of(federation, sign_key, policy, digest_of(named))
+    texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
     site = {
         "version": _VERSION,
         "names": named,
@@ -199,10 +200,15 @@ def prepare(
 
 
 def _texts_of(
-    federation: Path | None, sign_key: Path | None, policy: Path | None, classes: str
+    federation: Path | None,
+    sign_key: Path | None,
+    policy: Path | None,
+    classes: str,
+    simulated: bool,
 ) -> dict[str, bytes]:
     """The files of who takes part and in what, checked; by their names in the folder."""
-    if (federation is None) != (sign_key is None) or (federation is not None and policy is None):
+    lacks_policy = federation is not None and policy is None and not simulated
+    if (federation is None) != (sign_key is None) or lacks_policy:
         raise InputError("secure aggregation needs --federation, --sign-key and --policy together")
     roster, texts = None, dict[str, bytes]()
     if federation is not None and sign_key is not None:

@@ -52,8 +52,8 @@ class SecureSums:
         self._parties = [
             Party(key, self.roster, self._open.enter_context(SiteRecords(None))) for key in keys
         ]
-        said = {k: party.enrol(self._job, self._about) for k, party in enumerate(self._parties)}
-        known = enrolled(self.roster, self._job, {m: said[m] for m in self._members})
+        said = {m: self._parties[m].enrol(self._job, self._about) for m in self._members}
+        known = enrolled(self.roster, self._job, said)
         self._enrolled = list(known.values())
 
     @property
