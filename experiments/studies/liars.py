@@ -35,7 +35,7 @@ from fedcal.errors import RoundFailed
 from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.load import test_part
-from fedcal.experiments.studies.spec import Record, Rows, counted
+from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.partition import deal
@@ -221,7 +221,7 @@ class Liars:
 
 
 def run(cell: Cell, seed: int) -> Record | None:
-    """ECE, NLL and accuracy after one run; None = a round was refused."""
+    """ECE, NLL and accuracy after one run; None = a round was refused, or no figure came of it."""
     of = world(cell.setting, cell.method, seed)
     method = of.job.strategy()
     try:
@@ -231,16 +231,17 @@ def run(cell: Cell, seed: int) -> Record | None:
     return _judged(artifact, of)
 
 
-def _judged(artifact: Artifact, of: World) -> Record:
+def _judged(artifact: Artifact, of: World) -> Record | None:
     """Of a calibrator, on test rows; of an evaluation how far off it is."""
     if isinstance(artifact, Calibrator):
         after = summary(artifact.test_probs(of.test), of.test.labels)
         return {k: float(after[k]) for k in ("ece", "nll", "accuracy")}
     truth = summary(np.asarray(softmax(of.shards.logits)), of.shards.labels)
-    found = artifact.results()["metrics"]
-    return {k: abs(float(found[k]["value"]) - truth[k]) for k in ("ece", "accuracy")} | {
-        "nll": None
-    }
+    metrics = artifact.results()["metrics"]
+    found = {k: metrics[k]["value"] for k in ("ece", "accuracy")}
+    if None in found.values():
+        return None
+    return {k: abs(float(v) - truth[k]) for k, v in found.items()} | {"nll": None}
 
 
 def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
@@ -249,11 +250,11 @@ def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
     Returns
     -------
     list of dict
-        `what` ("calibrators" or "evaluation"), `setting`, `method`, `lie`, `liars`, `seeds`,
-        `refused` (share of runs), and over those that were not refused the means of `ece`, `nll`,
-        `accuracy` on test rows (of an evaluation what it is off by), `worse`: how much larger the
-        ECE (the error of the ECE) is than without liars, and `worse_error`, half a 95 % interval
-        of that over seeds; None where all runs were refused
+        `what` ("calibrators", "evaluation", or "refused" where all runs were), `setting`,
+        `method`, `lie`, `liars`, `seeds`, `refused` (share of runs), and over those that were not
+        refused the means of `ece`, `nll`, `accuracy` on test rows (of an evaluation what it is off
+        by), `worse`: how much larger the ECE (the error of the ECE) is than without liars, and
+        `worse_error`, half a 95 % interval of that over seeds; None where all runs were refused
     """
     base = dict[tuple[str, str], list[Record | None]]()
     found: Rows = []
@@ -267,8 +268,9 @@ def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
 def _row(cell: Cell, runs: Sequence[Record | None], honest: Sequence[Record | None]) -> Record:
     kept = [(r, h) for r, h in zip(runs, honest, strict=True) if r is not None and h is not None]
     change = [r["ece"] - h["ece"] for r, h in kept]
+    what = "evaluation" if cell.method == "evaluate" else "calibrators"
     return {
-        "what": "evaluation" if cell.method == "evaluate" else "calibrators",
+        "what": what if kept else "refused",
         **vars(cell),
         "seeds": len(runs),
         "refused": sum(r is None for r in runs) / len(runs),
@@ -314,12 +316,7 @@ def _raises(
     here: Rows, setting: str, lie: str, liars: int, *, most: float = 9.0, least: float = -9.0
 ) -> RowsClaim:
     """What liars do to the ECE of calibrators, by the 95 % intervals."""
-    rows = [
-        r
-        for r in here
-        if (r["what"], r["lie"], r["liars"]) == ("calibrators", lie, liars)
-        and r["worse"] is not None
-    ]
+    rows = [r for r in here if (r["what"], r["lie"], r["liars"]) == ("calibrators", lie, liars)]
     highest = max(r["worse"] + r["worse_error"] for r in rows)
     lowest = min(r["worse"] - r["worse_error"] for r in rows)
     bound = f"at most {most:g}" if most < 1 else f"at least {least:g}"
