@@ -1,17 +1,11 @@
 """What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
 
-Flower's own installs the bundle that the server sends and imports the object that it names. Here
-both are replaced, so that a site runs the installed `fedcal.clients.site_app` and nothing else.
-The names that are replaced are private to Flower: another version that lacks one is refused.
-
-    python -m fedcal.clients.runtime --worker           everything imported; forks for each message
-    python -m fedcal.clients.runtime ARGUMENTS          one message, cold
+`fedcal.experiments.deploy.worker` runs this, and hands in what makes the site's own plans.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import logging
 import os
 import signal
@@ -22,11 +16,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import flwr
-from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
+from fedcal.agreement import PlanOfJob
+from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
+from fedcal.clients.limits import limit_cpu
+from fedcal.clients.policy import CPU_SECONDS
+from fedcal.clients.prepared import prepared
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.errors import FedcalError, InputError
 
@@ -34,36 +31,11 @@ SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
 LOG = "site.log"
-_REPLACED = ("install_from_fab", "get_load_client_app_fn")
-_GIVEN = {
-    *("runtime_api_address", "token", "insecure", "parent_pid"),
-    "runtime_dependency_install",
-}
+
+log = logging.getLogger(LOGGER)
 
 
-def check_flower() -> None:
-    """Refuse a Flower whose client runtime is not the one that is known here.
-
-    Raises
-    ------
-    InputError
-        If a name that must be replaced is not there (the server's bundle would be run), or
-        what is called takes other parameters.
-    """
-    for name in (*_REPLACED, "run_clientapp"):
-        if not callable(getattr(flower, name, None)):
-            raise InputError(
-                f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
-                "fedcal site cannot keep it from running the server's code; install flwr 1.39"
-            )
-    if lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys():
-        raise InputError(
-            f"run_clientapp of flwr {flwr.__version__} does not take {min(lacks)}; "
-            "install flwr 1.39"
-        )
-
-
-def run_message(arguments: Sequence[str], folder: Path) -> int:
+def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -72,6 +44,8 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
         as Flower gives them to `flwr-clientapp`
     folder
         of the site
+    plan_of_job
+        makes the site's own plans
 
     Returns
     -------
@@ -80,31 +54,29 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
     """
     check_flower()
     asked = _parser().parse_args(arguments)
-
-    def install_nothing(*_: object, **__: object) -> None:
-        """The bundle stays where it is."""
-
-    def load_own(*_: object, **__: object) -> object:
-        """Whatever the bundle names, the site's own app is what is loaded."""
-        return lambda *_: app
-
-    app: ClientApp = site_app(folder)
-    for name, ours in zip(_REPLACED, (install_nothing, load_own), strict=True):
-        setattr(flower, name, ours)
+    limit_cpu(_cpu_seconds(folder))
     try:
-        flower.run_clientapp(
-            runtime_api_address=asked.runtime_api_address,
-            token=asked.token,
-            insecure=True,  # both ends are on the loopback interface of this machine
-            parent_pid=asked.parent_pid,
-            runtime_dependency_install=False,
-        )
+        with own_app(site_app(folder, plan_of_job)):
+            flower.run_clientapp(
+                runtime_api_address=asked.runtime_api_address,
+                token=asked.token,
+                insecure=True,  # both ends are on the loopback interface of this machine
+                parent_pid=asked.parent_pid,
+                runtime_dependency_install=False,
+            )
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
 
 
-def work(folder: Path) -> None:
+def _cpu_seconds(folder: Path) -> int:
+    try:
+        return prepared(folder).cpu_seconds
+    except FedcalError:
+        return CPU_SECONDS  # the message is answered with what is wrong
+
+
+def work(folder: Path, plan_of_job: PlanOfJob) -> None:
     """Listen for messages in the working folder, and answer each in a fork of this process.
 
     Nothing here may start a thread: a fork would be left without it.
@@ -117,16 +89,16 @@ def work(folder: Path) -> None:
             line, _ = door.accept()
             with line:
                 if os.fork() == 0:
-                    _answer(line, folder)
+                    _answer(line, folder, plan_of_job)
 
 
-def _answer(line: socket.socket, folder: Path) -> None:
+def _answer(line: socket.socket, folder: Path, plan_of_job: PlanOfJob) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
-        code = run_message(arguments, folder)
+        code = run_message(arguments, folder, plan_of_job)
         line.sendall(str(code).encode())
         print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
@@ -151,17 +123,17 @@ def log_to(path: Path) -> None:
     """Let the site's log go to a file, and only there."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    logger = logging.getLogger(LOGGER)
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run as the module's text says; the exit code."""
+def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
+    """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
         folder = Path(os.environ[SITE])
         check_flower()
+        self_test()
     except KeyError:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
         return InputError.exit_code
@@ -170,9 +142,5 @@ def main(arguments: Sequence[str]) -> int:
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
-        work(folder)
-    return run_message(arguments, folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        work(folder, plan_of_job)
+    return run_message(arguments, folder, plan_of_job)

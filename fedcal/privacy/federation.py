@@ -204,10 +204,7 @@ class Federation:
             If a key is missing or its value is not allowed.
         """
         trust = read(fields, "trust", str) or None
-        committee = {
-            key: read(fields, key, int) if key in fields else 0  # files of fedcal 0.2 have none
-            for key in ("committee", "threshold", "colluding")
-        }
+        committee = {key: read(fields, key, int) for key in ("committee", "threshold", "colluding")}
         check_quorum(read(fields, "quorum", float), trust, committee["committee"])
         return cls(
             clients=read(fields, "clients", int) or nodes,

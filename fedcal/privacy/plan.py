@@ -64,9 +64,9 @@ class Plan:
         each row takes part in a round with this probability, by a secret coin at its client
     fine
         the grid is as fine as sums of many rows leave room for, whatever the noise
-    protocol
-        whether sites add up by the protocol of secure aggregation: each answers every round, and
-        by its own coin with its rows or with none
+    committee
+        of the protocol of secure aggregation: members, and how many of them open a sum. Each site
+        answers every round then, by its own coin with its rows or with none. None = no protocol
     colluding
         answers whose share of the noise counts for nothing: their senders may tell it
     """
@@ -89,7 +89,7 @@ class Plan:
     parts: int = field(default=1, repr=False)
     row_rate: float = field(default=1.0, repr=False)
     fine: bool = field(default=False, repr=False)
-    protocol: bool = field(default=False, repr=False)
+    committee: tuple[int, int] | None = field(default=None, repr=False)
     colluding: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
@@ -163,6 +163,11 @@ class Plan:
         """Whether nobody but the server may learn who was asked, nor how many."""
         secret = self.model.amplifies and not self.asks_everyone
         return self.private and self.sampling_rate < 1 and secret
+
+    @property
+    def protocol(self) -> bool:
+        """Whether sites add up by the protocol of secure aggregation."""
+        return self.committee is not None
 
     @property
     def asks_everyone(self) -> bool:
@@ -322,7 +327,7 @@ class Plan:
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
             *(("fine",) if self.fine else ()),
-            *(("protocol", self.colluding) if self.protocol else ()),
+            *(("protocol", self.committee, self.colluding) if self.committee else ()),
         )
 
     @property
@@ -429,7 +434,7 @@ def make_plan(
         adjacency=adjacency,
         row_rate=accounting.check_rate(row_rate),
         fine=fine,
-        protocol=federation.committee > 0,
+        committee=(federation.committee, federation.threshold) if federation.committee else None,
         colluding=federation.colluding,
         quorum=quorum,
     )

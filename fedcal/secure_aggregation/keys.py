@@ -168,5 +168,20 @@ def read_key(path: Path) -> SigningKey:
         raise InputError(f"{path}: {e}") from None
 
 
+def make_key(path: Path) -> SigningKey:
+    """A new key in a file of its own that nobody else can read; InputError if one is there."""
+    key = SigningKey.generate()
+    try:
+        # exclusive, and with its mode from the start: nobody reads it in between
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(number, "wb") as file:
+            file.write(key.to_pem())
+            file.flush()
+            os.fsync(number)
+    except OSError as e:
+        raise InputError(f"{path} cannot be made: {e.strerror}") from None
+    return key
+
+
 def _number(value: int) -> bytes:
     return value.to_bytes(4, "little")
