@@ -1,7 +1,7 @@
 """What a real site checks before it answers, and how it answers each question only once.
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
-nothing: the plan is made again here (`fedcal.agreement`), and a second answer to a round would be
+nothing: the plan is made again here (`own_plan`), and a second answer to a round would be
 a second release, so that what was sent once is kept and sent again, word for word.
 """
 
@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcal import __version__
-from fedcal.agreement import check_request
+from fedcal.agreement import PlanOfJob, own_request
 from fedcal.atomic import sync_folder, whole_file
+from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
-from fedcal.fields import read
 from fedcal.locks import locked
-from fedcal.queries.request import Context, Request
+from fedcal.queries.request import Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.streams import key_of
 from fedcal.training.network import text_of
@@ -38,68 +37,39 @@ KEPT_RUNS = 20
 KEPT_ROUNDS = 4
 """Rounds of a run whose words are kept: a server that goes on asks the last one again."""
 
-AGREED = "agreed"
-"""File with the digests of what was checked and found to follow from public facts."""
 
-
-def check(fields: Mapping[str, Any], request: Request, site: Prepared) -> Context:
-    """The context of a request that this site may answer.
+def check(
+    fields: Mapping[str, Any], request: Request, site: Prepared, plan_of_job: PlanOfJob
+) -> Request:
+    """The request as this site may answer it, with its own noise where clients add noise.
 
     Parameters
     ----------
     fields
-        the run config: the job's public facts and, under `class-digest`, the digest of the
-        server's class names ("" = not given)
+        the run config: the job's public facts
     request
         as it came
+    plan_of_job
+        makes the site's own plan
 
     Raises
     ------
     InputError
         One line that says what differs; nothing in it comes from a row.
     """
-    digest = read(fields, "class-digest", str) if "class-digest" in fields else ""
-    if digest not in ("", site.digest):
-        raise InputError(
-            "the server's class names are not this site's, or stand in another order: their "
-            f"digest is {digest[:12]}, not {site.digest[:12]}"
-        )
-    classes = read(fields, "classes", int)
-    if classes not in (0, site.shards.classes):
-        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
-    given = fields.get("input") or site.shards.input
-    if given != site.shards.input:
-        raise InputError(f"the run is about {str(given)[:20]!r}, this site has {site.shards.input}")
+    if request.context is None:
+        raise InputError("the request does not say what it is asked for")
     _check_inputs(request.query.reads, site)
-    _check_once({**fields, "classes": site.shards.classes}, request, site.folder / AGREED)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(
             f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
             "are sent"
         )
-    if request.bound.per == "subject" and site.shards.subjects is None:
+    plan = own_plan(fields, request.context.run, site, plan_of_job)
+    own = own_request(fields, request, plan)
+    if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
-    if request.context is None:
-        raise InputError("the request does not say what it is asked for")
-    return request.context
-
-
-def _check_once(fields: Mapping[str, Any], request: Request, agreed: Path) -> None:
-    """`check_request`, once for all rounds that differ in nothing that it looks at.
-
-    Each message is answered by a process of its own, and with rows that are drawn by chance the
-    account takes about a second. What was agreed to is kept in the site's own folder.
-    """
-    asked = {**request.to_fields(), **request.context_fields()}
-    told = {k: v for k, v in asked.items() if k != "round" and not k.startswith("param.")}
-    exact = repr((__version__, sorted(fields.items()), sorted(told.items())))
-    key = hashlib.sha256(exact.encode()).hexdigest()
-    known = agreed.read_text("ascii").split() if agreed.exists() else []
-    if key in known:
-        return
-    check_request(fields, request)
-    with whole_file(agreed) as file:
-        file.write(" ".join([*known, key][-KEPT_RUNS:]).encode())
+    return own
 
 
 def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:

@@ -2,7 +2,7 @@
 
 Flower starts this for each message. It runs as a script with nothing but a few modules of the
 standard library (`python -I -S`), because all else takes longer than the answer. Where no worker
-listens, it becomes the cold command, `python -m fedcal.clients.runtime`.
+listens, it becomes the cold command: the module that the first argument names.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def hand_over(arguments: list[str]) -> int | None:
 
 def main() -> int:
     """Hand over; run cold if nobody takes it."""
-    code = hand_over(sys.argv[1:])
+    module, *arguments = sys.argv[1:]
+    code = hand_over(arguments)
     if code is None:
-        cold = [sys.executable, "-P", "-m", "fedcal.clients.runtime", *sys.argv[1:]]
-        os.execv(sys.executable, cold)
+        os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
     return code
 
 

@@ -1,4 +1,4 @@
-"""A site's folder: its rows as memory-mapped arrays, and what it is.
+"""A site's folder: its rows as memory-mapped arrays, what it is, and what it takes part in.
 
 A message to a real site is answered by a process of its own. It maps the rows, so that only those
 that a question needs are read, and never parses the file that they came from.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,14 +21,19 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
+from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.errors import InputError
 from fedcal.locks import locked
+from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 SITE, LOCK = "site.json", "lock"
-_VERSION = 2
+FEDERATION, POLICY = "federation.toml", "site.toml"
+_VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
@@ -53,6 +58,10 @@ class Prepared:
         of this client, from 0, where somebody knows it: in a simulation
     simulated
         take the seed of coins and noise from the request
+    sign_key_file
+        with the key that this site signs by; None = it is in no federation
+    has_policy
+        whether the folder holds a policy
     """
 
     folder: Path
@@ -62,11 +71,53 @@ class Prepared:
     names: tuple[str, ...]
     number: int | None
     simulated: bool
+    sign_key_file: Path | None = None
+    has_policy: bool = False
 
     @cached_property
     def digest(self) -> str:
         """Of the class names."""
         return digest_of(self.names)
+
+    @cached_property
+    def sign_key(self) -> SigningKey | None:
+        """What this site signs by under the protocol of secure aggregation."""
+        return None if self.sign_key_file is None else read_key(self.sign_key_file)
+
+    @cached_property
+    def roster(self) -> Roster | None:
+        """The federation that this site is in, as it was pinned at its start."""
+        return None if self.sign_key_file is None else Roster.read(self.folder / FEDERATION)
+
+    @property
+    def place(self) -> int | None:
+        """This site's number in the roster."""
+        if self.roster is None or self.sign_key is None:
+            return None
+        return self.roster.number_of(self.sign_key.public)
+
+    @cached_property
+    def policy(self) -> Policy | None:
+        """What this site takes part in; None = nothing limits it."""
+        return Policy.read(self.folder / POLICY) if self.has_policy else None
+
+    @property
+    def cpu_seconds(self) -> int:
+        """What the process that answers one message may take."""
+        return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
+
+    def check_policy(self, job: Mapping[str, Any], plan: Plan, length: int) -> None:
+        """InputError for a run that this site has not agreed to; see `Policy.check`.
+
+        Without a policy a site answers as it is asked, but not under the protocol of secure
+        aggregation: whoever is asked to trust nobody has to say what to.
+        """
+        if self.policy is not None:
+            self.policy.check(job, plan, length, self.roster)
+        elif plan.protocol and not self.simulated:
+            raise InputError(
+                "secure aggregation by protocol needs --federation, --sign-key and --policy"
+            )
 
 
 def prepare(
@@ -78,6 +129,9 @@ def prepare(
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,
+    federation: Path | None = None,
+    sign_key: Path | None = None,
+    policy: Path | None = None,
 ) -> None:
     """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
 
@@ -98,12 +152,17 @@ def prepare(
     simulated
         take the seed of coins and noise from requests: only in a simulation on one machine,
         for whoever sends a seed can subtract the noise
+    federation, sign_key
+        files of the roster and of this site's key in it, both or none; but in a simulation they
+        need a policy
+    policy
+        file that says what this site takes part in
 
     Raises
     ------
     InputError
-        If the rows are not those of one client, the names do not fit, or the folder holds
-        something else, is in use or cannot be written.
+        If the rows are not those of one client, the names do not fit, federation, key and policy
+        do not go together, or the folder holds something else, is in use or cannot be written.
     """
     if shards.clients != 1:
         raise InputError(f"a site is one client; these rows belong to {shards.clients}")
@@ -115,17 +174,24 @@ def prepare(
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
         if test_inputs is not None:
             arrays["test_inputs"] = test_inputs
+    named = class_names(names, shards.classes)
+    texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
     site = {
         "version": _VERSION,
-        "names": class_names(names, shards.classes),
+        "names": named,
         "input": shards.input,
         "group_names": shards.group_names,
         "number": number,
         "simulated": simulated,
+        "sign_key": None if sign_key is None else str(sign_key.absolute()),
+        "has_policy": policy is not None,
         "arrays": list(arrays),
     }
     _make_private(folder)
     with alone(folder):
+        for name, text in texts.items():
+            with whole_file(folder / name) as file:
+                file.write(text)
         for name, array in arrays.items():
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
@@ -133,12 +199,48 @@ def prepare(
             file.write(json.dumps(site).encode())
 
 
+def _texts_of(
+    federation: Path | None,
+    sign_key: Path | None,
+    policy: Path | None,
+    classes: str,
+    simulated: bool,
+) -> dict[str, bytes]:
+    """The files of who takes part and in what, checked; by their names in the folder."""
+    lacks_policy = federation is not None and policy is None and not simulated
+    if (federation is None) != (sign_key is None) or lacks_policy:
+        raise InputError("secure aggregation needs --federation, --sign-key and --policy together")
+    roster, texts = None, dict[str, bytes]()
+    if federation is not None and sign_key is not None:
+        roster, key = Roster.read(federation), read_key(sign_key)
+        if roster.number_of(key.public) is None:
+            raise InputError(
+                f"no site of {federation} has the public key of {sign_key}: {key.public.hex()}"
+            )
+        _same_classes(federation, roster.class_digest, classes)
+        texts[FEDERATION] = roster.to_toml().encode()
+    if policy is not None:
+        rules = Policy.read(policy)
+        rules.check_roster(roster)
+        _same_classes(policy, rules.class_digest, classes)
+        texts[POLICY] = policy.read_bytes()
+    return texts
+
+
+def _same_classes(path: Path, digest: str, own: str) -> None:
+    if digest not in ("", own):
+        raise InputError(
+            f"the class digest of {path} is {digest}, this site's class names give {own}"
+        )
+
+
 def _make_private(folder: Path) -> None:
     """Make a site's folder, or make sure that it is one and that nobody else can enter it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
-        if SITE not in held and held - {LOCK, *(f"{name}.npy" for name in _ARRAYS)}:
+        own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}
+        if SITE not in held and held - own:
             raise InputError(f"{folder} holds something else; a site needs a folder of its own")
         folder.chmod(0o700)
     except OSError as e:
@@ -179,6 +281,8 @@ def prepared(folder: Path) -> Prepared:
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,
+            sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
+            has_policy=site["has_policy"] is True,
         )
     except OSError as e:
         lost = os.path.basename(e.filename or "a file")

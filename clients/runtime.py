@@ -3,9 +3,7 @@
 Flower's own installs the bundle that the server sends and imports the object that it names. Here
 both are replaced, so that a site runs the installed `fedcal.clients.site_app` and nothing else.
 The names that are replaced are private to Flower: another version that lacks one is refused.
-
-    python -m fedcal.clients.runtime --worker           everything imported; forks for each message
-    python -m fedcal.clients.runtime ARGUMENTS          one message, cold
+`fedcal.experiments.deploy.worker` runs it, and hands in what makes the site's own plans.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ import flwr
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
+from fedcal.agreement import PlanOfJob
 from fedcal.clients.handover import WORKER
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.errors import FedcalError, InputError
@@ -63,7 +62,7 @@ def check_flower() -> None:
         )
 
 
-def run_message(arguments: Sequence[str], folder: Path) -> int:
+def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -72,6 +71,8 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
         as Flower gives them to `flwr-clientapp`
     folder
         of the site
+    plan_of_job
+        makes the site's own plans
 
     Returns
     -------
@@ -88,7 +89,7 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
         """Whatever the bundle names, the site's own app is what is loaded."""
         return lambda *_: app
 
-    app: ClientApp = site_app(folder)
+    app: ClientApp = site_app(folder, plan_of_job)
     for name, ours in zip(_REPLACED, (install_nothing, load_own), strict=True):
         setattr(flower, name, ours)
     try:
@@ -104,7 +105,7 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
     return 0
 
 
-def work(folder: Path) -> None:
+def work(folder: Path, plan_of_job: PlanOfJob) -> None:
     """Listen for messages in the working folder, and answer each in a fork of this process.
 
     Nothing here may start a thread: a fork would be left without it.
@@ -117,16 +118,16 @@ def work(folder: Path) -> None:
             line, _ = door.accept()
             with line:
                 if os.fork() == 0:
-                    _answer(line, folder)
+                    _answer(line, folder, plan_of_job)
 
 
-def _answer(line: socket.socket, folder: Path) -> None:
+def _answer(line: socket.socket, folder: Path, plan_of_job: PlanOfJob) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
-        code = run_message(arguments, folder)
+        code = run_message(arguments, folder, plan_of_job)
         line.sendall(str(code).encode())
         print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
@@ -157,8 +158,8 @@ def log_to(path: Path) -> None:
     logger.propagate = False
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run as the module's text says; the exit code."""
+def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
+    """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
         folder = Path(os.environ[SITE])
         check_flower()
@@ -170,9 +171,5 @@ def main(arguments: Sequence[str]) -> int:
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
-        work(folder)
-    return run_message(arguments, folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        work(folder, plan_of_job)
+    return run_message(arguments, folder, plan_of_job)

@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
+from fedcal.agreement import PlanOfJob
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import Answers, check
@@ -31,8 +32,10 @@ there are, or of a secret is ever written to it."""
 _LONGEST = 300
 
 
-def site_app(folder: Path) -> ClientApp:
+def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
     """A ClientApp over the folder that `fedcal.clients.prepared.prepare` wrote.
+
+    `plan_of_job` makes the site's own plan, which each request is held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
     if the request follows from the job's public facts), `query.reveal` (in a simulation alone) and
@@ -64,10 +67,11 @@ def site_app(folder: Path) -> ClientApp:
     def answer(message: Message, context: Context) -> Message:
         with _told("answer"):
             site = prepared(folder)
-            request = request_in(message)
-            if request.context is not None:
-                log.info("asked: %s", _question(request, request.context))
-            asked = check(context.run_config, request, site)
+            came = request_in(message)
+            if (asked := came.context) is None:
+                raise InputError("the request does not say what it is asked for")
+            log.info("asked: %s", _question(came, asked))
+            request = check(context.run_config, came, site, plan_of_job)
             if asks_for_masks(message):
                 _must_be_numbered(site)
 

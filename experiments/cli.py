@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -35,18 +36,23 @@ COMMANDS = {
     "apply": "Apply a calibrator, or prediction sets, to all rows of a file, a test part after "
     "the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
+    "site key": "Make this site's signing key, or show the public half of one that is there.",
+    "site federation": "Check a federation.toml, show its digest for comparison by telephone, or "
+    "sign it as the federation's coordinator.",
     "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
     "status shows the sites and a run, stop ends a run, register lets sites in by public keys.",
     "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
     "datasets": "List the data sets that ship with fedcal.",
 }
-"""Name -> what it does."""
+"""Name -> what it does; a name of two words is a command below the first one."""
 
 _MODULES = {
     "simulate": "simulate",
     "evaluate": "evaluate",
     "compare": "compare",
     "site": "site",
+    "site key": "federation",
+    "site federation": "federation",
     "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
@@ -104,6 +110,11 @@ EXAMPLES = {
         "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
         "--key site.key",
     ),
+    "site key": ("fedcal site key signing.pem",),
+    "site federation": (
+        "fedcal site federation federation.toml",
+        "fedcal site federation federation.toml --sign coordinator.pem",
+    ),
     "deploy": (
         "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
         "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
@@ -127,7 +138,7 @@ def load_command(name: str) -> click.Command:
     module = import_module(f"fedcal.experiments.commands.{_MODULES[name]}")
     examples = [f"    {escape(example)}" for example in EXAMPLES[name]]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    command = getattr(module, f"{name.replace('-', '_')}_command")
+    command = getattr(module, f"{re.sub('[ -]', '_', name)}_command")
     epilog = "\n\n".join(["For example:", *examples])
     alone.command(name, help=COMMANDS[name], epilog=epilog)(command)
     return typer.main.get_command(alone)
@@ -139,8 +150,12 @@ class Commands(TyperGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names, and the other arguments."""
-        return args[0], load_command(args[0]), args[1:]
+        """The command that the first one or two arguments name, and the other arguments."""
+        name, rest = args[0], args[1:]
+        below = any(known.startswith(f"{name} ") for known in COMMANDS)
+        if below and rest and not rest[0].startswith("-"):
+            name, rest = f"{name} {rest[0]}", rest[1:]
+        return name, load_command(name), rest
 
 
 app = Commands(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
-from fedcal.checks import one_of, positive
+from fedcal.checks import one_of, positive, unused
 from fedcal.classes import digest_of, names_in
-from fedcal.errors import InputError, NotBuiltYet
+from fedcal.errors import InputError
 from fedcal.experiments.options import (
     DATA,
     PRIVACY,
@@ -28,6 +28,14 @@ from fedcal.experiments.options import (
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.secure_aggregation.committee import (
+    EVERYBODY_UP_TO,
+    check_committee,
+    colluding,
+    default_threshold,
+)
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
@@ -118,7 +126,22 @@ class Config(Options):
         "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
     )
     secure_aggregation: str | None = option(
-        None, PRIVACY, "none | masks", unset="masks for trust distributed, else none"
+        None,
+        PRIVACY,
+        "none | masks: simulated, the server knows their seed | protocol: among the sites",
+        unset="protocol with a federation file, masks for simulated trust distributed, else none",
+    )
+    committee: str | None = option(
+        None,
+        PRIVACY,
+        "Protocol: C,T: members, and how many of them open a sum",
+        unset="3,2, 4,3, 5,4, 6,5 of so many clients, of more 7,5",
+    )
+    colluding: int | None = option(
+        None,
+        PRIVACY,
+        "Protocol: sites that may tell the server all they know; noise shares are for the others",
+        unset="what the committee bears",
     )
     mechanism: str = option(
         "auto",
@@ -128,7 +151,9 @@ class Config(Options):
         axis=True,
     )
     quorum: float = option(
-        QUORUM, PRIVACY, "Trust distributed: share of the clients that must answer a round"
+        QUORUM,
+        PRIVACY,
+        "Trust distributed, protocol: share of the clients that must answer a round",
     )
     noise_source: str = option(
         "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
@@ -157,6 +182,13 @@ class Config(Options):
         SITES,
         "Names of the classes, in order: sites with others are refused",
         unset="what the sites agree on",
+        elsewhere=_OF_SITES,
+    )
+    federation: str | None = option(
+        None,
+        SITES,
+        "federation.toml: the sites' keys and the committee of their secure sums",
+        unset="none: the server sees what each site sends",
         elsewhere=_OF_SITES,
     )
     timeout: float | None = option(
@@ -188,7 +220,8 @@ class Config(Options):
         one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
         one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
-            _built("secure aggregation", self.secure_aggregation, ("none", "masks"), ("protocol",))
+            one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
+        self._check_protocol()
         check_size(self.clients, self.rounds)
         check_rate(self.sampling_rate)
         check_epsilon(self.epsilon, allow_infinite=True)
@@ -197,7 +230,7 @@ class Config(Options):
         if not number or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
-        check_quorum(self.quorum, self.trust)
+        check_quorum(self.quorum, self.trust, int(self.protocol))
         for name in ("cap", "cap_delta"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
@@ -223,6 +256,31 @@ class Config(Options):
                 "allowed: rows_per_client"
             )
 
+    @property
+    def protocol(self) -> bool:
+        """Whether sites add up among themselves: asked for, or named by a federation file."""
+        return self.secure_aggregation == "protocol" or self.federation is not None
+
+    def _check_protocol(self) -> None:
+        if not self.protocol:
+            unused(
+                "it is for secure aggregation 'protocol'",
+                committee=self.committee,
+                colluding=self.colluding,
+            )
+            return
+        if self.secure_aggregation not in (None, "protocol"):
+            raise InputError("a federation file is for secure aggregation 'protocol'")
+        if self.federation is not None:
+            unused("the federation file names it", committee=self.committee)
+        if self.engine == "ray":
+            raise InputError(
+                "secure aggregation 'protocol' needs sites that remember what they have said: give "
+                "--engine inline or grpc"
+            )
+        if self.committee is not None:
+            read_committee(self.committee)
+
     def _check_sites(self) -> None:
         """What belongs to sites and messages, and what real sites rule out."""
         given = [name for name in _SITES if getattr(self, name) is not None]
@@ -232,13 +290,13 @@ class Config(Options):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.control is None:
-            for name in ("root_certificates", "class_names"):
+            for name in ("root_certificates", "class_names", "federation"):
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} needs real sites: give --control HOST:PORT")
             return
         if self.root_certificates is None:
             raise InputError("control needs root_certificates: the control API is reached by TLS")
-        if self.clients is None:
+        if self.clients is None and self.federation is None:
             raise InputError("with real sites --clients must say how many are enrolled")
         if self.method in POOLED or self.method == AUTO:
             raise InputError(
@@ -249,28 +307,36 @@ class Config(Options):
             raise InputError(
                 "dropout and partition are of a simulation: real sites are as they are"
             )
-        if self.secure_aggregation == "masks" or (
-            self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
-        ):
+        shared = self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
+        if self.secure_aggregation == "masks" or (shared and self.federation is None):
             raise InputError(
                 "masks that the server knows protect nothing from it, and a share of noise "
-                "protects nobody without them: with real sites give --trust central or local, "
-                "until secure aggregation among sites is built"
+                "protects nobody without a secure sum: with real sites give --federation FILE, "
+                "or --trust central or local"
+            )
+        if self.secure_aggregation == "protocol" and self.federation is None:
+            raise InputError(
+                "the protocol among real sites needs their keys: give --federation FILE"
             )
 
 
-SIMULATED = ("engine", "ray_address", "partition", "dropout", "secure_aggregation", "noise_source")
+SIMULATED = (
+    *("engine", "ray_address", "partition", "dropout", "noise_source"),
+    *("secure_aggregation", "committee"),
+)
 """Options that `fedcal deploy` has no use for."""
 
-_SITES = ("control", "root_certificates", "class_names", "timeout", "grace")
+_SITES = ("control", "root_certificates", "class_names", "federation", "timeout", "grace")
 _OPTIONS = options_of(Config)
 
 
-def _built(name: str, value: str, now: Sequence[str], later: Sequence[str]) -> None:
-    """Refuse what is not known, and tell it from what is not built yet."""
-    if value in later:
-        raise NotBuiltYet(f"{name} '{value}'")
-    one_of(name, value, now)
+def read_committee(text: str) -> tuple[int, int]:
+    """Members and threshold of "C,T"; InputError for anything else."""
+    if not (found := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
+        raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
+    size, threshold = int(found[1]), int(found[2])
+    check_committee(size, threshold)
+    return size, threshold
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
@@ -367,7 +433,30 @@ def public_facts(config: Config, clients: int, classes: int) -> Federation:
         mechanism=config.mechanism,
         quorum=config.quorum,
         noise_source=config.noise_source,
+        **_committee(config, clients),
     )
+
+
+def _committee(config: Config, clients: int) -> dict[str, int]:
+    """The committee's fields of a federation; {} without the protocol."""
+    if not config.protocol:
+        return {}
+    if config.federation is not None:
+        members = Roster.read(Path(config.federation)).committee
+        size, threshold = len(members.members), members.threshold
+    elif config.committee is not None:
+        size, threshold = read_committee(config.committee)
+    else:
+        size = min(clients, EVERYBODY_UP_TO)
+        threshold = default_threshold(size)
+        check_committee(size, threshold)
+    borne = min(colluding(size, threshold), max(0, math.ceil(config.quorum * clients) - 2))
+    given = config.colluding
+    return {
+        "committee": size,
+        "threshold": threshold,
+        "colluding": borne if given is None else given,
+    }
 
 
 def job_of(config: Config, shards: Shards) -> Job:

@@ -73,7 +73,8 @@ def simulate(
         called after each round
     **options
         as on the command line: method, clients, partition, rounds, sampling_rate,
-        epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, dropout,
+        epsilon, delta, unit, trust, mechanism, quorum, noise_source, secure_aggregation, committee,
+        colluding, dropout,
         seed, ledger, cap, cap_delta, set={...}
 
     Raises

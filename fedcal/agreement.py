@@ -1,93 +1,182 @@
-"""A site's own plan: what it makes of a job's public facts, and whether a request agrees with it.
+"""A site's own plan: which job a request is of, and whether the request agrees with the plan.
 
-A site that knows the public facts of a job (`Federation.to_fields`, in the run config) need not
-believe a request about its own privacy: it makes the plan again, by the very function that the
-server used, and looks whether the bound, the noise and the digest are those of the request. The
-seed is not needed: it is in no plan's digest.
+A site that knows the public facts of a job (in Flower's run config) need not believe a request
+about its own privacy. It makes the plan from the method and its settings, by the very function
+that the server uses, and compares what it is asked with that. The seed is not needed: it is in no
+plan's digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fedcal.checks import one_of
 from fedcal.errors import InputError
-from fedcal.mechanisms import MECHANISMS
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import Plan, make_plan
+from fedcal.fields import read
+from fedcal.mechanisms import Noise
+from fedcal.privacy.plan import Plan
+from fedcal.queries.base import Query, fits
 from fedcal.queries.request import Context, Request
+from fedcal.scores import Kind
+
+AGREED: Mapping[str, type[Any]] = {
+    "method": str,
+    "clients": int,
+    "classes": int,
+    "rounds": int,
+    "sampling-rate": float,
+    "epsilon": float,
+    "delta": float,
+    "unit": str,
+    "trust": str,
+    "mechanism": str,
+    "quorum": float,
+    "noise-source": str,
+    "settings": str,
+    "secure-aggregation": str,
+    "input": str,
+    "class-digest": str,
+    "committee": int,
+    "threshold": int,
+    "colluding": int,
+    "roster": str,
+}
+"""The public facts of a job that a server and its sites must agree on, and what each is. How the
+server keeps its books, where it writes, how long it waits and its seed are its own affair."""
+
+PROTOCOL = "protocol"
+"""`secure-aggregation` of a job whose contributions are summed by a committee of the sites."""
+
+_PURPOSE = "fedcal/job/1"
+
+PlanOfJob = Callable[[Mapping[str, Any], int, Kind], Plan]
+"""(the job's fields, what `classes` = 0 and `input` = "" stand for) -> its plan. Made by the
+strategies (`fedcal.strategies.job.plan_of_job`), which clients do not import."""
 
 
-def plan_of(federation: Federation, request: Request) -> Plan:
-    """The plan under which a federation with these public facts asks this question.
+def job_digest(fields: Mapping[str, Any], run: str) -> str:
+    """What names a job to all who take part in it: a digest of its public facts.
 
-    Public, and taken from the request, are what the method chose: its question, the bound of one
-    contribution, the number of rounds and, where the facts leave it open, the mechanism.
-
-    Raises
-    ------
-    InputError
-        If there is no such plan, or the request does not say what it is asked for.
-    """
-    context = _context(request)
-    law = MECHANISMS[one_of("mechanism", context.mechanism, MECHANISMS)]
-    return make_plan(
-        federation,
-        rounds=context.rounds,
-        bound=request.bound,
-        prefers=(law,),
-        row_sums=request.query.row_sums,
-        asked_once=request.query.asked_once,
-        row_rate=request.row_rate,
-        fine=request.query.fine,
-    )
-
-
-def check_request(fields: Mapping[str, Any], request: Request) -> Plan:
-    """The site's own plan, if the request is one of its rounds.
-
-    Formal guarantee: an answer to a request that passes has the bound and, where clients add it,
-    the noise that the stated epsilon and delta need; whatever the server's own plan was.
+    Both sides compute it from the run config as it came: `classes` = 0 and `input` = "" count as
+    they stand, whatever the sites have.
 
     Parameters
     ----------
     fields
-        public facts of the job, as `Federation.to_fields` writes them
+        with all that is `AGREED`; other keys are passed over
+    run
+        the run's name (`Context.run`): the same facts twice are two jobs
+
+    Returns
+    -------
+    str
+        SHA-256, 64 hexadecimal digits. Equal exactly where all facts are: floats count to their
+        last bit.
+
+    Raises
+    ------
+    InputError
+        If a fact is missing or is of another kind.
+    """
+    facts = [[name, read(fields, name, kind)] for name, kind in sorted(AGREED.items())]
+    text = json.dumps([_PURPOSE, run, facts], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Request:
+    """The request as this site answers it: what came, if it follows from the site's own plan.
+
+    Under the protocol a request names neither noise nor coin: both are the plan's.
+
+    Formal guarantee: an answer to what is returned is clipped to the bound and, where clients add
+    it, has the noise that the stated epsilon and delta need under this site's own plan, whatever
+    the server's was. Assumed is that the site answers each round once.
+
+    Parameters
+    ----------
+    fields
+        of the job
     request
         as it came
+    plan
+        this site's own, made from the fields
 
     Raises
     ------
     InputError
         One line that names the first thing that differs.
     """
-    federation = Federation.from_fields(fields)
-    context, plan = _context(request), plan_of(federation, request)
-    rate = plan.sampling_rate if plan.model.asks_everyone else 1.0
-    noise = plan.noise if plan.model.noise_by == "client" else None
+    if read(fields, "secure-aggregation", str) == PROTOCOL:
+        if request.noise is not None or request.rate < 1 or request.row_rate < 1:
+            raise InputError("under secure aggregation by a committee a request names no noise")
+        request = replace(
+            request,
+            noise=client_noise(plan),
+            rate=_coin_rate(plan, request.query),
+            row_rate=plan.row_rate,
+        )
+    check_request(request, plan)
+    return request
+
+
+def check_request(request: Request, plan: Plan) -> None:
+    """Refuse a request that is not one of the rounds of this plan.
+
+    Raises
+    ------
+    InputError
+        One line that names the first thing that differs.
+    """
+    context, query = _context(request), request.query
     pairs = {
+        "epsilon": (context.epsilon, plan.epsilon),
+        "delta": (context.delta, plan.delta),
         "unit": (context.unit, plan.unit),
         "trust": (context.trust, plan.trust),
         "mechanism": (context.mechanism, plan.mechanism),
-        "epsilon": (context.epsilon, plan.epsilon),
-        "delta": (context.delta, plan.delta),
+        "number of rounds": (context.rounds, plan.rounds),
         "bound": (request.bound, plan.bound if plan.private else request.bound),
-        "noise": (request.noise, noise),
+        "noise": (request.noise, client_noise(plan)),
         "ring": (request.ring, plan.ring),
-        "secret coin": (request.rate, rate if noise is not None else request.rate),
+        "secret coin": (request.rate, _coin_rate(plan, query)),
+        "share of rows": (request.row_rate, plan.row_rate),
         "plan": (context.plan, plan.key),
     }
     for what, (asked, own) in pairs.items():
         if asked != own:
             raise InputError(
                 f"the request's {what} is not the one that follows from the job's public facts: "
-                f"{str(asked)[:80]} instead of {str(own)[:80]}"
+                f"{_short(asked)} instead of {_short(own)}"
             )
-    return plan
+    if not plan.private:
+        # Exact sums: the method bounds each question by itself, or not at all.
+        plain = request.bound.lengths == query.lengths() and request.bound.per == "client"
+        suits = plain and plan.parts == 1
+    else:
+        once = query.asked_once or plan.parts == 1  # each client spends all in one of the parts
+        suits = fits(request.bound, query) and not query.everyone and once
+    if not suits:
+        raise InputError(f"the question '{query.kind}' is not one that the plan was made for")
+
+
+def client_noise(plan: Plan) -> Noise | None:
+    """What each client adds to its answers under a plan; None = nothing."""
+    return plan.noise if plan.model.noise_by == "client" else None
+
+
+def _coin_rate(plan: Plan, query: Query) -> float:
+    """With what probability a client's rows take part in a round, by its own coin."""
+    return 1.0 if query.everyone else plan.own_rate
 
 
 def _context(request: Request) -> Context:
     if request.context is None:
         raise InputError("the request does not say what it is asked for")
     return request.context
+
+
+def _short(value: object) -> str:
+    return str(value)[:80]

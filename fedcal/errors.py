@@ -2,7 +2,6 @@
 
     FedcalError                   exit code 1
     |-- InputError                exit code 2: something the user gave is not allowed
-    |   |-- NotBuiltYet           ... or is named in the design, but not built yet
     |   |-- NoEffect              ... or would change nothing in this run
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
     |   `-- ContributionRefused   ... or a client's unbounded contribution does not fit the ring
@@ -27,13 +26,6 @@ class InputError(FedcalError, ValueError):
     """A value, a file or an option that is not allowed."""
 
     exit_code = 2
-
-
-class NotBuiltYet(InputError):
-    """Part of the design, but not of this version."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not built yet in this version of fedcal")
 
 
 class NoEffect(InputError):

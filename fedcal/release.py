@@ -162,14 +162,11 @@ class Curator:
         request = Request(query, bound, plan.ring, round_number, context=context)
         if plan.row_rate < 1:
             request = replace(request, row_rate=plan.row_rate, seed=seed)
+        if plan.own_rate < 1 and not query.everyone:
+            request = replace(request, rate=plan.own_rate, seed=seed)
         if plan.model.noise_by != "client":
             return request
-        return replace(
-            request,
-            noise=plan.noise,
-            rate=plan.sampling_rate if plan.model.asks_everyone else 1.0,
-            seed=seed,
-        )
+        return replace(request, noise=plan.noise, seed=seed)
 
     def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.

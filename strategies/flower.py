@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
+from fedcal.strategies.secure_rounds import SAID, Content, SecureRounds
 from fedcal.training.network import shape_of, text_of
 from fedcal.types import Words
 
@@ -54,6 +55,8 @@ class FlowerTransport(Strategy):
     roster
         Flower's number of each node that was met -> the client's number. Sites that do not know
         theirs are numbered as they come
+    secure
+        the protocol of secure aggregation, where the run is under it
     """
 
     def __init__(self) -> None:
@@ -62,6 +65,7 @@ class FlowerTransport(Strategy):
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._passed: set[int] = set()  # nodes that cannot take part
+        self.secure: SecureRounds | None = None
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
@@ -120,9 +124,12 @@ class FlowerTransport(Strategy):
             return []
         self._meet(grid)
         content = {
-            "query": ConfigRecord(asked.request.to_fields()),
+            "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
             "context": ConfigRecord(asked.request.context_fields()),
         }
+        if self.secure is not None:
+            self.secure.enrol(self._sites, self._ask)
+            content |= self.secure.content
         if self.method.secure_aggregation == "masks":
             content["masking"] = ConfigRecord(
                 {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
@@ -142,6 +149,15 @@ class FlowerTransport(Strategy):
         asked = self._asked
         if asked is None:
             return None, None
+        total = self._total(asked, replies)
+        self.method.close_round(asked, total)
+        arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
+        """The sum of the contributions; the round is charged before they are added up."""
+        if self.secure is not None:
+            return self._secure_total(self.secure, asked, replies)
         with self._discreet(asked.round):
             sent = self._contributions(asked, replies)
         self.method.charge_round(asked, len(sent))
@@ -151,9 +167,40 @@ class FlowerTransport(Strategy):
         if self.method.secure_aggregation == "masks" and sent:
             with self._discreet(asked.round):
                 total = self._unmasked(asked, total, set(sent))
-        self.method.close_round(asked, total)
-        arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
-        return ArrayRecord(arrays), None
+        return total
+
+    def _secure_total(
+        self, secure: SecureRounds, asked: Asked, replies: Iterable[Message]
+    ) -> Words:
+        collector = secure.collector(asked.request)
+        for site, said in self._said(replies).items():
+            if not collector.add(site, said) and not self.tolerant:
+                raise RoundFailed(f"round {asked.round}: site {site} sent what cannot be used")
+        there = collector.settle()
+        self._tell_answered(asked, there)
+        self.method.charge_round(asked, there)
+        return secure.total(collector, asked.round, self._sites, self._ask)
+
+    def _ask(self, kind: str, content: Mapping[int, Content], number: int) -> dict[int, bytes]:
+        """Ask some sites something in the protocol, and wait: what they said."""
+        if self._grid is None:
+            raise RoundFailed("sites cannot be asked without the grid")
+        asking = [
+            message(records, self._sites[site], kind, number, self._timeout)
+            for site, records in content.items()
+        ]
+        replies = self._grid.send_and_receive(asking, timeout=self._timeout)
+        return self._said(replies)
+
+    def _said(self, replies: Iterable[Message]) -> dict[int, bytes]:
+        """The bytes that sites replied in the protocol; what cannot be read is as if not said."""
+        said = {}
+        for site, reply in self._answers(replies):
+            with suppress(_UNREADABLE):
+                text = reply.content.config_records[SAID][SAID]
+                if isinstance(text, bytes) and site >= 0:
+                    said[site] = text
+        return said
 
     @contextmanager
     def _discreet(self, number: int) -> Iterator[None]:
@@ -179,12 +226,16 @@ class FlowerTransport(Strategy):
             except RoundFailed:
                 if not self.tolerant:
                     raise
-        if not self.method.plan.secret_sample and len(sent) < len(asked.clients):
+        self._tell_answered(asked, len(sent))
+        return sent
+
+    def _tell_answered(self, asked: Asked, answered: int) -> None:
+        """Say how many answered, where that is no secret."""
+        if not self.method.plan.secret_sample and answered < len(asked.clients):
             log.warning(
                 "fedcal: round %d: %d of %d clients answered",
-                *(asked.round, len(sent), len(asked.clients)),
+                *(asked.round, answered, len(asked.clients)),
             )
-        return sent
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -43,7 +43,7 @@ class Job:
     settings
         the method's own parameters
     secure_aggregation
-        "masks" or "none"
+        "protocol", "masks" or "none"
     dropout
         in a simulation, each client misses each round with this probability
     ledger, cap, cap_delta
@@ -57,6 +57,8 @@ class Job:
         seconds that a client may take to answer, and that all have to appear
     class_digest
         of the names of the classes (`fedcal.classes.digest_of`); "" = what the sites agree on
+    roster
+        under the protocol of secure aggregation: who the sites are (`Roster.to_text`)
     """
 
     method: str
@@ -72,6 +74,7 @@ class Job:
     timeout: float = 3600.0
     grace: float = 60.0
     class_digest: str = ""
+    roster: str = ""
 
     def __post_init__(self) -> None:
         positive("timeout", self.timeout)
@@ -97,6 +100,7 @@ class Job:
             "timeout": float(self.timeout),
             "grace": float(self.grace),
             "class-digest": self.class_digest,
+            "roster": self.roster,
         }
 
     @classmethod
@@ -147,6 +151,7 @@ class Job:
             timeout=read(fields, "timeout", float),
             grace=read(fields, "grace", float),
             class_digest=read(fields, "class-digest", str),
+            roster=read(fields, "roster", str),
         )
 
     @cached_property
@@ -241,6 +246,24 @@ class Job:
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
             run=strategy.run,
         )
+
+
+def plan_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
+    """The plan of a job, made of its fields alone: what a site holds a request against.
+
+    Parameters
+    ----------
+    fields
+        as `Job.to_fields` writes them
+    classes, input
+        what `classes` = 0 and `input` = "" stand for
+
+    Raises
+    ------
+    InputError
+        If there is no such job.
+    """
+    return Job.from_fields(fields, classes=classes, input=input).plan
 
 
 def _settings(given: str) -> dict[str, Setting]:

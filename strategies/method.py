@@ -22,6 +22,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.queries import Query
 from fedcal.release import Asked, Curator, Release
+from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.types import Floats, Integers, Words
 from fedcal.units import UNITS
 
@@ -103,7 +104,8 @@ class Method(ABC):
     ledger
         where a private run's budget is charged; None = one of its own
     secure_aggregation
-        "masks" (the server sees masked vectors and their sum) or "none"
+        "protocol" (sites add up among themselves: the server sees sums), "masks" (simulated: the
+        server sees masked vectors and their sum) or "none"
 
     Attributes
     ----------
@@ -151,7 +153,11 @@ class Method(ABC):
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
     ) -> None:
-        one_of("secure aggregation", secure_aggregation, ("masks", "none"))
+        one_of("secure aggregation", secure_aggregation, SECURE_AGGREGATION)
+        if (secure_aggregation == "protocol") != plan.protocol:
+            raise InputError(
+                "secure aggregation 'protocol' needs a committee of sites, and a committee needs it"
+            )
         self.plan = plan
         self.secure_aggregation = secure_aggregation
         self.releases: list[Release] = []
@@ -159,7 +165,7 @@ class Method(ABC):
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
         self.unavailable: Callable[[int], Integers] | None = None
-        self._curator = Curator(plan, ledger, masked=secure_aggregation == "masks")
+        self._curator = Curator(plan, ledger, masked=secure_aggregation != "none")
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -198,7 +204,7 @@ class Method(ABC):
         if query is None:
             return None
         asked = self._curator.open(round_number, query, self.norms)
-        everybody = query.everyone or self.plan.model.asks_everyone
+        everybody = query.everyone or self.plan.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts
         self.bytes_up += share * 8 * asked.request.bound.length
         self.bytes_down += share * asked.request.payload_bytes

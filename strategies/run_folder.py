@@ -137,8 +137,5 @@ def read_error(out: Path) -> FedcalError | None:
         told = json.loads((out / _ERROR).read_text("utf-8"))
     except OSError:
         return None
-    kind = getattr(errors, told["kind"])
-    if kind is errors.NotBuiltYet:  # it puts its message together itself
-        kind = InputError
-    error: FedcalError = kind(told["message"])
+    error: FedcalError = getattr(errors, told["kind"])(told["message"])
     return error

@@ -21,9 +21,11 @@ from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
+from fedcal.agreement import job_digest
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
 from fedcal.partition import DEALT, deal
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.exchange import PromptGrid, message
@@ -31,6 +33,7 @@ from fedcal.strategies.flower import RESULT, Who, ask_who
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import RELEASED, Outcome
 from fedcal.strategies.run_folder import held, note_progress
+from fedcal.strategies.secure_rounds import SecureRounds
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
@@ -72,6 +75,9 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
+            if job.plan.protocol:
+                agreed = job_digest(fields, strategy.run)
+                strategy.secure = SecureRounds(Roster.from_text(job.roster), agreed, strategy.run)
             strategy.meet(met if job.tolerant else ())
             strategy.start(grid, timeout=job.timeout)
 
@@ -157,7 +163,12 @@ def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
             break
         time.sleep(0.05)
     if job.tolerant and clients:
-        least = TRUSTS[str(job.federation.trust)].quorum(job.federation.quorum, clients)
+        facts = job.federation
+        least = (
+            facts.fewest()
+            if facts.committee
+            else TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
+        )
         if least <= len(nodes) < clients:
             log.warning("fedcal: %d of %d sites are there: the run begins", len(nodes), clients)
             return nodes
@@ -206,10 +217,11 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
             "class-digest": fields["class-digest"] or who.digest,
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
-    if job.tolerant and who is not None and who.site is None and job.plan.model.shared:
+    known = who is None or who.site is not None
+    if job.tolerant and not known and job.plan.model.shared and not job.plan.protocol:
         raise InputError(
-            f"trust '{job.plan.trust}' with real sites needs secure aggregation among them, which "
-            "is not built yet: the server would see each share of the noise; use central or local"
+            f"trust '{job.plan.trust}' with real sites needs secure aggregation among them: the "
+            "server would see each share of the noise; give --federation, or use central or local"
         )
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]

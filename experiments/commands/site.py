@@ -12,7 +12,7 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.show.tables import print_table
 from fedcal.experiments.terminal import console
 
-ROWS, LINK = "Rows", "Connection"
+ROWS, LINK, LIMITS = "Rows", "Connection", "What it takes part in"
 
 
 def site_command(
@@ -41,6 +41,18 @@ def site_command(
     wait: Annotated[
         float, other(LINK, "Seconds to wait for a SuperLink that is not up yet.", "--wait")
     ] = 60.0,
+    policy: Annotated[
+        Path | None,
+        other(LIMITS, "This site's own rules (site.toml): methods, budgets, how many in a sum."),
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        other(LIMITS, "federation.toml: who the sites are, for secure aggregation by protocol."),
+    ] = None,
+    sign_key: Annotated[
+        Path | None,
+        other(LIMITS, "This site's private key in the federation, as fedcal site key made it."),
+    ] = None,
     state: Annotated[
         Path, other(FILES, "The site's own folder: rows, answers, results, logs.")
     ] = Path("fedcal-site"),
@@ -67,6 +79,9 @@ def site_command(
         names=names,
         state=state,
         wait=wait,
+        policy=policy,
+        federation=federation,
+        sign_key=sign_key,
     )
 
 

@@ -134,7 +134,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
     for cell in private:
         c, plan = cell.config, cell.plan
         if plan is not None:
-            masks = c.secure_aggregation == "masks"
+            masks = c.secure_aggregation != "none"
             key = (plan.trust, plan.unit, plan.adjacency, masks)
             kinds.setdefault(key, {})[plan.mechanism] = None
     shared = (c.config.quorum for c in private if c.plan is not None and c.plan.model.shared)

@@ -23,6 +23,7 @@ from fedcal.experiments.deploy.control import ENDED, Control, control
 from fedcal.experiments.load import load_any, name_of, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
@@ -74,7 +75,16 @@ def job_for_sites(config: Config) -> Job:
         cap=config.cap,
         cap_delta=config.cap_delta,
         **waiting(config),
+        **_among_sites(config),
     )
+
+
+def _among_sites(config: Config) -> dict[str, Any]:
+    """What the protocol of secure aggregation adds to a job; {} without a federation file."""
+    if config.federation is None:
+        return {}
+    roster = Roster.read(Path(config.federation))
+    return {"secure_aggregation": "protocol", "roster": roster.to_text()}
 
 
 def deployed(
@@ -118,6 +128,7 @@ def deployed(
     out = Path(out).resolve()
     rows = None if test is None else load_any(test).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
+    config = _with_federation(config)
     config = _as_it_is(config, "" if rows is None else name_of(test, rows))
     job = job_for_sites(config)
     work = out / SERVER
@@ -130,6 +141,14 @@ def deployed(
                 _start(superlink, job, config, out, resume)
             _follow(superlink, out, progress)
     return _result(config, out, held)
+
+
+def _with_federation(config: Config) -> Config:
+    """A federation file says how many clients there are."""
+    if config.federation is None:
+        return config
+    path = Path(config.federation).resolve()
+    return replace(config, clients=len(Roster.read(path).sites), federation=str(path))
 
 
 def _as_it_is(config: Config, data: str) -> Config:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from fedcal.clients.prepared import prepare
+from fedcal.checks import one_of
+from fedcal.clients.policy import NO_POLICY, Policy
+from fedcal.clients.prepared import prepare, prepared
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
 from fedcal.errors import FedcalError
@@ -20,6 +22,8 @@ from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.terminal import Stopped, console
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import settings_of
 
 NO_CONNECTION = 305
 """Flower's exit code where the SuperLink does not take a node."""
@@ -44,6 +48,9 @@ def run_site(
     names: Sequence[str] | None,
     state: Path,
     wait: float,
+    policy: Path | None = None,
+    federation: Path | None = None,
+    sign_key: Path | None = None,
 ) -> None:
     """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
 
@@ -59,6 +66,8 @@ def run_site(
         the site's folder
     wait
         seconds to wait for a SuperLink that is not up yet
+    policy, federation, sign_key
+        files, as `prepare` takes them
 
     Raises
     ------
@@ -68,14 +77,27 @@ def run_site(
         Ctrl-C. SIGTERM just ends it.
     """
     own, context = public_key(key), trusted(root_certificates)
+    if policy is not None:
+        check_policy(policy)
     rows = site_rows(data, names)
     # what goes into a file or a container's log tells of no rows
     console().print(rows.described(counts=sys.stdout.isatty()))
-    prepare(state, rows.shards, test=rows.test, test_inputs=rows.test_inputs, names=rows.names)
+    prepare(
+        state,
+        rows.shards,
+        test=rows.test,
+        test_inputs=rows.test_inputs,
+        names=rows.names,
+        federation=federation,
+        sign_key=sign_key,
+        policy=policy,
+    )
     del rows
     log_to(state / LOG)
     try:
         with _until_terminated(), _Echo(state / LOG) as echo:
+            _log_rules(state)
+            echo.show()
             check_fleet(fleet, context, wait)
             _keep_running(state, fleet, root_certificates, key, own, echo)
     except _Terminated:
@@ -83,6 +105,25 @@ def run_site(
     except KeyboardInterrupt:
         log.info("stopped")
         raise Stopped("the site is stopped; the same command starts it again") from None
+
+
+def check_policy(path: Path) -> None:
+    """InputError if a policy speaks of methods or settings that fedcal does not have."""
+    policy = Policy.read(path)
+    for method in policy.methods:
+        one_of(f"method of {path}", method, STRATEGIES)
+    for method, settings in policy.settings.items():
+        for name in settings:
+            one_of(f"setting of {method} in {path}", name, settings_of(method))
+
+
+def _log_rules(state: Path) -> None:
+    """Say at the start what this site takes part in."""
+    site = prepared(state)
+    if (roster := site.roster) is not None:
+        log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
+    for line in [NO_POLICY] if site.policy is None else site.policy.described():
+        log.info(line)
 
 
 def _keep_running(

@@ -24,6 +24,8 @@ from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
+WORKER = "fedcal.experiments.deploy.worker"
+"""What answers a message."""
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
 
@@ -135,7 +137,7 @@ def supernode(
         log = folder / FLOWER_LOG
         log.touch()
         start = log.stat().st_size
-        worker = [sys.executable, "-P", "-m", "fedcal.clients.runtime", "--worker"]
+        warm = [sys.executable, "-P", "-m", WORKER, "--worker"]
         node: list[str | Path] = [
             *(found / "flower-supernode", "--superlink", fleet),
             *("--root-certificates", root_certificates.resolve()),
@@ -143,7 +145,7 @@ def supernode(
             *("--host", "127.0.0.1", "--port", str(free_port())),
         ]
         with (
-            ProcessTree(worker, folder=home, env=env, log=log),
+            ProcessTree(warm, folder=home, env=env, log=log),
             ProcessTree(node, folder=home, env=env, log=log) as tree,
         ):
             yield SuperNode(folder, tree, start)
@@ -165,7 +167,7 @@ def _write_commands(folder: Path, found: Path) -> Path:
 
     folder.mkdir()
     (folder / "flower-superexec").symlink_to(found / "flower-superexec")
-    ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve())])
+    ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve()), WORKER])
     for name in TASK_TYPE_TO_COMMAND.values():
         runs = f'exec {ours} "$@"' if name == "flwr-clientapp" else "exit 1"
         (folder / name).write_text(f"#!/bin/sh\n{runs}\n", "utf-8")

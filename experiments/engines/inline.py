@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.shards import Shards
 from fedcal.strategies.method import Method
 from fedcal.types import Integers, Words
+
+if TYPE_CHECKING:
+    from fedcal.experiments.engines.secure_sum import SecureSums
 
 BLOCK_NUMBERS = 1 << 17
 """Numbers that a block of clients answers with at most (1 MiB: it stays in the cache)."""
@@ -42,7 +46,7 @@ def run_inline(
     ----------
     method
         fresh; its `secure_aggregation` says whether blocks are masked before they are
-        summed (same bits either way)
+        summed, or clients run the protocol (same bits either way)
     shards
         one shard for each of the plan's clients (of any number where `sum_of` is given)
     unavailable
@@ -68,6 +72,7 @@ def run_inline(
         """Those of all clients are kept, with what is computed once a run."""
         return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
 
+    sums = _secure_sums(method) if method.plan.protocol and sum_of is None else None
     try:
         for round_number in range(method.resumed + 1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
@@ -78,16 +83,25 @@ def run_inline(
                 alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
             method.charge_round(asked, len(alive))
             if sum_of is None:
-                total = _secure_sum(method, blocks, asked, alive, block)
+                total = _secure_sum(method, blocks, asked, alive, block, sums)
             else:
                 total = sum_of(asked, alive)
             method.close_round(asked, total)
     except BaseException:
         method.abandon()
         raise
+    finally:
+        if sums is not None:
+            sums.close()
     artifact = method.result()
     artifact.learnt_on(shards.input)
     return artifact
+
+
+def _secure_sums(method: Method) -> SecureSums:
+    from fedcal.experiments.engines.secure_sum import SecureSums  # sites' records: not always
+
+    return SecureSums(method)
 
 
 def _secure_sum(
@@ -96,17 +110,24 @@ def _secure_sum(
     asked: Asked,
     alive: Integers,
     block: int | None,
+    sums: SecureSums | None,
 ) -> Words:
     length = asked.request.bound.length
     total = np.zeros(length, np.uint64)
     masked = method.secure_aggregation == "masks"
     cohort, seed = asked.clients.tolist(), method.plan.mask_seed
+    collected = None if sums is None else sums.collector(asked.request)
     for ids, part in blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
         prepare_rows(part, asked.request)
         words = contribute(part, asked.request, ids)
+        if sums is not None and collected is not None:
+            sums.contribute(collected, asked.request, ids, words)
+            continue
         if masked:
             words = words + masks(ids.tolist(), cohort, seed, asked.round, length)
         total += words.sum(axis=0, dtype=np.uint64)
+    if sums is not None and collected is not None:
+        return sums.total(collected, asked.request, set(cohort) - set(alive.tolist()))
     if not masked or not len(alive):
         return total
     debts = owed(set(cohort) - set(alive.tolist()), cohort, seed, asked.round)

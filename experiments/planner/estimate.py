@@ -171,7 +171,7 @@ def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibra
 
     def sum_of(asked: Asked, clients: Integers) -> Words:
         taking_part = len(clients)
-        if plan.model.asks_everyone and plan.sampling_rate < 1:
+        if plan.asks_everyone and plan.sampling_rate < 1:
             taking_part = int(rng.binomial(plan.clients, plan.sampling_rate))
         total = _sum(asked, shards, taking_part, weight, rng)
         if plan.model.noise_by != "client":

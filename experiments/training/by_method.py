@@ -40,6 +40,7 @@ from fedcal.types import Floats, Integers
 
 _SHARED = (
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
+    *("committee", "colluding"),
     *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
 )
 """Options that `fedcal train` shares with `fedcal simulate`."""

@@ -129,6 +129,8 @@ class TrainConfig(Options):
     mechanism: str = like(Config, "mechanism")
     quorum: float = like(Config, "quorum")
     secure_aggregation: str | None = like(Config, "secure_aggregation")
+    committee: str | None = like(Config, "committee")
+    colluding: int | None = like(Config, "colluding")
     noise_source: str = like(Config, "noise_source")
     ledger: str | None = like(Config, "ledger")
     cap: float | None = like(Config, "cap")

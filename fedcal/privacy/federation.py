@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fedcal import accounting
-from fedcal.checks import one_of, whole
+from fedcal.checks import one_of, unused, whole
 from fedcal.errors import InputError
 from fedcal.fields import read
 from fedcal.mechanisms import PRIVATE
+from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS, User
@@ -36,14 +37,17 @@ def check_size(clients: int | None, rounds: int | None) -> None:
             whole(name, value, 1, most)
 
 
-def check_quorum(quorum: float, trust: str | None) -> None:
-    """InputError for a share that is none, and for one under a trust that asks for no quorum."""
+def check_quorum(quorum: float, trust: str | None, committee: int = 0) -> None:
+    """InputError for a share that is none, and for one where no quorum is asked for."""
     if not 0 < quorum <= 1:
         raise InputError(f"quorum must be in (0, 1], got {quorum!r}")
     shared = [name for name, model in TRUSTS.items() if model.shared]
-    if trust not in shared and quorum != QUORUM:
+    if trust not in shared and not committee and quorum != QUORUM:
         home = " or ".join(f"'{name}'" for name in shared)
-        raise InputError(f"quorum = {quorum:g} has no effect here: it is for trust {home}")
+        raise InputError(
+            f"quorum = {quorum:g} has no effect here: it is for trust {home}, and for the secure "
+            "aggregation 'protocol'"
+        )
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,16 @@ class Federation:
     mechanism
         one of `fedcal.mechanisms`, or "auto", what the method prefers
     quorum
-        under trust "distributed", the share of the clients that must answer a round: noise
-        shares are sized so that these alone make all of it
+        under trust "distributed", and under the protocol of secure aggregation, the share of the
+        clients that must answer a round: noise shares are sized so that these alone make all of it
     noise_source
         "seeded" (simulation, repeatable) or "system" (the operating system's generator)
+    committee, threshold
+        of the protocol of secure aggregation: members, and how many of them open a sum; 0 = no
+        such protocol
+    colluding
+        sites that may tell the server all they know, and still it learns nothing but sums with
+        all of their noise
     """
 
     clients: int
@@ -94,6 +104,9 @@ class Federation:
     mechanism: str = AUTO
     quorum: float = QUORUM
     noise_source: str = "seeded"
+    committee: int = 0
+    threshold: int = 0
+    colluding: int = 0
 
     def __post_init__(self) -> None:
         check_size(self.clients, self.rounds)
@@ -121,6 +134,36 @@ class Federation:
                 f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
             )
         object.__setattr__(self, "trust", trust)
+        if self.committee:
+            self._check_committee()
+        else:
+            unused(
+                "there is no committee",
+                threshold=self.threshold or None,
+                colluding=self.colluding or None,
+            )
+
+    def _check_committee(self) -> None:
+        whole("committee", self.committee, 2, self.clients)
+        check_committee(self.committee, self.threshold)
+        whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
+
+    def fewest(self, parts: int = 1) -> int:
+        """Fewest contributions in a secure sum over one of so many parts of the clients.
+
+        Raises
+        ------
+        InputError
+            If so few that a sum hides nobody among those who are honest.
+        """
+        least = math.ceil(self.quorum * self.clients / parts)
+        if (honest := least - self.colluding) < 2:
+            raise InputError(
+                f"a secure sum of {least} contributions, {self.colluding} of which may be the "
+                f"server's friends, hides {max(honest, 0)}: at least 2 must be honest; give a "
+                "larger quorum, more clients, or fewer that may collude"
+            )
+        return least
 
     @property
     def private(self) -> bool:
@@ -141,6 +184,9 @@ class Federation:
             "mechanism": self.mechanism,
             "quorum": float(self.quorum),
             "noise-source": self.noise_source,
+            "committee": int(self.committee),
+            "threshold": int(self.threshold),
+            "colluding": int(self.colluding),
         }
 
     @classmethod
@@ -158,7 +204,8 @@ class Federation:
             If a key is missing or its value is not allowed.
         """
         trust = read(fields, "trust", str) or None
-        check_quorum(read(fields, "quorum", float), trust)
+        committee = {key: read(fields, key, int) for key in ("committee", "threshold", "colluding")}
+        check_quorum(read(fields, "quorum", float), trust, committee["committee"])
         return cls(
             clients=read(fields, "clients", int) or nodes,
             classes=read(fields, "classes", int) or classes,
@@ -171,4 +218,5 @@ class Federation:
             mechanism=read(fields, "mechanism", str),
             quorum=read(fields, "quorum", float),
             noise_source=read(fields, "noise-source", str),
+            **committee,
         )

@@ -56,13 +56,19 @@ class Plan:
     diameter
         how many members of the bound's set a neighbour's change may need (1 or 2)
     quorum
-        fewest answers that a distributed round is released with; 1 elsewhere
+        fewest answers that a round is released with, where noise comes in shares or there is the
+        protocol of secure aggregation; 1 elsewhere
     parts
         disjoint parts of the clients, one for each round; 1 = all are asked in each of them
     row_rate
         each row takes part in a round with this probability, by a secret coin at its client
     fine
         the grid is as fine as sums of many rows leave room for, whatever the noise
+    committee
+        of the protocol of secure aggregation: members, and how many of them open a sum. Each site
+        answers every round then, by its own coin with its rows or with none. None = no protocol
+    colluding
+        answers whose share of the noise counts for nothing: their senders may tell it
     """
 
     clients: int
@@ -83,6 +89,8 @@ class Plan:
     parts: int = field(default=1, repr=False)
     row_rate: float = field(default=1.0, repr=False)
     fine: bool = field(default=False, repr=False)
+    committee: tuple[int, int] | None = field(default=None, repr=False)
+    colluding: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if self.bound is None:
@@ -153,8 +161,23 @@ class Plan:
     @property
     def secret_sample(self) -> bool:
         """Whether nobody but the server may learn who was asked, nor how many."""
-        secret = self.model.amplifies and not self.model.asks_everyone
+        secret = self.model.amplifies and not self.asks_everyone
         return self.private and self.sampling_rate < 1 and secret
+
+    @property
+    def protocol(self) -> bool:
+        """Whether sites add up by the protocol of secure aggregation."""
+        return self.committee is not None
+
+    @property
+    def asks_everyone(self) -> bool:
+        """Whether every client answers, and a secret coin of its own says if its rows count."""
+        return self.model.asks_everyone or self.protocol
+
+    @property
+    def own_rate(self) -> float:
+        """The probability of that coin; 1 = the server's sample decides, or nothing."""
+        return self.sampling_rate if self.asks_everyone else 1.0
 
     @property
     def amplified(self) -> bool:
@@ -172,7 +195,7 @@ class Plan:
     @property
     def shares(self) -> int:
         """How many clients' noise makes the whole."""
-        return self.model.shares(self.quorum)
+        return self.model.shares(self.quorum - self.colluding)
 
     @cached_property
     def grid(self) -> float:
@@ -304,6 +327,7 @@ class Plan:
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
             *(("fine",) if self.fine else ()),
+            *(("protocol", self.committee, self.colluding) if self.committee else ()),
         )
 
     @property
@@ -323,13 +347,13 @@ class Plan:
     def sample(self, round_number: int) -> Integers:
         """Clients that are asked in a round: each with probability `sampling_rate`, independently.
 
-        Under trust `distributed` everybody is asked: all noise is needed, and whether a client's
-        rows take part is its own coin (`Query.rate`), which nobody sees.
+        Under trust `distributed`, and under the protocol, everybody is asked: all noise is needed,
+        and whether a client's rows take part is its own coin (`Query.rate`), which nobody sees.
         """
         if self.parts > 1:  # dealt by chance, which need not be secret
             dealt = stream(self.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
             return np.flatnonzero(dealt % self.parts == round_number - 1)
-        if self.sampling_rate == 1.0 or self.model.asks_everyone:
+        if self.sampling_rate == 1.0 or self.asks_everyone:
             return np.arange(self.clients)
         if self.noise_source == "system":
             heads = samplers.bernoulli(self.sampling_rate, self.clients, samplers.system_words)
@@ -394,6 +418,10 @@ def make_plan(
     With noise from the operating system the samplers' total variation is part of delta.
     """
     model, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
+    parts = rounds if asked_once and federation.private else 1
+    quorum = model.quorum(federation.quorum, federation.clients)
+    if federation.committee:
+        quorum = federation.fewest(parts)
     adjacency = unit.adjacency(model.replaces)
     plan = partial(
         Plan,
@@ -406,6 +434,9 @@ def make_plan(
         adjacency=adjacency,
         row_rate=accounting.check_rate(row_rate),
         fine=fine,
+        committee=(federation.committee, federation.threshold) if federation.committee else None,
+        colluding=federation.colluding,
+        quorum=quorum,
     )
     if not federation.private:
         return plan(
@@ -449,8 +480,7 @@ def make_plan(
         delta=slack if law.pure else federation.delta,
         bound=bound,
         diameter=diameter,
-        quorum=model.quorum(federation.quorum, federation.clients),
-        parts=rounds if asked_once else 1,
+        parts=parts,
     )
 
 

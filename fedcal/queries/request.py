@@ -7,6 +7,7 @@ travel in its record, are in no key of noise and in no count of payload.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -134,8 +135,14 @@ class Request:
                 f"noise of {self.noise.mechanism!r} does not go with a run by {context.mechanism!r}"
             )
 
-    def to_fields(self) -> dict[str, Field]:
-        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them."""
+    def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
+        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them.
+
+        Parameters
+        ----------
+        noise
+            name the noise and the coins too; not where a site takes them from its own plan
+        """
         fields: dict[str, Field] = {
             "kind": self.query.kind,
             "round": self.round,
@@ -150,14 +157,14 @@ class Request:
             fields["order"] = self.bound.order
         if self.bound.per != "client":
             fields["per"] = self.bound.per
-        if self.noise is not None:
+        if noise and self.noise is not None:
             fields["noise"] = self.noise.mechanism
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
-        if self.rate < 1:
+        if noise and self.rate < 1:
             fields["rate"] = self.rate
-        if self.row_rate < 1:
+        if noise and self.row_rate < 1:
             fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
@@ -226,6 +233,15 @@ class Request:
             None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
             *((self.row_rate,) if self.row_rate < 1 else ()),
         )
+
+    @property
+    def digest(self) -> str:
+        """Of all that `key` tells and of what it is asked for; 64 hexadecimal digits.
+
+        A site answers one of them in a round, ever.
+        """
+        context = None if self.context is None else vars(self.context)
+        return hashlib.sha256(key_of(self.key, self.round, context).encode()).hexdigest()
 
     @property
     def payload_bytes(self) -> int:

@@ -12,6 +12,7 @@ can be taken for another.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
@@ -31,6 +32,7 @@ from fedcal.errors import InputError
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
+_NONCE_BYTES = 12
 _DOMAIN = b"fedcal/secure-sum/1/"
 
 
@@ -125,23 +127,23 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=job, info=info).derive(agreed)
 
 
-def seal(key: bytes, number: int, message: bytes, about: bytes) -> bytes:
-    """A message that only the holder of `key` can read or make.
+def seal(key: bytes, message: bytes, about: bytes) -> bytes:
+    """A message that only holders of `key` can read or make, behind its nonce.
 
     Parameters
     ----------
-    number
-        of the message under this key: each number is used once, so it is the nonce
     about
-        what it belongs to, known to both and not in it
+        what it belongs to, known to both sides and not in it
     """
-    return ChaCha20Poly1305(key).encrypt(number.to_bytes(12, "little"), message, about)
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, message, about)
 
 
-def unseal(key: bytes, number: int, sealed: bytes, about: bytes) -> bytes:
+def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
     """The message of `seal`; InputError if it is another one."""
     try:
-        return ChaCha20Poly1305(key).decrypt(number.to_bytes(12, "little"), sealed, about)
+        nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        return ChaCha20Poly1305(key).decrypt(nonce, text, about)
     except (InvalidTag, ValueError):
         raise InputError("a sealed message is damaged, or meant for something else") from None
 
@@ -164,6 +166,21 @@ def read_key(path: Path) -> SigningKey:
         return SigningKey.from_pem(text)
     except InputError as e:
         raise InputError(f"{path}: {e}") from None
+
+
+def make_key(path: Path) -> SigningKey:
+    """A new key in a file of its own that nobody else can read; InputError if one is there."""
+    key = SigningKey.generate()
+    try:
+        # exclusive, and with its mode from the start: nobody reads it in between
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(number, "wb") as file:
+            file.write(key.to_pem())
+            file.flush()
+            os.fsync(number)
+    except OSError as e:
+        raise InputError(f"{path} cannot be made: {e.strerror}") from None
+    return key
 
 
 def _number(value: int) -> bytes:

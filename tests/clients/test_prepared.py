@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcal.bounding import Bound
 from fedcal.classes import digest_of
+from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.clients.prepared import LOCK, SITE, alone, prepare, prepared
 from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import make_plan
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey, make_key
+from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.shards import Shards
 
 ROWS = Shards.from_owner(
@@ -105,3 +112,89 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, name: str, damage: str) -> N
     with pytest.raises(InputError, match="this site") as said:
         prepared(tmp_path)
     assert "\n" not in str(said.value)
+
+
+# --- who takes part, and in what -----------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A federation of three with this site as its second, its key and its policy."""
+    key = make_key(tmp_path / "signing.pem")
+    others = [SigningKey(bytes([n]) * 32).public for n in (1, 2)]
+    sites = tuple(Member(f"site {n}", k) for n, k in enumerate((others[0], key.public, others[1])))
+    roster = Roster("hearts", sites, Committee((0, 1, 2), 3), digest_of(["x", "y"]))
+    (tmp_path / "federation.toml").write_text(roster.to_toml())
+    (tmp_path / "site.toml").write_text(
+        f'methods = ["fedtemp"]\nunit = ["example"]\ntrust = ["distributed"]\nrounds = 3\n'
+        f'adjacency = ["add-remove"]\nexpires = 2100-01-01\ncpu-seconds = 9\n'
+        f'federation = "{roster.digest}"\nclass-digest = "{roster.class_digest}"\n'
+    )
+    return {
+        "federation": tmp_path / "federation.toml",
+        "sign_key": tmp_path / "signing.pem",
+        "policy": tmp_path / "site.toml",
+    }
+
+
+def test_roster_key_and_policy_are_kept(files: dict[str, Path], tmp_path: Path) -> None:
+    prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
+    site = prepared(tmp_path / "a")
+    assert site.roster == Roster.read(files["federation"])
+    assert site.place == 1
+    assert site.sign_key is not None
+    assert site.roster.number_of(site.sign_key.public) == 1
+    assert site.policy == Policy.read(files["policy"])
+    assert site.cpu_seconds == 9
+    for file in files.values():  # the folder's copies are what was agreed to
+        file.unlink()
+    assert prepared(tmp_path / "a").roster == site.roster
+    with pytest.raises(InputError, match=r"signing\.pem cannot be read"):
+        _ = prepared(tmp_path / "a").sign_key
+
+    prepare(tmp_path / "b", ROWS)
+    plain = prepared(tmp_path / "b")
+    assert (plain.roster, plain.policy, plain.sign_key, plain.place) == (None,) * 4
+    assert plain.cpu_seconds == CPU_SECONDS
+
+
+def test_a_policy_may_stand_alone_and_a_federation_may_not(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    for names in (["federation"], ["sign_key"], ["federation", "sign_key"], ["sign_key", "policy"]):
+        with pytest.raises(InputError, match="--federation, --sign-key and --policy together"):
+            prepare(tmp_path / "a", ROWS, **{name: files[name] for name in names})
+    with pytest.raises(InputError, match="federation: asked is none, allowed one"):
+        prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
+    assert not (tmp_path / "a").exists()
+    files["policy"].write_text(files["policy"].read_text() + 'secure-aggregation = "any"\n')
+    prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
+
+
+def test_what_does_not_go_together_is_refused_at_the_start(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"class digest of .*federation\.toml is"):
+        prepare(tmp_path / "a", ROWS, **files)
+    make_key(tmp_path / "other.pem")
+    wrong = {**files, "sign_key": tmp_path / "other.pem"}
+    with pytest.raises(InputError, match=r"no site of .* has the public key of"):
+        prepare(tmp_path / "a", ROWS, names=["x", "y"], **wrong)
+    text = files["federation"].read_text()
+    files["federation"].write_text(text.replace("site 2", "site two"))
+    with pytest.raises(InputError, match="policy refuses the federation"):
+        prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
+    assert not (tmp_path / "a").exists()
+
+
+def test_under_the_protocol_a_site_needs_a_policy(tmp_path: Path) -> None:
+    prepare(tmp_path / "a", ROWS)
+    site = prepared(tmp_path / "a")
+    facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "distributed"}
+    for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
+        plan = make_plan(Federation(**facts, **committee), rounds=1, bound=Bound((2,), (1.0,)))
+        if committee:
+            with pytest.raises(InputError, match="needs --federation, --sign-key and --policy"):
+                site.check_policy({}, plan, 2)
+        else:
+            site.check_policy({}, plan, 2)

@@ -19,6 +19,7 @@ from fedcal.clients import handover, runtime
 from fedcal.clients.prepared import prepare
 from fedcal.errors import InputError
 from fedcal.shards import Shards
+from fedcal.strategies.job import plan_of_job
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 
@@ -57,7 +58,7 @@ def test_neither_installs_nor_loads_the_bundle(
         raise SystemExit(7)
 
     monkeypatch.setattr(flower, "run_clientapp", run)
-    assert runtime.run_message(ARGUMENTS, tmp_path / "site") == 7
+    assert runtime.run_message(ARGUMENTS, tmp_path / "site", plan_of_job) == 7
     assert replies[0].content.config_records["who"]["classes"] == 2
 
 
@@ -68,7 +69,7 @@ def test_a_flower_that_is_not_known_is_refused(name: str, monkeypatch: pytest.Mo
     with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
         runtime.check_flower()
     with pytest.raises(InputError):
-        runtime.run_message(ARGUMENTS, Path("nowhere"))
+        runtime.run_message(ARGUMENTS, Path("nowhere"), plan_of_job)
 
 
 def test_a_flower_that_is_called_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,7 @@ def test_without_a_site_it_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(runtime.SITE, raising=False)
-    assert runtime.main(ARGUMENTS) == 2
+    assert runtime.main(ARGUMENTS, plan_of_job) == 2
     assert capsys.readouterr().err == (
         "fedcal: error: FEDCAL_SITE is not set: fedcal site sets it\n"
     )
@@ -122,7 +123,7 @@ def test_the_exit_code_is_the_workers(
 
 def test_a_process_with_everything_imported_has_one_thread(tmp_path: Path) -> None:
     """It forks for each message: threads would be left behind."""
-    code = "import os, fedcal.clients.runtime; print(len(os.listdir('/proc/self/task')))"
+    code = "import os, fedcal.experiments.deploy.worker; print(len(os.listdir('/proc/self/task')))"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if not os.path.isdir("/proc/self/task"):
         pytest.skip("needs /proc")

@@ -26,7 +26,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job
+from fedcal.strategies.job import Job, plan_of_job
 
 ROWS = 4321
 """How many rows the site has: a number that no log may tell."""
@@ -46,7 +46,7 @@ class Site:
 
     def __init__(self, folder: Path, federation: Federation = SHARED) -> None:
         self.folder = folder
-        self.grid = InProcessGrid(site_app.site_app(folder), [NODE])
+        self.grid = InProcessGrid(site_app.site_app(folder, plan_of_job), [NODE])
         self.job = Job("fedoneshot", federation, settings={"rows_per_client": 50})
         self.config: dict[str, Any] = {**self.job.to_fields(), "class-digest": ""}
 
@@ -342,8 +342,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
         f"asked which classes it has: answered with their digest {site_digest(site)[:12]}",
         "result received: run r1",
         "asked: run RUN",
-        "refused to answer: the request's epsilon is not the one that follows from the job's "
-        "public facts: 1.0 instead of 9.0",
+        "refused to answer: the job's public facts are not those that the run began with",
     ]
     assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
     assert "again, with the same numbers" in caplog.messages[3]

@@ -257,7 +257,8 @@ TOML = {
     "not TOML": ("method = fedtemp", "c.toml not TOML"),
     "twice": ("seed = 1\nseed = 2", "c.toml not TOML"),
     "zero clients": ("clients = 0", "clients [1, 0"),
-    "later": ('secure_aggregation = "protocol"', "secure aggregation 'protocol' not built yet"),
+    "no secure sum": ('secure_aggregation = "beads"', "secure aggregation 'beads' protocol"),
+    "no committee": ('secure_aggregation = "protocol"\ncommittee = "7"', "committee C,T '7'"),
     "sites": ('control = "127.0.0.1:1"', "control needs the engine grpc"),
 }
 

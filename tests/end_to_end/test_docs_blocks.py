@@ -202,7 +202,7 @@ def check_without_running(block: Block) -> None:
         while re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if words[0] == "fedcal":
-            parse(fedcal_command(words[1]), words[1:])
+            parse_fedcal(words[1:])
         elif words[0] == "flwr":
             parse(flower_command(words[1]), words[1:])
         elif words[0] == "make":
@@ -246,7 +246,7 @@ def check_compose(words: list[str]) -> None:
     if command == "run":
         assert rest[0] in services
         assert rest[1] == "fedcal"
-        parse(fedcal_command(rest[2]), rest[2:])
+        parse_fedcal(rest[2:])
     elif command == "cp":
         assert rest[0].partition(":")[0] in services
     else:
@@ -259,10 +259,11 @@ def check_targets(names: list[str]) -> None:
     assert set(names) <= set(targets)
 
 
-def fedcal_command(name: str) -> Any:
-    """A command of `fedcal` that is built."""
+def parse_fedcal(words: list[str]) -> None:
+    """The words are those of a command of `fedcal` that is built."""
+    name, command, rest = cli.app.resolve_command(click.Context(cli.app), words)
     assert name in cli.COMMANDS, name
-    return cli.load_command(name)
+    parse(command, [name, *rest])
 
 
 def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,110 +2,249 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from fedcal.agreement import check_request
+from fedcal.agreement import AGREED, PROTOCOL, job_digest, own_request
 from fedcal.errors import InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
+from fedcal.queries import ClassCounts, ClassHistograms, Query, TemperatureScores
 from fedcal.queries.request import Request
-from fedcal.strategies import STRATEGIES, FedSGD
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.job import Job, plan_of_job
 from fedcal.strategies.settings import settings_of
-from fedcal.trust import NOISY
+from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
 
+# --- which job it is ------------------------------------------------------------------------------
 
-def federation(**change: Any) -> Federation:
-    return Federation(
-        **{"clients": 12, "classes": 3, "epsilon": 1.0, "seed": 123456789, "rounds": None, **change}
+JOB = Job("fednewton", Federation(12, 3, epsilon=1.0, trust="local"), class_digest="0" * 64)
+FIELDS = JOB.to_fields()
+OWN = {"ledger", "cap", "cap-delta", "seed", "dropout", "tolerant", "timeout", "grace"}
+"""What a server decides by itself."""
+
+
+def test_every_field_of_a_job_is_agreed_on_or_the_server_s_own_affair() -> None:
+    assert OWN.isdisjoint(AGREED)
+    assert FIELDS.keys() <= AGREED.keys() | OWN
+    assert AGREED.keys() - FIELDS.keys() <= {"committee", "threshold", "roster"}
+
+
+def changed(kind: type, value: Any) -> Any:
+    if kind is str:
+        return f"{value}x"
+    return value + 1 if kind is int else math.nextafter(value, 9.0)
+
+
+@pytest.mark.parametrize("name", AGREED)
+def test_each_fact_counts_to_the_last_bit(name: str) -> None:
+    given = {"committee": 0, "threshold": 0, "roster": "", **FIELDS}
+    other = {**given, name: changed(AGREED[name], given[name])}
+    assert job_digest(other, "r") != job_digest(given, "r")
+    with pytest.raises(InputError, match=name):
+        job_digest({**given, name: None}, "r")
+
+
+def test_nothing_else_counts_but_the_run() -> None:
+    first = job_digest(FIELDS, "r")
+    assert len(first) == 64
+    more = {**FIELDS, **dict.fromkeys(OWN, "other"), "out": "/tmp/x", "committee": 0, "roster": ""}
+    assert job_digest(dict(reversed(more.items())), "r") == first
+    assert job_digest({**FIELDS, "epsilon": 1}, "r") == first  # a float written as a whole number
+    assert job_digest(FIELDS, "s") != first
+
+
+def test_the_digest_of_a_job_never_changes() -> None:
+    """Server and sites may run different versions of fedcal: what is hashed is part of the wire."""
+    facts = {name: {str: name, int: 7, float: 0.1}[kind] for name, kind in AGREED.items()}
+    assert job_digest(facts, "run") == (
+        "e54c716b567ab37e825fa33d340a41da550876d54b3be59bcde94aa4632faf2c"
     )
 
 
-def asked(name: str, public: Federation) -> Request:
+# --- honest requests ------------------------------------------------------------------------------
+
+
+ROWS = {"rows_per_client": 9.0}
+
+
+def jobs(name: str) -> Iterator[Job]:
+    """Small jobs that between them reach every branch of the method's plan."""
+    method = STRATEGIES[name]
+    for given, (trust, unit) in product(method.examples, product(TRUSTS, UNITS)):
+        epsilon = 1.0 if trust in NOISY else math.inf
+        for rate in (1.0, 0.5):
+            federation = Federation(
+                *(12, 3),
+                epsilon=epsilon,
+                trust=trust,
+                unit=unit,
+                sampling_rate=rate,
+                noise_source="system",
+            )
+            rows = ROWS if "rows_per_client" in settings_of(name) else {}
+            try:
+                job = Job(name, federation, {**rows, **given})
+                assert job.plan
+            except InputError:
+                continue  # the method, or these settings, do not go with it
+            yield job
+
+
+def opened(job: Job) -> Request:
     """The first question, as it arrives at a site."""
-    rows = {"rows_per_client": 9} if "rows_per_client" in settings_of(name) else {}
-    opened = STRATEGIES[name](public, **rows).open_round(1)
-    assert opened is not None
-    sent = opened.request
+    asked = job.strategy().open_round(1)
+    assert asked is not None
+    sent = asked.request
     return Request.from_fields(sent.to_fields(), sent.context_fields())
+
+
+def planned(fields: Mapping[str, Any]) -> Any:
+    return plan_of_job({**fields, "classes": 0, "input": ""}, 3, "logits")
+
+
+def refuses(fields: Mapping[str, Any], request: Request, what: str = ".") -> None:
+    """Refused, in one line: there is no such plan, or it is another one."""
+    with pytest.raises(InputError, match=what) as error:
+        own_request(fields, request, planned(fields))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
-    for trust, unit in product(NOISY, UNITS):
-        public = federation(trust=trust, unit=unit)
-        request = asked(name, public)
-        fields = public.to_fields()
-        assert "seed" not in fields
-        plan = check_request(fields, request)
-        assert (plan.private, plan.unit, plan.trust) == (True, unit, trust)
+    found = list(jobs(name))
+    assert found
+    for job in found:
+        fields, request = job.to_fields(), opened(job)
+        plan = planned(fields)
+        assert plan == job.plan
+        assert own_request(fields, request, plan) == request
 
 
-LOCAL = federation(trust="local")
-SHARED = federation(trust="distributed", sampling_rate=0.5)
+# --- one thing changed ----------------------------------------------------------------------------
 
 
-def halved(noise: Noise | None) -> Noise:
+def softer(noise: Noise | None) -> Noise:
     assert noise is not None
-    return replace(noise, scales=tuple(s / 2 for s in noise.scales))
+    return replace(noise, scales=tuple(s * 2 / 3 for s in noise.scales))
 
 
-@pytest.mark.parametrize(
-    ("public", "change", "what"),
-    [
-        (LOCAL, lambda r: {"noise": halved(r.noise)}, "noise"),
-        (LOCAL, lambda r: {"noise": None}, "noise"),
-        (LOCAL, lambda r: {"bound": replace(r.bound, norms=(9.0, 27.0))}, "noise"),
-        (LOCAL, lambda r: {"context": replace(r.context, epsilon=0.5)}, "epsilon"),
-        (LOCAL, lambda r: {"context": replace(r.context, rounds=2)}, "noise"),
-        (LOCAL, lambda r: {"context": replace(r.context, unit="example")}, "unit"),
-        (LOCAL, lambda r: {"context": replace(r.context, trust="central")}, "trust"),
-        (LOCAL, lambda r: {"context": replace(r.context, delta=1e-9)}, "delta"),
-        (LOCAL, lambda r: {"context": replace(r.context, plan="0" * 64)}, "plan"),
-        (LOCAL, lambda r: {"ring": replace(r.ring, grid=2 * r.ring.grid)}, "ring"),
-        (LOCAL, lambda r: {"context": None}, "does not say"),
-        (SHARED, lambda r: {"rate": 1.0}, "secret coin"),
-        (SHARED, lambda r: {"noise": replace(r.noise, shares=2 * r.noise.shares)}, "noise"),
-    ],
-)
-def test_a_request_that_promises_less_is_refused(
-    public: Federation, change: Any, what: str
-) -> None:
-    request = asked("fednewton", public)
-    check_request(public.to_fields(), request)
-    with pytest.raises(InputError, match=what) as error:
-        check_request(public.to_fields(), replace(request, **change(request)))
-    assert "\n" not in str(error.value)
+def in_context(**change: Any) -> Any:
+    return lambda r: {"context": replace(r.context, **change)}
+
+
+CHANGES: Mapping[str, Any] = {
+    "epsilon": in_context(epsilon=0.5),
+    "delta": in_context(delta=1e-9),
+    "number of rounds": lambda r: {"context": replace(r.context, rounds=r.context.rounds + 1)},
+    "unit": lambda r: {
+        "context": replace(r.context, unit="user" if r.context.unit != "user" else "example")
+    },
+    "trust": in_context(trust="nobody"),
+    "mechanism": in_context(mechanism="nothing"),
+    "plan": in_context(plan="0" * 64),
+    "ring": lambda r: {"ring": replace(r.ring, grid=2 * r.ring.grid)},
+    "bound": lambda r: {"bound": replace(r.bound, norms=tuple(2 * c for c in r.bound.norms))},
+    "secret coin": lambda r: {"rate": r.rate / 2},
+    "share of rows": lambda r: {"row_rate": r.row_rate / 2},
+}
+OF_NOISE: Mapping[str, Any] = {
+    "scales": lambda r: {"noise": softer(r.noise)},
+    "shares": lambda r: {"noise": replace(r.noise, shares=r.noise.shares + 1)},
+    "none": lambda r: {"noise": None},
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
+    for job in jobs(name):
+        fields, request = job.to_fields(), opened(job)
+        plan = planned(fields)
+        changes = dict(CHANGES)
+        if not plan.private:
+            del changes["bound"]  # the method bounds each question by itself
+        if request.noise is not None:
+            changes |= OF_NOISE
+        for what, change in changes.items():
+            try:
+                other = replace(request, **change(request))
+            except InputError:  # no such request: it is refused where it is read
+                continue
+            kind = "noise" if what in OF_NOISE else what
+            with pytest.raises(InputError, match=f"request's {kind} is not the one") as error:
+                own_request(fields, other, plan)
+            assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     "other",
-    [{"clients": 13}, {"epsilon": 2.0}, {"delta": 1e-6}, {"unit": "example"}, {"quorum": 0.5}],
-)
-def test_other_public_facts_are_noticed(other: dict[str, Any]) -> None:
-    request = asked("fednewton", SHARED)
-    with pytest.raises(InputError):
-        check_request(replace(SHARED, **other).to_fields(), request)
-
-
-@pytest.mark.parametrize(
-    "change",
     [
-        lambda r: {"row_rate": 2 * r.row_rate},
-        lambda r: {"row_rate": 1.0},
-        lambda r: {"bound": replace(r.bound, norms=(2 * r.bound.norms[0],))},
-        lambda r: {"ring": replace(r.ring, grid=r.ring.grid / 2)},
+        {"clients": 13},
+        {"epsilon": 2.0},
+        {"delta": 1e-6},
+        {"unit": "example"},
+        {"quorum": 0.5},
+        {"rounds": 9},
+        {"sampling-rate": 0.25},
+        {"trust": "central"},
+        {"mechanism": "discrete-laplace"},
+        {"method": "fedcal"},
+        {"secure-aggregation": PROTOCOL},
+        {"settings": '{"clip": 0.25}'},
     ],
 )
-@pytest.mark.parametrize("trust", ["central", "distributed"])
-def test_rows_drawn_more_often_or_clipped_less_are_refused(trust: str, change: Any) -> None:
-    public = Federation(4, 3, 5, epsilon=2.0, unit="example", trust=trust, noise_source="system")
-    opened = FedSGD(public, shape="4", batch=20.0, rows_per_client=50.0).open_round(1)
-    assert opened is not None
-    check_request(public.to_fields(), opened.request)
-    with pytest.raises(InputError, match=r"request's (ring|noise|plan) is not the one"):
-        check_request(public.to_fields(), replace(opened.request, **change(opened.request)))
+def test_other_public_facts_are_noticed(other: dict[str, Any]) -> None:
+    shared = Federation(12, 3, epsilon=1.0, trust="distributed", sampling_rate=0.5)
+    job = Job("fedtemp", shared, {"clip": 0.5})
+    request = opened(job)
+    own_request(job.to_fields(), request, planned(job.to_fields()))
+    refuses({**job.to_fields(), **other}, request)
+
+
+LEVELS = Federation(12, 3, epsilon=1.0, trust="local", noise_source="system")
+OTHERS = (
+    (Job("fedtemp", Federation(12, 3, epsilon=1.0)), ClassCounts(3)),  # other lengths
+    (Job("evaluate", LEVELS, {"bins": 8}), ClassHistograms(3, 12)),  # in other blocks
+    (Job("evaluate", LEVELS, {"bins": 8}), TemperatureScores(0.5, 2.0, 72)),  # asked in each round
+)
+
+
+@pytest.mark.parametrize(("job", "query"), OTHERS)
+def test_a_question_that_the_plan_was_not_made_for_is_refused(job: Job, query: Query) -> None:
+    request = opened(job)
+    bound = request.bound
+    if sum(query.lengths()) != bound.length:  # no request: refused where it is read
+        bound = replace(bound, lengths=query.lengths())
+    refuses(job.to_fields(), replace(request, query=query, bound=bound), "bound|question")
+
+
+def test_an_exact_answer_has_the_question_s_own_blocks() -> None:
+    job = Job("fedbin", Federation(12, 3))
+    request = opened(job)
+    for change in ({"lengths": (request.bound.length,)}, {"per": "row"}):
+        other = replace(request, bound=replace(request.bound, **change))
+        refuses(job.to_fields(), other, "question")
+
+
+# --- noise that no message names ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", NOISY)
+def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
+    job = Job("fedtemp", Federation(12, 3, epsilon=1.0, trust=trust))
+    request, plan = opened(job), job.plan
+    fields = {**job.to_fields(), "secure-aggregation": PROTOCOL}
+    bare = Request.from_fields(request.to_fields(noise=False), request.context_fields())
+    assert bare.noise is None
+    assert own_request(fields, bare, plan) == request
+    if request.noise is not None:
+        with pytest.raises(InputError, match="names no noise"):
+            own_request(fields, request, plan)
+        with pytest.raises(InputError, match="noise"):
+            own_request(job.to_fields(), bare, plan)

@@ -16,6 +16,7 @@ import pytest
 from superlink import BIN, SuperLink
 
 from fedcal.classes import digest_of
+from fedcal.clients.policy import NO_POLICY
 from fedcal.clients.prepared import prepare
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
@@ -164,9 +165,10 @@ def test_two_sites_answer_and_run_nothing_that_the_server_sends(
     first, *lines = said.splitlines()
     assert first == "rows.npz: 2 classes (well, sick), logits"  # no counts but on a terminal
     words = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
-    assert words[0] == f"connected to {link.fleet}: waiting for questions"
-    assert words[1].startswith("asked which classes it has: answered with their digest")
-    assert words[2].startswith("refused to answer: KeyError in ")
+    assert words[0] == NO_POLICY
+    assert words[1] == f"connected to {link.fleet}: waiting for questions"
+    assert words[2].startswith("asked which classes it has: answered with their digest")
+    assert words[3].startswith("refused to answer: KeyError in ")
     assert words[-1] == "fedcal: interrupted: the site is stopped; the same command starts it again"
     for log in ("site.log", "flower.log"):
         assert not re.search(r"\b877\b", (tmp_path / "state" / log).read_text("utf-8"))
@@ -180,7 +182,7 @@ def test_a_site_that_the_superlink_does_not_know_says_which_key(
     site = start_site(link, tmp_path, "c")
     said, _ = site.communicate(timeout=60)
     assert site.returncode == 1
-    _, error = said.splitlines()
+    *_, error = said.splitlines()
     public = link.key("c").with_suffix(".pub").read_text().split()
     assert error.startswith(f"fedcal: error: the SuperLink at {link.fleet} does not know this site")
     assert error.endswith(f"to register: {public[0]} {public[1]}")

@@ -1,0 +1,115 @@
+"""The plan that a site makes by itself of the job that it is asked for, and keeps.
+
+Each message is answered by a process of its own, and where clients or rows are drawn by chance the
+account takes up to some seconds. So the plan of a run is kept in the site's own folder; what a
+request says is compared with it at each message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from fedcal import __version__
+from fedcal.agreement import PlanOfJob, job_digest
+from fedcal.atomic import whole_file
+from fedcal.bounding import Bound
+from fedcal.clients.prepared import Prepared
+from fedcal.errors import InputError
+from fedcal.fields import read
+from fedcal.locks import locked
+from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy.plan import Plan
+
+PLANS = "plans.json"
+"""File with the plans of the last runs."""
+
+KEPT_PLANS = 20
+
+
+def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: PlanOfJob) -> Plan:
+    """This site's own plan of a job, once it is found to be about this site's classes and scores.
+
+    Parameters
+    ----------
+    fields
+        the run config: the job's public facts
+    run
+        its name (`Context.run`)
+    plan_of_job
+        makes the plan
+
+    Raises
+    ------
+    InputError
+        If the job is about something else than this site has, there is no such plan, or the run
+        was another job before.
+    """
+    _check_site(fields, site)
+    job, path = job_digest(fields, run), site.folder / PLANS
+    made_of = [job, __version__, site.shards.classes, site.shards.input]
+    with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
+        kept = _kept(path)
+        if run in kept:
+            was, plan = kept[run]
+            if was == made_of:
+                return plan_from(plan)
+            if was[0] != job:
+                raise InputError("the job's public facts are not those that the run began with")
+        made = plan_of_job(fields, site.shards.classes, site.shards.input)
+        kept.pop(run, None)
+        kept[run] = (made_of, plan_fields(made))
+        last = dict(list(kept.items())[-KEPT_PLANS:])
+        with whole_file(path) as file:
+            file.write(json.dumps(last).encode())
+    return made
+
+
+def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
+    """InputError if a job is about other classes, or other scores, than this site has."""
+    digest = read(fields, "class-digest", str)
+    if digest not in ("", site.digest):
+        raise InputError(
+            "the server's class names are not this site's, or stand in another order: their "
+            f"digest is {digest[:12]}, not {site.digest[:12]}"
+        )
+    classes = read(fields, "classes", int)
+    if classes not in (0, site.shards.classes):
+        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
+    given = read(fields, "input", str) or site.shards.input
+    if given != site.shards.input:
+        raise InputError(f"the run is about {given[:20]!r}, this site has {site.shards.input}")
+
+
+def plan_fields(plan: Plan) -> dict[str, Any]:
+    """A plan as plain values; `plan_from` reads them."""
+    found = {field.name: getattr(plan, field.name) for field in fields_of(plan)}
+    law, bound = plan.law, plan.bound
+    found["law"] = [law.name, {f.name: getattr(law, f.name) for f in fields_of(law)}]  # type: ignore[arg-type]
+    found["bound"] = bound and {f.name: getattr(bound, f.name) for f in fields_of(bound)}
+    return found
+
+
+def plan_from(values: Mapping[str, Any]) -> Plan:
+    """The plan that `plan_fields` wrote."""
+    name, parts = values["law"]
+    law: Any = MECHANISMS[name]
+    bound = values["bound"] and {k: _tupled(v) for k, v in values["bound"].items()}
+    committee = _tupled(values["committee"])
+    read: dict[str, Any] = {"law": law(**parts), "bound": bound and Bound(**bound)}
+    return Plan(**{**values, **read, "committee": committee})
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _kept(path: Path) -> dict[str, tuple[list[Any], dict[str, Any]]]:
+    """Run -> what its plan was made of, and the plan."""
+    if not path.exists():
+        return {}
+    found: dict[str, tuple[list[Any], dict[str, Any]]] = json.loads(path.read_text("utf-8"))
+    return found

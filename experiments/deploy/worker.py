@@ -1,0 +1,15 @@
+"""What answers messages at a real site: its runtime, with the plans that the strategies make.
+
+python -m fedcal.experiments.deploy.worker --worker     imported once; forks for each message
+python -m fedcal.experiments.deploy.worker ARGUMENTS    one message, cold
+"""
+
+from __future__ import annotations
+
+import sys
+
+from fedcal.clients.runtime import main
+from fedcal.strategies.job import plan_of_job
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], plan_of_job))

@@ -1,0 +1,263 @@
+"""What travels in a secure sum, as bytes: each is signed by a site, and read by others.
+
+Numbers are little-endian and of fixed width, so that equal content is equal bytes. Whoever reads
+one believes nothing: lengths are checked before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from fedcal.errors import InputError
+from fedcal.secure_aggregation.keys import (
+    DIGEST_BYTES,
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    SigningKey,
+    digest,
+    verified,
+)
+from fedcal.types import Words
+
+NONCE_BYTES = 16
+
+_ENROL, _HEADER, _CONFIRM = "enrol", "contribution", "confirm"
+_ENROLMENT = struct.Struct(f"<I{KEY_BYTES}s{NONCE_BYTES}s")
+_FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{KEY_BYTES}sI{DIGEST_BYTES}sHH")
+_U32 = struct.Struct("<I")
+
+
+class Damaged(InputError):
+    """Bytes that are no message of this kind."""
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """A site's X25519 key of one job, signed by the site.
+
+    Attributes
+    ----------
+    site
+        its number
+    exchange
+        32 bytes
+    nonce
+        16 bytes
+    signature
+        over the job's digest and these
+    """
+
+    site: int
+    exchange: bytes
+    nonce: bytes
+    signature: bytes
+
+    @classmethod
+    def made(cls, key: SigningKey, job: bytes, site: int, exchange: bytes, nonce: bytes) -> Self:
+        """One that is signed."""
+        signature = key.sign(_ENROL, job + _ENROLMENT.pack(site, exchange, nonce))
+        return cls(site, exchange, nonce, signature)
+
+    def by(self, public: bytes, job: bytes) -> bool:
+        """Whether the site with this Ed25519 key has signed it for this job."""
+        message = job + _ENROLMENT.pack(self.site, self.exchange, self.nonce)
+        return verified(public, _ENROL, message, self.signature)
+
+    def to_bytes(self) -> bytes:
+        """116 bytes."""
+        return _ENROLMENT.pack(self.site, self.exchange, self.nonce) + self.signature
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        """Damaged for anything else."""
+        if len(text) != _ENROLMENT.size + SIGNATURE_BYTES:
+            raise Damaged("an enrolment has another length")
+        site, exchange, nonce = _ENROLMENT.unpack(text[: _ENROLMENT.size])
+        return cls(site, exchange, nonce, text[_ENROLMENT.size :])
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a contributor signs: one contribution to one round.
+
+    Attributes
+    ----------
+    job, question
+        digests
+    round
+        from 1
+    site
+        the contributor's number
+    exchange
+        its X25519 key of the job
+    length
+        of the vector
+    vector
+        digest of what it sent, hidden
+    receivers
+        members that its seeds are sealed for
+    commitments
+        a digest of each piece's seed
+    """
+
+    job: bytes
+    round: int
+    question: bytes
+    site: int
+    exchange: bytes
+    length: int
+    vector: bytes
+    receivers: tuple[int, ...]
+    commitments: tuple[bytes, ...]
+
+    def payload(self) -> bytes:
+        """What is signed."""
+        return b"".join(
+            (
+                _FIXED.pack(
+                    *(self.job, self.round, self.question, self.site, self.exchange),
+                    *(self.length, self.vector, len(self.receivers), len(self.commitments)),
+                ),
+                struct.pack(f"<{len(self.receivers)}I", *self.receivers),
+                *self.commitments,
+            )
+        )
+
+    def signed(self, key: SigningKey) -> bytes:
+        """The payload and the site's signature."""
+        payload = self.payload()
+        return payload + key.sign(_HEADER, payload)
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """The header, whoever signed it; Damaged for anything else."""
+        if len(text) < _FIXED.size + SIGNATURE_BYTES:
+            raise Damaged("a header is too short")
+        job, number, question, site, exchange, length, vector, receivers, commitments = (
+            _FIXED.unpack_from(text)
+        )
+        middle = _FIXED.size + 4 * receivers
+        if len(text) != middle + DIGEST_BYTES * commitments + SIGNATURE_BYTES:
+            raise Damaged("a header has another length")
+        who = struct.unpack_from(f"<{receivers}I", text, _FIXED.size)
+        ends = range(middle, middle + DIGEST_BYTES * commitments, DIGEST_BYTES)
+        digests = tuple(text[a : a + DIGEST_BYTES] for a in ends)
+        return cls(job, number, question, site, exchange, length, vector, who, digests)
+
+
+def header_by(public: bytes, text: bytes) -> bool:
+    """Whether the site with this key has signed a header."""
+    return verified(public, _HEADER, text[:-SIGNATURE_BYTES], text[-SIGNATURE_BYTES:])
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What a contributor sends: once, and for good.
+
+    Attributes
+    ----------
+    header
+        signed
+    words
+        (length,) uint64, hidden
+    sealed
+        member -> its pieces' seeds, which nobody else can read
+    """
+
+    header: bytes
+    words: Words
+    sealed: Mapping[int, bytes]
+
+    def to_bytes(self) -> bytes:
+        """One text."""
+        parts = [self.header, self.words.astype("<u8", copy=False).tobytes()]
+        parts += [_U32.pack(member) + text for member, text in sorted(self.sealed.items())]
+        return packed(parts)
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        """Damaged for anything else."""
+        header, vector, *sealed = unpacked(text)
+        if len(vector) % 8 or any(len(part) < _U32.size for part in sealed):
+            raise Damaged("a contribution has another form")
+        words = np.frombuffer(vector, "<u8").astype(np.uint64)
+        known = {_U32.unpack_from(part)[0]: part[_U32.size :] for part in sealed}
+        return cls(header, words, known)
+
+
+def vector_digest(words: Words) -> bytes:
+    """Of what a contributor sent."""
+    return digest("vector", words.astype("<u8", copy=False).tobytes())
+
+
+def commitment(job: bytes, round_number: int, site: int, piece: int, seed: bytes) -> bytes:
+    """A digest that binds a contributor to a seed; it tells nothing of 32 random bytes."""
+    where = struct.pack("<III", round_number, site, piece)
+    return digest("seed", job, where, seed)
+
+
+def sealed_for(header: bytes, receiver: int) -> bytes:
+    """What a sealed message belongs to: all that its sender signed, and to whom it goes."""
+    return digest("sealed", header[:-SIGNATURE_BYTES], _U32.pack(receiver))
+
+
+def sum_digest(job: bytes, round_number: int, headers: Iterable[bytes]) -> bytes:
+    """What members sign: which contributions are in the sum of a round."""
+    return digest(
+        "sum", job, _U32.pack(round_number), *sorted(h[:-SIGNATURE_BYTES] for h in headers)
+    )
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A member's word that it opens this sum of the round and no other."""
+
+    site: int
+    signature: bytes
+
+    @classmethod
+    def made(cls, key: SigningKey, site: int, of: bytes) -> Self:
+        """One that is signed; `of` is the sum's digest."""
+        return cls(site, key.sign(_CONFIRM, _U32.pack(site) + of))
+
+    def by(self, public: bytes, of: bytes) -> bool:
+        """Whether the member with this key has signed it for this sum."""
+        return verified(public, _CONFIRM, _U32.pack(self.site) + of, self.signature)
+
+    def to_bytes(self) -> bytes:
+        """68 bytes."""
+        return _U32.pack(self.site) + self.signature
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        """Damaged for anything else."""
+        if len(text) != _U32.size + SIGNATURE_BYTES:
+            raise Damaged("a confirmation has another length")
+        return cls(_U32.unpack_from(text)[0], text[_U32.size :])
+
+
+def packed(parts: Sequence[bytes]) -> bytes:
+    """Parts, each behind its length."""
+    return b"".join(piece for part in parts for piece in (_U32.pack(len(part)), part))
+
+
+def unpacked(text: bytes) -> list[bytes]:
+    """The parts of `packed`, at least two; Damaged for anything else."""
+    parts, at = [], 0
+    while at < len(text):
+        if at + _U32.size > len(text):
+            raise Damaged("a message ends too early")
+        (size,) = _U32.unpack_from(text, at)
+        at += _U32.size
+        if at + size > len(text):
+            raise Damaged("a message ends too early")
+        parts.append(text[at : at + size])
+        at += size
+    if len(parts) < 2:
+        raise Damaged("a message has too few parts")
+    return parts

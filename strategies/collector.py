@@ -1,0 +1,172 @@
+"""The server's side of a secure sum: it carries what sites sign, and adds up.
+
+The server is believed by nobody (`fedcal.clients.party`); what is checked here only keeps one
+site's damaged message from spoiling the round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedcal.errors import InputError, RoundFailed
+from fedcal.queries.request import Request
+from fedcal.secure_aggregation.messages import (
+    Confirmation,
+    Contribution,
+    Enrolment,
+    Header,
+    header_by,
+    sum_digest,
+    unpacked,
+    vector_digest,
+)
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.shares import opened
+from fedcal.types import Words
+
+
+def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
+    """Enrolments by site, of those that are what they should be."""
+    known = {}
+    for site, text in replies.items():
+        try:
+            enrolment = Enrolment.from_bytes(text)
+        except InputError:
+            continue
+        if enrolment.site == site and enrolment.by(roster.sites[site].key, bytes.fromhex(job)):
+            known[site] = text
+    return known
+
+
+class Collector:
+    """One round's secure sum.
+
+    Parameters
+    ----------
+    roster
+        of the federation
+    job
+        digest, 64 hexadecimal digits
+    request
+        the round's
+
+    Attributes
+    ----------
+    contributions
+        site -> what it sent, of those that are in the sum
+    """
+
+    def __init__(self, roster: Roster, job: str, request: Request) -> None:
+        self._roster, self._job, self._request = roster, bytes.fromhex(job), request
+        self.contributions: dict[int, Contribution] = {}
+        self._receivers: dict[int, tuple[int, ...]] = {}
+        self._confirmed: dict[int, bytes] = {}
+
+    def add(self, site: int, text: bytes) -> bool:
+        """Take a site's contribution; False if it cannot be used: the site is absent then."""
+        try:
+            sent = Contribution.from_bytes(text)
+            header = Header.read(sent.header)
+        except InputError:
+            return False
+        own = (self._job, self._request.round, bytes.fromhex(self._request.digest))
+        sound = (
+            (header.job, header.round, header.question) == own
+            and header.site == site
+            and header.length == len(sent.words) == self._request.bound.length
+            and header.vector == vector_digest(sent.words)
+            and set(header.receivers) == set(sent.sealed)
+            and header_by(self._roster.sites[site].key, sent.header)
+        )
+        if sound:
+            self.contributions[site] = sent
+            self._receivers[site] = header.receivers
+        return sound
+
+    def settle(self) -> int:
+        """Leave in the sum those who sealed their seeds for the same members; how many they are.
+
+        All do, but for a round that a restarted server asks again: members may have gone or come.
+        """
+        if not self._receivers:
+            return 0
+        (most, _), *_ = Counter(self._receivers.values()).most_common()
+        self.contributions = {
+            site: sent
+            for site, sent in sorted(self.contributions.items())
+            if self._receivers[site] == most
+        }
+        return len(self.contributions)
+
+    @property
+    def digest(self) -> str:
+        """Of the sum, as members sign it."""
+        headers = (sent.header for sent in self.contributions.values())
+        return sum_digest(self._job, self._request.round, headers).hex()
+
+    def to_confirm(self) -> dict[int, list[tuple[bytes, bytes]]]:
+        """Member -> each contributor's header and what it sealed for this member."""
+        members = set.intersection(*(set(s.sealed) for s in self.contributions.values()))
+        return {
+            member: [(s.header, s.sealed[member]) for s in self.contributions.values()]
+            for member in sorted(members)
+        }
+
+    def confirmed(self, replies: Mapping[int, bytes]) -> list[bytes]:
+        """The signatures under this sum.
+
+        Raises
+        ------
+        RoundFailed
+            If they are fewer than open it.
+        """
+        of = bytes.fromhex(self.digest)
+        for member, text in replies.items():
+            try:
+                one = Confirmation.from_bytes(text)
+            except InputError:
+                continue
+            if one.site == member and one.by(self._roster.sites[member].key, of):
+                self._confirmed[member] = text
+        threshold = self._roster.committee.threshold
+        if len(self._confirmed) < threshold:
+            raise RoundFailed(
+                f"round {self._request.round}: {len(self._confirmed)} members of the committee "
+                f"confirmed the sum, {threshold} must; it stays hidden"
+            )
+        return [self._confirmed[member] for member in sorted(self._confirmed)]
+
+    @property
+    def openers(self) -> list[int]:
+        """Members that have confirmed the sum."""
+        return sorted(self._confirmed)
+
+    def total(self, replies: Mapping[int, bytes]) -> Words:
+        """The sum of the contributions, (length,) uint64.
+
+        Raises
+        ------
+        RoundFailed
+            If members differ about a mask, or too few have opened the sum.
+        """
+        length, committee = self._request.bound.length, self._roster.committee
+        openings = {}
+        for member, text in replies.items():
+            held = committee.held_by(member)
+            try:
+                of, sums = unpacked(text)
+            except (InputError, ValueError):
+                continue
+            if of.hex() == self.digest and len(sums) == 8 * length * len(held):
+                rows = np.frombuffer(sums, "<u8").astype(np.uint64).reshape(len(held), length)
+                openings[member] = dict(zip(held, rows, strict=True))
+        hidden_sum = np.zeros(length, np.uint64)
+        for sent in self.contributions.values():
+            hidden_sum += sent.words
+        try:
+            return opened(hidden_sum, openings, len(committee.pieces))
+        except RoundFailed as e:
+            raise RoundFailed(f"round {self._request.round}: {e}") from None

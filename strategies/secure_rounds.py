@@ -1,0 +1,97 @@
+"""The secure sums of a run over messages: who is asked what, and in which order.
+
+A round has three exchanges: contributions (`query.answer`), the committee's signatures under one
+sum (`query.confirm`), and its pieces of that sum (`query.open`). Before the first of a run, members
+of the committee tell their keys (`query.enrol`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from flwr.app import ConfigRecord
+
+from fedcal.errors import RoundFailed
+from fedcal.queries.request import Request
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.strategies.collector import Collector, enrolled
+from fedcal.types import Words
+
+ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
+"""Flower message types of the protocol, beside `query.answer`."""
+
+SAID = "said"
+"""Record and key of what a site replies in the protocol."""
+
+Content = dict[str, ConfigRecord]
+Ask = Callable[[str, Mapping[int, Content], int], Mapping[int, bytes]]
+"""(message type, site -> content, round) -> what sites said."""
+
+
+class SecureRounds:
+    """The server's side of all secure sums of a run.
+
+    Parameters
+    ----------
+    roster
+        the federation's
+    job
+        digest of the job, 64 hexadecimal digits
+    run
+        its name
+    """
+
+    def __init__(self, roster: Roster, job: str, run: str) -> None:
+        self.roster, self.job, self._run = roster, job, run
+        self._enrolled: dict[int, bytes] = {}
+
+    def enrol(self, there: Iterable[int], ask: Ask) -> None:
+        """Learn the keys of members who are there and have not told them.
+
+        Raises
+        ------
+        RoundFailed
+            If fewer have than open a sum: no site would answer.
+        """
+        members = self.roster.committee.members
+        new = [m for m in members if m in set(there) and m not in self._enrolled]
+        if new:
+            content = {"job": ConfigRecord({"run": self._run})}
+            said = ask(ENROL, dict.fromkeys(new, content), 0)
+            self._enrolled |= enrolled(self.roster, self.job, said)
+        if len(self._enrolled) < (least := self.roster.committee.threshold):
+            raise RoundFailed(
+                f"{len(self._enrolled)} members of the committee are there and take part, and "
+                f"{least} open a sum; nothing was asked"
+            )
+
+    @property
+    def content(self) -> Content:
+        """What goes with each question."""
+        known = [self._enrolled[member] for member in sorted(self._enrolled)]
+        return {"members": ConfigRecord({"enrolments": known})}
+
+    def collector(self, request: Request) -> Collector:
+        """Where the contributions of a round go."""
+        return Collector(self.roster, self.job, request)
+
+    def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
+        """The sum of a charged round's contributions, (length,) uint64.
+
+        Raises
+        ------
+        RoundFailed
+            If too few members confirm it, or open it.
+        """
+        around = set(there)
+        asking = {
+            member: self._about(number, headers=[h for h, _ in given], sealed=[s for _, s in given])
+            for member, given in collector.to_confirm().items()
+            if member in around
+        }
+        signed = collector.confirmed(ask(CONFIRM, asking, number))
+        opening = self._about(number, of=collector.digest, signed=signed)
+        return collector.total(ask(OPEN, dict.fromkeys(collector.openers, opening), number))
+
+    def _about(self, number: int, **told: str | list[bytes]) -> Content:
+        return {"sum": ConfigRecord({"run": self._run, "round": number, **told})}

@@ -1,0 +1,122 @@
+"""The plan that a site makes and keeps: read again as it was, and never another run's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.clients import own_plan as module
+from fedcal.clients.own_plan import PLANS, own_plan, plan_fields, plan_from
+from fedcal.clients.prepared import Prepared, prepare, prepared
+from fedcal.errors import InputError
+from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy import Federation
+from fedcal.privacy.plan import Plan
+from fedcal.scores import Kind
+from fedcal.shards import Shards
+from fedcal.strategies.job import Job, plan_of_job
+
+FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
+FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
+
+
+class Planner:
+    """Counts the plans that are made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self, fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
+        self.made += 1
+        return plan_of_job(fields, classes, input)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Prepared:
+    rows = Shards(np.zeros((6, 2)), np.array([0, 1] * 3), np.array([0, 6]))
+    prepare(tmp_path / "site", rows)
+    return prepared(tmp_path / "site")
+
+
+def law_jobs() -> dict[str, Job]:
+    """A job by each mechanism."""
+    noisy = {"epsilon": 1.0, "trust": "central", "unit": "user", "noise_source": "system"}
+    by_mechanism = {
+        "none": Job("fedbin", Federation(5, 2, epsilon=math.inf)),
+        "exponential": Job(
+            "acct", Federation(5, 2, **noisy), {"search": "exponential", "clip": 2.0}
+        ),
+        "unary": Job("evaluate", Federation(5, 3, **{**noisy, "trust": "local"}), {"bins": 8}),
+    }
+    for name in ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace"):
+        by_mechanism[name] = Job("fedbin", Federation(5, 2, mechanism=name, **noisy))
+    return by_mechanism
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_kept_plan_is_the_plan(name: str) -> None:
+    plan = law_jobs()[name].plan
+    assert plan.mechanism == name
+    again = plan_from(json.loads(json.dumps(plan_fields(plan))))
+    assert again == plan
+    assert again.key == plan.key
+    assert again.noise == plan.noise
+
+
+def test_it_is_made_once_in_a_run(site: Prepared) -> None:
+    planner = Planner()
+    plans = [own_plan(FIELDS, run, site, planner) for run in ("r", "s", "r", "s")]
+    assert planner.made == 2
+    assert len({plan.key for plan in plans}) == 1
+    later = {**FIELDS, "resume": True, "out": "elsewhere", "ledger": "/tmp/other"}
+    assert own_plan(later, "r", site, planner) == plans[0]  # a server that goes on
+    assert planner.made == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 2.0},
+        {"method": "fedbbq"},
+        {"settings": '{"bins_exponent": 3}'},
+        {"clients": 6},
+        {"class-digest": "0" * 64},
+        {"input": "logits"},
+        {"committee": 3},
+    ],
+)
+def test_a_run_stays_the_job_that_it_was(site: Prepared, change: dict[str, Any]) -> None:
+    fields, planner = {**FIELDS, "input": ""}, Planner()
+    own_plan(fields, "r", site, planner)
+    with pytest.raises(InputError):
+        own_plan({**fields, **change}, "r", site, planner)
+    assert planner.made == 1
+
+
+def test_another_version_or_other_rows_make_it_anew(
+    site: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner()
+    own_plan(FIELDS, "r", site, planner)
+    monkeypatch.setattr(module, "__version__", "another")
+    own_plan(FIELDS, "r", site, planner)
+    assert planner.made == 2
+
+
+def test_what_cannot_be_planned_is_not_kept(site: Prepared) -> None:
+    with pytest.raises(InputError, match="method"):
+        own_plan({**FIELDS, "method": "rm"}, "r", site, plan_of_job)
+    assert not (site.folder / PLANS).exists()
+    own_plan(FIELDS, "r", site, plan_of_job)
+
+
+def test_only_the_last_plans_are_kept(site: Prepared) -> None:
+    for number in range(module.KEPT_PLANS + 2):
+        own_plan(FIELDS, f"r{number}", site, plan_of_job)
+    assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS

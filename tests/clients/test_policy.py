@@ -1,0 +1,319 @@
+"""A site's policy: each rule takes what is at its edge and refuses what is beyond it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcal.bounding import Bound
+from fedcal.classes import digest_of
+from fedcal.clients.policy import ADJACENCIES, Policy
+from fedcal.errors import InputError
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import Plan, make_plan
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster
+
+KEYS = [SigningKey(bytes([n]) * 32) for n in range(1, 9)]
+ROSTER = Roster(
+    "hearts",
+    tuple(Member(f"site {n}", key.public) for n, key in enumerate(KEYS[:7])),
+    Committee((0, 1, 2, 3, 4), 4),
+).signed(KEYS[7])
+CLASSES = digest_of(["healthy", "disease"])
+DAY = datetime.date(2027, 6, 30)
+FEDERATION = Federation(
+    clients=7, classes=2, epsilon=1.0, delta=1e-6, unit="example", trust="distributed",
+    committee=5, threshold=4, colluding=2, quorum=5 / 7,
+)  # fmt: skip
+
+
+def plan_of(federation: Federation = FEDERATION, rounds: int = 4) -> Plan:
+    return make_plan(federation, rounds=rounds, bound=Bound((3,), (1.0,)), row_sums=True)
+
+
+EXACT = replace(FEDERATION, epsilon=float("inf"), trust="secagg", colluding=0)
+CENTRAL = replace(FEDERATION, trust="central", colluding=0)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a site is asked for; the policy below allows just that."""
+
+    federation: Federation = FEDERATION
+    rounds: int = 4
+    job: dict[str, Any] = field(default_factory=dict)
+    length: int = 50
+    roster: Roster | None = ROSTER
+    today: datetime.date = DAY
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, policy: Policy) -> None:
+        job = {
+            **self.federation.to_fields(),
+            "method": "fedtemp",
+            "settings": json.dumps({"clip": 2.0}),
+            "secure-aggregation": "protocol" if self.federation.committee else "none",
+            "roster": "" if self.roster is None else self.roster.to_text(),
+            "class-digest": CLASSES,
+            **self.job,
+        }
+        plan = replace(plan_of(self.federation, self.rounds), **self.plan)
+        policy.check(job, plan, self.length, self.roster, self.today)
+
+
+POLICY = Policy(
+    methods=("fedtemp", "fednewton"),
+    unit=("example",),
+    trust=("distributed",),
+    adjacency=("add-remove",),
+    rounds=4,
+    expires=DAY,
+    epsilon_per_run=1.0,
+    epsilon_total=3.0,
+    delta_per_run=1e-6,
+    delta_total=1e-5,
+    settings={"fedtemp": {"clip": (0.1, 2.0)}},
+    federation=ROSTER.digest,
+    class_digest=CLASSES,
+    answers=5,
+    colluding=2,
+    committee=((5, 4), (7, 5)),
+    largest_vector=50,
+)
+ANY_SUM = replace(POLICY, trust=("secagg", "central", "distributed"), colluding=0, answers=1)
+FOUR = replace(ROSTER, sites=ROSTER.sites[:5], signature=None)
+OTHER = replace(ROSTER, committee=Committee((1, 2, 3, 4, 5), 4), signature=None)
+OF_FOUR = replace(FEDERATION, committee=4, threshold=3, colluding=1)
+NOBODY = replace(FEDERATION, committee=0, threshold=0, colluding=0)
+
+EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
+    "methods": (
+        replace(POLICY, methods=("fedtemp",)), Asked(), Asked(job={"method": "fednewton"}),
+        "method: asked is fednewton, allowed fedtemp",
+    ),
+    "unit": (POLICY, Asked(), Asked(plan={"unit": "user"}), "unit: asked is user"),
+    "trust": (POLICY, Asked(), Asked(plan={"trust": "central"}), "trust: asked is central"),
+    "adjacency": (
+        POLICY, Asked(), Asked(plan={"adjacency": "replace"}), "adjacency: asked is replace",
+    ),
+    "rounds": (POLICY, Asked(), Asked(rounds=5), "rounds: asked is 5, allowed at most 4"),
+    "expires": (
+        POLICY, Asked(), Asked(today=DAY + datetime.timedelta(1)), "asked is 2027-07-01",
+    ),
+    "epsilon_per_run": (
+        POLICY, Asked(), Asked(plan={"epsilon": 1.0000001}), "epsilon: asked is 1.0000001",
+    ),
+    "delta_per_run": (POLICY, Asked(), Asked(plan={"delta": 1.1e-6}), "delta: asked is 1.1e-06"),
+    "settings": (
+        POLICY, Asked(job={"settings": '{"clip": 0.1}'}), Asked(job={"settings": '{"clip": 2.01}'}),
+        "clip of fedtemp: asked is 2.01, allowed from 0.1 to 2.0",
+    ),
+    "federation": (POLICY, Asked(), Asked(roster=OTHER), f"federation: asked is {OTHER.digest}"),
+    "coordinator": (
+        replace(POLICY, federation="", coordinator=KEYS[7].public.hex().upper()), Asked(),
+        Asked(roster=ROSTER.signed(KEYS[6])), f"coordinator: asked is {KEYS[6].public.hex()}",
+    ),
+    "class_digest": (
+        POLICY, Asked(), Asked(job={"class-digest": ""}), "class digest: asked is none",
+    ),
+    "secure_aggregation": (
+        replace(POLICY, secure_aggregation="any"), Asked(),
+        Asked(replace(NOBODY, epsilon=float("inf"), trust="secagg", quorum=0.9)),
+        "secure aggregation: asked is none, allowed protocol, for exact sums",
+    ),
+    "answers": (
+        POLICY, Asked(), Asked(replace(FEDERATION, quorum=4 / 7)),
+        "fewest contributions in a sum: asked is 4, allowed at least 5",
+    ),
+    "colluding": (
+        POLICY, Asked(), Asked(replace(FEDERATION, colluding=1)),
+        "number that may collude: asked is 1, allowed at least 2",
+    ),
+    "committee": (
+        replace(POLICY, committee=((4, 3),), federation="", coordinator=KEYS[7].public.hex(),
+                colluding=1, answers=3),
+        Asked(OF_FOUR, roster=replace(ROSTER, committee=Committee((0, 1, 2, 3), 3),
+                                      signature=None).signed(KEYS[7])),
+        Asked(), r"committee and threshold: asked is (5, 4), allowed [(4, 3)]",
+    ),
+    "largest_vector": (
+        POLICY, Asked(), Asked(length=51), "numbers in an answer: asked is 51, allowed at most 50",
+    ),
+    "exact_sums": (
+        replace(ANY_SUM, exact_sums=True), Asked(replace(EXACT, quorum=3 / 7)),
+        Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
+    ),
+}  # fmt: skip
+KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds"}
+"""By the site's records, and by the process that answers."""
+
+
+def test_every_rule_has_an_edge() -> None:
+    assert {f.name for f in fields(Policy)} == EDGES.keys() | KEPT_ELSEWHERE
+    assert POLICY.limits == (3.0, 1e-5)
+
+
+@pytest.mark.parametrize("rule", EDGES)
+def test_the_edge_is_taken_and_what_is_beyond_it_refused(rule: str) -> None:
+    policy, edge, beyond, message = EDGES[rule]
+    edge.of(policy)
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        beyond.of(policy)
+    assert "\n" not in str(refused.value)
+    assert "this site's policy refuses" in str(refused.value)
+
+
+MORE = {
+    "exact sums without leave": (
+        ANY_SUM, Asked(EXACT), "sums: asked is without noise, allowed with noise alone"
+    ),
+    "the server's noise over two": (
+        ANY_SUM, Asked(replace(CENTRAL, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3"
+    ),
+    "no protocol": (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
+    "a plan without the protocol": (POLICY, Asked(plan={"protocol": False}), "allowed protocol"),
+    "no federation": (POLICY, Asked(roster=None), "federation: asked is none"),
+    "no federation of its own": (
+        replace(POLICY, secure_aggregation="any"), Asked(roster=None),
+        "this site has no federation",
+    ),
+    "another roster in the run": (
+        POLICY, Asked(job={"roster": OTHER.to_text()}), f"digest {ROSTER.digest}"
+    ),
+    "another number of sites": (
+        POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
+    ),
+    "another threshold than the roster's": (
+        POLICY, Asked(job={"threshold": 5}), "committee and threshold: asked is (5, 5)"
+    ),
+    "a setting that is not listed": (
+        POLICY, Asked(job={"settings": '{"clip": 1, "rate": 3}'}),
+        "settings of fedtemp: asked is rate, allowed clip",
+    ),
+    "a listed setting left out": (
+        POLICY, Asked(job={"settings": "{}"}), "clip of fedtemp: asked is the default"
+    ),
+    "true for a number": (POLICY, Asked(job={"settings": '{"clip": true}'}), "asked is True"),
+    "no number": (POLICY, Asked(job={"settings": '{"clip": NaN}'}), "asked is nan"),
+    "settings that are none": (POLICY, Asked(job={"settings": "[1]"}), "allowed a JSON object"),
+    "settings of any depth": (POLICY, Asked(job={"settings": "[" * 99999}), "a JSON object"),
+    "no method": (POLICY, Asked(job={"method": None}), "method: asked is None"),
+    "no number for epsilon": (POLICY, Asked(plan={"epsilon": float("nan")}), "epsilon: asked"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MORE)
+def test_what_else_is_refused(case: str) -> None:
+    policy, asked, message = MORE[case]
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        asked.of(policy)
+    assert len(str(refused.value)) < 400
+
+
+def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server() -> None:
+    policy = replace(ANY_SUM, secure_aggregation="any", answers=99)
+    Asked(NOBODY).of(policy)
+    Asked(replace(NOBODY, trust="central", quorum=0.9), roster=None).of(policy)
+
+
+@given(
+    st.sampled_from([(1, 3), (0.5, 0.5), ("a", "b"), (True,), (False, True)]),
+    st.one_of(st.integers(-5, 5), st.floats(), st.booleans(), st.sampled_from(["a", "b", "c"])),
+)
+def test_a_setting_is_within_its_range_or_its_list(allowed: Any, value: Any) -> None:
+    policy = replace(POLICY, settings={"fedtemp": {"clip": allowed}})
+    if isinstance(value, bool) or isinstance(allowed[0], (bool, str)):
+        fits = any(value is one or (isinstance(value, str) and value == one) for one in allowed)
+    else:
+        fits = not isinstance(value, str) and allowed[0] <= value <= allowed[1]
+    asked = Asked(job={"settings": json.dumps({"clip": value})})
+    if fits:
+        asked.of(policy)
+    else:
+        with pytest.raises(InputError, match="clip of fedtemp"):
+            asked.of(policy)
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def written(path: Path, **changed: Any) -> Path:
+    table = {f.name: getattr(POLICY, f.name) for f in fields(Policy)} | changed
+    text = {k.replace("_", "-"): _listed(v) for k, v in table.items() if v is not None}
+    (file := path / "site.toml").write_text(tomli_w.dumps(text), "utf-8")
+    return file
+
+
+def _listed(value: Any) -> Any:
+    return json.loads(json.dumps(value)) if isinstance(value, (tuple, dict)) else value
+
+
+def test_a_file_has_the_fields_by_their_dashed_names(tmp_path: Path) -> None:
+    assert Policy.read(written(tmp_path)) == POLICY
+
+
+NEEDED = {f.name for f in fields(Policy) if f.default is MISSING and f.default_factory is MISSING}
+WRONG = {
+    **{f"no {name}": ({name: None}, f"'{name}' is missing") for name in NEEDED},
+    "another key": ({"epsilons-total": 1.0}, "unknown key of a site's policy 'epsilons-total'; did "
+                    "you mean 'epsilon-total'?"),
+    "methods as text": ({"methods": "fedtemp"}, "methods must be a list of names"),
+    "no methods": ({"methods": []}, "methods must be a list of names"),
+    "another unit": ({"unit": ["rows"]}, "unknown unit 'rows'; allowed: user"),
+    "another adjacency": ({"adjacency": ["any"]}, f"allowed: {', '.join(ADJACENCIES)}"),
+    "no day": ({"expires": "2027-06-30"}, "expires must be a day"),
+    "a time": ({"expires": datetime.datetime(2027, 6, 30)}, "expires must be a day"),
+    "rounds 0": ({"rounds": 0}, "rounds must be a whole number >= 1"),
+    "rounds true": ({"rounds": True}, "rounds must be a whole number >= 1"),
+    "epsilon nan": ({"epsilon_per_run": float("nan")}, "epsilon-per-run must be a number >= 0"),
+    "epsilon inf": ({"epsilon_total": float("inf")}, "epsilon-total must be a number >= 0"),
+    "delta 1": ({"delta_total": 1.0}, "delta-total must be a number >= 0 and below 1"),
+    "a run beyond the total": ({"epsilon_total": 0.5}, "epsilon-total = 0.5 is less than"),
+    "a delta beyond the total": ({"delta_total": 1e-9}, "delta-total = 1e-09 is less than"),
+    "settings of no method": ({"settings": {"fednewto": {}}}, "did you mean 'fednewton'?"),
+    "settings without a table": ({"settings": {"clip": [0, 1]}}, "stand in a table"),
+    "one number": ({"settings": {"fedtemp": {"clip": 1}}}, "clip of [settings.fedtemp] must be"),
+    "three numbers": ({"settings": {"fedtemp": {"clip": [1, 2, 3]}}}, "must be two numbers"),
+    "a range upside down": ({"settings": {"fedtemp": {"clip": [2, 1]}}}, "[lowest, highest]"),
+    "a short digest": ({"federation": "ab"}, "federation must be 64 hexadecimal digits"),
+    "neither digest nor key": ({"federation": ""}, "needs 'federation', the digest"),
+    "secure by masks": ({"secure_aggregation": "masks"}, "unknown secure-aggregation 'masks'"),
+    "half a committee": ({"committee": [[5]]}, "committee must be pairs"),
+    "no committee at all": ({"committee": [[5, 2]]}, "needs a threshold above 2"),
+    "exact sums by number": ({"exact_sums": 1}, "exact-sums must be true or false"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_a_policy_may_not_say(case: str, tmp_path: Path) -> None:
+    changed, message = WRONG[case]
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        Policy.read(written(tmp_path, **changed))
+    assert "\n" not in str(refused.value)
+    assert "site.toml" in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_what_cannot_be_verified_is_said() -> None:
+    said = "\n".join(replace(ANY_SUM, exact_sums=True, secure_aggregation="any").described())
+    for words in (
+        "its noise (trust central)",
+        "exact sums are allowed",
+        "what other sites send",
+        "who holds their keys",
+        "chose the method's parameters",
+        "the server sees what",
+    ):
+        assert words in said, words
+    assert "trust central" not in "\n".join(POLICY.described())

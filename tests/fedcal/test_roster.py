@@ -1,0 +1,209 @@
+"""Rosters: their canonical form, their file, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcal.classes import digest_of
+from fedcal.errors import InputError
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster, Signature
+
+KEYS = [SigningKey(bytes([n]) * 32) for n in range(9)]
+SITES = tuple(Member(f"site {n}", key.public) for n, key in enumerate(KEYS[:5]))
+ROSTER = Roster("hearts", SITES, Committee((0, 1, 3), 2), digest_of(["healthy", "disease"]))
+
+
+def written(path: Path, text: str) -> Path:
+    (file := path / "federation.toml").write_text(text, "utf-8")
+    return file
+
+
+def table(**changed: Any) -> dict[str, Any]:
+    return {**tomllib.loads(ROSTER.to_toml()), **changed}
+
+
+@st.composite
+def rosters(draw: st.DrawFn) -> Roster:
+    text = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8)
+    named = text.filter(lambda t: t.isascii() or len(t) < 3)
+    names = draw(st.lists(named, min_size=2, max_size=6, unique_by=str.casefold))
+    key = st.binary(min_size=32, max_size=32)
+    secrets = draw(st.lists(key, min_size=6, max_size=6, unique=True))
+    try:
+        sites = tuple(Member(name, key) for name, key in zip(names, secrets, strict=False))
+        size = draw(st.integers(2, len(sites)))
+        members = tuple(draw(st.permutations(range(len(sites))))[:size])
+        committee = Committee(members, draw(st.integers(size // 2 + 1, size)))
+        return Roster(draw(named), sites, committee, draw(st.sampled_from(["", "a" * 64])))
+    except InputError:  # a name that is not in its normal form
+        return ROSTER
+
+
+@settings(max_examples=150, deadline=None)
+@given(rosters(), rosters())
+def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one: Roster, two: Roster) -> None:
+    text = one.to_text()
+    assert text.isascii()
+    assert Roster.from_text(text) == one
+    assert Roster.from_text(text).to_text() == text
+    assert Roster._of(tomllib.loads(one.to_toml())) == one
+    assert (one.digest == two.digest) == (one == two)
+
+
+def test_each_part_moves_the_digest() -> None:
+    changed = [
+        replace(ROSTER, name="lungs"),
+        replace(ROSTER, sites=SITES[:4]),
+        replace(ROSTER, sites=(SITES[1], SITES[0], *SITES[2:])),
+        replace(ROSTER, sites=(replace(SITES[0], name="other"), *SITES[1:])),
+        replace(ROSTER, sites=(replace(SITES[0], key=KEYS[8].public), *SITES[1:])),
+        replace(ROSTER, committee=Committee((0, 1, 2), 2)),
+        replace(ROSTER, committee=Committee((0, 1, 3), 3)),
+        replace(ROSTER, class_digest=""),
+    ]
+    assert len({ROSTER.digest, *(roster.digest for roster in changed)}) == len(changed) + 1
+    assert ROSTER.signed(KEYS[8]).digest == ROSTER.digest
+
+
+def test_comments_and_the_order_of_keys_do_not_matter(tmp_path: Path) -> None:
+    lines = ["# by hand", 'committee = [ "site 3","site 0", "site 1" ]', "threshold=2"]
+    lines += ['classes = ["healthy", "disease"]', 'name = "hearts"']
+    for site in SITES:
+        lines += ["[[site]]", f'key = "{site.key.hex().upper()}" # key', f'name = "{site.name}"']
+    read = Roster.read(written(tmp_path, "\n".join(lines)))
+    assert read == ROSTER
+    assert read.digest == ROSTER.digest
+    assert [read.number_of(key.public) for key in KEYS[:6]] == [0, 1, 2, 3, 4, None]
+
+
+def test_the_digest_is_the_one_of_this_version() -> None:
+    # sites pin it for years: another digest for the same file is another protocol
+    assert ROSTER.digest == "62fcb8188b3cca7f465c99dc8c24b32588d8a60b611764d7cb5b0d22df5aaf90"
+
+
+def test_up_to_seven_sites_are_all_members(tmp_path: Path) -> None:
+    nine = tuple(Member(f"s{n}", key.public) for n, key in enumerate(KEYS))
+    for sites in (SITES, nine):
+        text = Roster("f", sites, Committee((0, 1, 2), 2)).to_toml()
+        known = {**tomllib.loads(text), "threshold": 4}
+        del known["committee"]
+        file = written(tmp_path, tomli_w.dumps(known))
+        if sites is SITES:
+            assert Roster.read(file).committee.members == (0, 1, 2, 3, 4)
+        else:
+            with pytest.raises(InputError, match="'committee' is missing: of more than 7 sites"):
+                Roster.read(file)
+
+
+def test_a_coordinator_signs_and_nobody_else(tmp_path: Path) -> None:
+    signed = ROSTER.signed(KEYS[8])
+    read = Roster.read(written(tmp_path, signed.to_toml()))
+    assert read.coordinator == KEYS[8].public
+    assert Roster.from_text(signed.to_text()).coordinator is None
+    assert signed.signature is not None
+    of_another = Signature(KEYS[7].public, signed.signature.signature)
+    for other in ({"name": "lungs"}, {"signature": of_another}, {"class_digest": ""}):
+        with pytest.raises(InputError, match="signature is not one of this roster"):
+            replace(signed, **other)
+
+
+WRONG = {
+    "none is there": ({"site": None}, "'site' is missing"),
+    "one site": ({"site": table()["site"][:1], "committee": ["site 0"]}, "size must be"),
+    "sites as text": ({"site": "a"}, "'site' must be a \\[\\[site\\]\\]"),
+    "sites as numbers": ({"site": [1, 2]}, "number 1 must be a table"),
+    "another key": ({"tresholds": 2}, "unknown key of the federation 'tresholds'; did you mean"),
+    "another key of a site": ({"site": [{"name": "a", "keys": ""}]}, "did you mean 'key'"),
+    "no name": ({"name": None}, "'name' is missing"),
+    "a name of two lines": ({"name": "a\nb"}, "must be printable text"),
+    "a name that turns round": ({"name": "a\u202eb"}, "must be printable text"),
+    "a long name": ({"name": "a" * 65}, "at most 64 characters"),
+    "no threshold": ({"threshold": None}, "usual for 3 is 2"),
+    "threshold 1": ({"threshold": 1}, "threshold must be a whole number in \\[2, 3\\]"),
+    "threshold true": ({"threshold": True}, "threshold must be a whole number"),
+    "threshold too high": ({"threshold": 4}, "threshold must be a whole number in \\[2, 3\\]"),
+    "a stranger": ({"committee": ["site 0", "site 9"]}, "'site 9' is none of the sites"),
+    "a list as member": ({"committee": [["site 0"]]}, "is none of the sites"),
+    "a member twice": ({"committee": ["site 0", "site 0"]}, "occurs twice in the committee"),
+    "both classes": ({"classes": ["a", "b"]}, "'classes' or 'class-digest', not both"),
+    "a short digest": ({"class-digest": "ab"}, "must be 64 hexadecimal digits"),
+    "a class twice": ({"class-digest": None, "classes": ["a", "a"]}, "class names must differ"),
+    "classes as numbers": ({"class-digest": None, "classes": [1, 2]}, "list of at least two"),
+    "a short key": ({"site": [{"name": "a", "key": "00"}]}, "must be 64 hexadecimal digits"),
+    "half a signature": ({"signature": {"coordinator": "00" * 32}}, "128 hexadecimal digits"),
+    "a signature as text": ({"signature": "x"}, "'signature' must be a table"),
+    "a forged signature": (
+        {"signature": {"coordinator": "11" * 32, "signature": "00" * 64}},
+        "signature is not one of this roster",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_a_federation_may_not_say(case: str, tmp_path: Path) -> None:
+    changed, message = WRONG[case]
+    known = {key: value for key, value in table(**changed).items() if value is not None}
+    with pytest.raises(InputError, match=message) as refused:
+        Roster.read(written(tmp_path, tomli_w.dumps(known)))
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 500
+    assert "federation.toml" in str(refused.value)
+
+
+@pytest.mark.parametrize("column", ["name", "key"])
+def test_no_two_sites_are_one(column: str, tmp_path: Path) -> None:
+    sites = table()["site"]
+    sites[4][column] = sites[1][column].upper()
+    with pytest.raises(InputError, match=f"two sites have the same {column}"):
+        Roster.read(written(tmp_path, tomli_w.dumps(table(site=sites))))
+
+
+def test_damaged_and_hostile_files_are_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "f.toml"
+    hostile = [b"a = ", b"\xff\xfe", b"a = " + b"[" * 100_000, b"a = " + b"9" * 10_000, b"\0" * 99]
+    for content in (*hostile, b"#" * ((1 << 25) + 1)):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=r"f\.toml") as refused:
+            Roster.read(file)
+        assert len(str(refused.value)) < 400
+    for missing in (tmp_path / "none", tmp_path, Path("/dev/zero")):
+        with pytest.raises(InputError, match="not there, or no file"):
+            Roster.read(missing)
+
+
+def test_a_roster_of_a_message_is_canonical_or_refused() -> None:
+    text = ROSTER.to_text()
+    fields = json.loads(text)
+    others = [
+        "", "[]", "null", "[" * 100_000, text + " ", json.dumps(fields), text[:-1],
+        *(json.dumps({**fields, key: value}, sort_keys=True, separators=(",", ":"))
+          for key, value in (
+              ("more", 1), ("committee", "013"), ("committee", [3, 1, 0]), ("committee", [0, 9]),
+              ("committee", [0, 1.0]), ("threshold", True), ("sites", {}), ("sites", [1]),
+              ("sites", "ab"), ("name", 3), ("name", None), ("class-digest", "A" * 64),
+              ("class-digest", 0),
+          )),
+    ]  # fmt: skip
+    for other in others:
+        with pytest.raises(InputError) as refused:
+            Roster.from_text(other)
+        assert len(str(refused.value)) < 300
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_sites(tmp_path: Path) -> None:
+    sites = tuple(Member(f"site {n:06d}", n.to_bytes(32, "little")) for n in range(100_000))
+    roster = Roster("all", sites, Committee((0, 1, 2), 2))
+    assert Roster.read(written(tmp_path, roster.to_toml())) == roster
+    assert Roster.from_text(roster.to_text()).digest == roster.digest
