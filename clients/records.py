@@ -24,7 +24,9 @@ from typing import Any, Self
 
 from fedcal.checks import whole
 from fedcal.clients.count_file import CountFile
-from fedcal.clients.job_facts import Booked, JobFacts, Limits
+from fedcal.clients.job_facts import Booked
+from fedcal.clients.job_facts import JobFacts as JobFacts  # also found here
+from fedcal.clients.job_facts import Limits as Limits
 from fedcal.database import Database
 from fedcal.errors import InputError
 from fedcal.privacy.ledger import check_caps

@@ -91,6 +91,7 @@ def run_site(
         federation=federation,
         sign_key=sign_key,
         policy=policy,
+        server=str(fleet),
     )
     del rows
     log_to(state / LOG)
