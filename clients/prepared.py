@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
-from fedcal.clients.policy import CPU_SECONDS, Policy
+from fedcal.clients.limits import CPU_SECONDS
+from fedcal.clients.policy import Policy
 from fedcal.errors import InputError
 from fedcal.locks import locked
 from fedcal.privacy.plan import Plan
@@ -189,6 +190,8 @@ def prepare(
     }
     _make_private(folder)
     with alone(folder):
+        for name in (FEDERATION, POLICY):
+            (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             with whole_file(folder / name) as file:
                 file.write(text)

@@ -17,6 +17,7 @@ from fedcal.agreement import PlanOfJob
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import Answers, check
+from fedcal.clients.limits import OverLimit
 from fedcal.clients.prepared import Prepared, prepared
 from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.queries.request import Context as Asked
@@ -150,8 +151,8 @@ def _discreet() -> Iterator[None]:
     """Keep texts of errors that rows were in out of the log."""
     try:
         yield
-    except ContributionRefused:
-        raise  # its text tells of the bound
+    except (ContributionRefused, OverLimit):
+        raise  # their texts tell of the bound, and of time
     except Exception as e:  # noqa: BLE001
         raise _Unsafe(*_where(e)) from None
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
-from fedcal.clients.records import JobFacts, SiteRecords
 
+from fedcal.clients.job_facts import JobFacts
 from fedcal.clients.party import Party
+from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
