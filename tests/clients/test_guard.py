@@ -142,7 +142,7 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
             if epsilon == 1.0:
                 assert check(FIELDS, request, site) == request
             else:
-                with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1.0"):
+                with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1"):
                     check(FIELDS, request, site)
 
 
