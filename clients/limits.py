@@ -9,9 +9,6 @@ from types import FrameType
 
 from fedcal.errors import FedcalError
 
-CPU_SECONDS = 600
-"""For one message, where nobody says otherwise."""
-
 GRACE_S = 30
 """CPU seconds that are left to say that it was too much."""
 

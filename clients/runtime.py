@@ -21,7 +21,8 @@ from flwr.supernode.runtime import run_clientapp as flower
 from fedcal.agreement import PlanOfJob
 from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
-from fedcal.clients.limits import CPU_SECONDS, limit_cpu
+from fedcal.clients.limits import limit_cpu
+from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepared
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.errors import FedcalError, InputError

@@ -59,8 +59,8 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             )
             if site.shards.inputs is not None:
                 record["inputs"] = text_of(site.shards.input_shape)
-            if site.number is not None:
-                record["site"] = site.number
+            if (place := site.number if site.place is None else site.place) is not None:
+                record["site"] = place
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
         return Message(RecordDict({"who": record}), reply_to=message)
 
@@ -82,6 +82,11 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
                     sent = contribute(site.shards, request, sites, simulated=site.simulated)
                     return np.asarray(sent[0])
 
+            if under_protocol(context.run_config):
+                secure = SecureSite(site, context.run_config, asked.run, plan_of_job)
+                sent, again = secure.answer(request, enrolments_in(message), draw)
+                reply = said_to(message, sent)
+            else:
             words, again = Answers(folder / "answers").once(request, draw)
             reply = answer_with(words, message, request, site.number or 0)
         said = ", again, with the same numbers" if again else ""

@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients import handover, runtime
-from fedcal.clients.limits import CPU_SECONDS
+from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepare
 from fedcal.clients.site_app import Refused
 from fedcal.errors import FedcalError, InputError
