@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
+from fedcal.privacy.plan import Plan
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
 """Who vouches for a job's epsilon: the site, which adds noise itself, or only the server."""
@@ -47,8 +48,7 @@ class JobFacts:
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
             positive("epsilon of a job", self.epsilon)
-        if self.delta != 0 and positive("delta of a job", self.delta) >= 1:
-            raise InputError(f"delta of a job must lie in [0, 1), got {self.delta!r}")
+        _probability("delta of a job", self.delta)
         whole("rounds of a job", self.rounds, 1)
         one_of("word for who vouches", self.verified, (OWN_NOISE, CLAIMED))
         if math.isnan(self.expires):
@@ -60,17 +60,34 @@ class JobFacts:
         return self.epsilon == math.inf
 
 
+def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
+    """What a site writes down of a job with this plan."""
+    return JobFacts(
+        method=method,
+        unit=plan.unit,
+        trust=plan.trust,
+        adjacency=plan.adjacency,
+        mechanism=plan.mechanism,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        rounds=plan.rounds,
+        verified=OWN_NOISE if plan.model.noise_by == "client" else CLAIMED,
+        server=server,
+        expires=expires,
+    )
+
+
 @dataclass(frozen=True)
 class Limits:
-    """What the epsilons, and the deltas, of all jobs of one unit may add up to."""
+    """What the epsilons, and the deltas, of all jobs of one unit may add up to; 0 = nothing."""
 
     epsilon: float
     delta: float
 
     def __post_init__(self) -> None:
-        positive("the cap on epsilon", self.epsilon)
-        if positive("the cap on delta", self.delta) >= 1:
-            raise InputError(f"the cap on delta must lie in (0, 1), got {self.delta!r}")
+        if self.epsilon != 0:
+            positive("the cap on epsilon", self.epsilon)
+        _probability("the cap on delta", self.delta)
 
 
 @dataclass(frozen=True)
@@ -96,3 +113,8 @@ class Booked:
     when: float
     answered: tuple[int, ...]
     closed: str
+
+
+def _probability(name: str, value: float) -> None:
+    if value != 0 and positive(name, value) >= 1:
+        raise InputError(f"{name} must lie in [0, 1), got {value!r}")

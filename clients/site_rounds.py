@@ -6,7 +6,6 @@ records. What is refused, and why, is in the site's log; the server learns the c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from fedcal.agreement import PROTOCOL, PlanOfJob, job_digest
 from fedcal.clients.own_plan import own_plan
 from fedcal.clients.party import Party
 from fedcal.clients.prepared import Prepared
-from fedcal.clients.records import JobFacts, SiteRecords
+from fedcal.clients.site_records import job_facts, records_of
 from fedcal.errors import InputError
 from fedcal.fields import read
 from fedcal.privacy.plan import Plan
@@ -74,8 +73,9 @@ class SecureSite:
         self.job = job_digest(fields, run)
         self.plan = own_plan(fields, run, site, plan_of_job)
         check_roster(fields, self.plan, site.roster)
+        site.check_policy(fields, self.plan, 0)
         self._site, self._roster, self._key = site, site.roster, site.sign_key
-        self._facts = job_facts(fields, self.plan)
+        self._facts = job_facts(fields, self.plan, getattr(site, "server", ""))
 
     @contextmanager
     def _party(self) -> Iterator[Party]:

@@ -11,6 +11,7 @@ import contextlib
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedcal.clients.prepared import FEDERATION, prepare
 from fedcal.errors import InputError
@@ -133,7 +134,7 @@ def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
     return replace(job, roster=roster.to_text()), keys
 
 
-def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Path]:
+def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:
     """The files of a site's place in that federation; {} without one."""
     if not keys:
         return {}
