@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
-from fedcal.clients.limits import CPU_SECONDS
-from fedcal.clients.policy import Policy
+from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.errors import InputError
 from fedcal.locks import locked
 from fedcal.privacy.plan import Plan

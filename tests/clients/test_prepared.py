@@ -10,8 +10,7 @@ import pytest
 
 from fedcal.bounding import Bound
 from fedcal.classes import digest_of
-from fedcal.clients.limits import CPU_SECONDS
-from fedcal.clients.policy import Policy
+from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.clients.prepared import LOCK, SITE, alone, prepare, prepared
 from fedcal.errors import InputError
 from fedcal.privacy.federation import Federation
