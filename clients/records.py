@@ -24,7 +24,9 @@ from typing import Any, Self
 
 from fedcal.checks import whole
 from fedcal.clients.count_file import CountFile
-from fedcal.clients.job_facts import Booked, JobFacts, Limits
+from fedcal.clients.job_facts import Booked
+from fedcal.clients.job_facts import JobFacts as JobFacts  # also found here
+from fedcal.clients.job_facts import Limits as Limits
 from fedcal.database import Database
 from fedcal.errors import InputError
 from fedcal.privacy.ledger import check_caps
@@ -296,6 +298,12 @@ class SiteRecords:
                 self._close(job, "closed by the operator")
             self._db.execute("UPDATE state SET transactions = transactions")  # is written anyway
             return len(jobs)
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs are neither finished, expired nor closed."""
+        ((number,),) = self._db.rows("SELECT COUNT(*) FROM jobs WHERE closed IS NULL")
+        return int(number)
 
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
