@@ -37,9 +37,9 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     commitment,
     header_by,
-    packed,
     sealed_for,
     sum_digest,
     vector_digest,
@@ -254,7 +254,10 @@ class Party:
             commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)
         ]
-        if len(seeds) != len(held) or made != [header.commitments[k] for k in held]:
+        pieces = len(self._roster.committee.pieces)
+        if len(header.commitments) != pieces or len(seeds) != len(held):
+            raise InputError(f"site {header.site} has sealed or committed to too few seeds")
+        if made != [header.commitments[k] for k in held]:
             raise InputError(f"site {header.site} sealed other seeds than it committed to")
         return seeds
 
@@ -282,4 +285,5 @@ class Party:
             raise InputError(
                 f"{len(signed)} members have signed for this sum, and {committee.threshold} must"
             )
-        return packed([bytes.fromhex(of), self._records.sums(job, round_number, of)])
+        pieces = self._records.sums(job, round_number, of)
+        return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()
