@@ -66,6 +66,7 @@ def check(
             "are sent"
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
+    site.check_policy(fields, plan, request.bound.length)
     own = own_request(fields, request, plan)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)

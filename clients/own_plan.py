@@ -95,12 +95,11 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
 
 def plan_from(values: Mapping[str, Any]) -> Plan:
     """The plan that `plan_fields` wrote."""
-    name, parts = values["law"]
+    plain = {key: _tupled(value) for key, value in values.items()}
+    name, parts = plain["law"]
     law: Any = MECHANISMS[name]
-    bound = values["bound"] and {k: _tupled(v) for k, v in values["bound"].items()}
-    committee = _tupled(values["committee"])
-    read: dict[str, Any] = {"law": law(**parts), "bound": bound and Bound(**bound)}
-    return Plan(**{**values, **read, "committee": committee})
+    bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
+    return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
 
 
 def _tupled(value: Any) -> Any:

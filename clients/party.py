@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedcal.clients.records import JobFacts, SiteRecords
+from fedcal.clients.job_facts import JobFacts
+from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.keys import (
     SigningKey,

@@ -7,7 +7,7 @@ site's damaged message from spoiling the round.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -86,20 +86,30 @@ class Collector:
             self._receivers[site] = header.receivers
         return sound
 
-    def settle(self) -> int:
-        """Leave in the sum those who sealed their seeds for the same members; how many they are.
+    def settle(self, only: Sequence[int] | None = None) -> None:
+        """Leave in the sum those who sealed their seeds for the same members.
 
         All do, but for a round that a restarted server asks again: members may have gone or come.
+
+        Parameters
+        ----------
+        only
+            who is in it in any case: members were asked to confirm that
+
+        Raises
+        ------
+        RoundFailed
+            If one of these is away.
         """
-        if not self._receivers:
-            return 0
-        (most, _), *_ = Counter(self._receivers.values()).most_common()
-        self.contributions = {
-            site: sent
-            for site, sent in sorted(self.contributions.items())
-            if self._receivers[site] == most
-        }
-        return len(self.contributions)
+        if only is None:
+            most = [who for who, _ in Counter(self._receivers.values()).most_common(1)]
+            only = [site for site, who in self._receivers.items() if who in most]
+        if not set(only) <= set(self.contributions):
+            raise RoundFailed(
+                f"round {self._request.round}: members were asked to confirm a sum before the "
+                "server restarted, and not all sites in it are there; start them and resume"
+            )
+        self.contributions = {site: self.contributions[site] for site in sorted(only)}
 
     @property
     def digest(self) -> str:

@@ -176,7 +176,8 @@ class FlowerTransport(Strategy):
         for site, said in self._said(replies).items():
             if not collector.add(site, said) and not self.tolerant:
                 raise RoundFailed(f"round {asked.round}: site {site} sent what cannot be used")
-        there = collector.settle()
+        with self._discreet(asked.round):
+            there = secure.settle(collector, asked.round)
         self._tell_answered(asked, there)
         self.method.charge_round(asked, there)
         return secure.total(collector, asked.round, self._sites, self._ask)

@@ -56,13 +56,14 @@ def law_jobs() -> dict[str, Job]:
     }
     for name in ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace"):
         by_mechanism[name] = Job("fedbin", Federation(5, 2, mechanism=name, **noisy))
-    return by_mechanism
+    shared = Federation(5, 2, **{**noisy, "trust": "distributed"}, committee=5, threshold=4)
+    return {**by_mechanism, "protocol": Job("fedbin", shared, secure_aggregation="protocol")}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
 def test_a_kept_plan_is_the_plan(name: str) -> None:
     plan = law_jobs()[name].plan
-    assert plan.mechanism == name
+    assert plan.protocol if name == "protocol" else plan.mechanism == name
     again = plan_from(json.loads(json.dumps(plan_fields(plan))))
     assert again == plan
     assert again.key == plan.key
