@@ -11,7 +11,8 @@ contributors, do what they like, and let the other sites follow this file. Then 
 Assumed: the roster's keys are the sites' own (`fedcal.secure_aggregation.roster`); Ed25519,
 X25519, HKDF-SHA256, ChaCha20 and ChaCha20-Poly1305 are what they are taken for; records are not set
 back to an earlier state (`fedcal.clients.records`). Not promised: that a round succeeds (any site
-can stop one), and that what others contribute is true (a vector is any ring element).
+can stop one), and that what others contribute is true (a vector is any ring element). A crooked
+member can shift a sum as a crooked contributor can, where no honest one opens the same piece.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from fedcal.secure_aggregation.messages import (
     sum_digest,
     vector_digest,
 )
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.secure_aggregation.shares import hidden, new_seeds, stream_sum
 from fedcal.types import Words
 
@@ -275,6 +276,7 @@ class Party:
         InputError
             If this member has not signed for it, or fewer than t members have.
         """
+        check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
         for text in confirmations:
             one = Confirmation.from_bytes(text)

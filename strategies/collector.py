@@ -72,13 +72,15 @@ class Collector:
             header = Header.read(sent.header)
         except InputError:
             return False
+        committee = self._roster.committee
         own = (self._job, self._request.round, bytes.fromhex(self._request.digest))
         sound = (
             (header.job, header.round, header.question) == own
             and header.site == site
             and header.length == len(sent.words) == self._request.bound.length
             and header.vector == vector_digest(sent.words)
-            and set(header.receivers) == set(sent.sealed)
+            and set(header.receivers) == set(sent.sealed) <= set(committee.members)
+            and len(header.commitments) == len(committee.pieces)
             and header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:

@@ -25,12 +25,13 @@ from fedcal.secure_aggregation.messages import (
 from fedcal.secure_aggregation.shares import stream_sum
 from fedcal.strategies.collector import Collector, enrolled
 
+KINDS = ("enrol", "answer", "header", "sealed", "confirm", "open")
 LIES = ("", "", "", "", "seeds", "commitments", "receivers", "number")
 
 
 def run(seed: int) -> tuple[list[str], int]:
     """One federation with its jobs and rounds: (what should not be, sums released)."""
-    world = World(seed)
+    world = World.at_random(seed)
     with (
         closing(world),
         patch.object(messages, "verified", cache(messages.verified)),  # the same question often
@@ -64,15 +65,16 @@ class _Network:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng, self._seen = rng, dict[str, list[bytes]]()
-        self._rate = rng.choice((0.0, 0.01, 0.05))
+        few, bad = rng.choice((0.0, 0.01)), rng.choice(("", *KINDS, "open"))
+        self._rates = {kind: 0.2 if kind == bad else few for kind in KINDS}
         self._absent = rng.choice((0.0, 0.05, 0.2))
 
     def __call__(self, kind: str, text: bytes) -> bytes:
         seen = self._seen.setdefault(kind, [])
         seen.append(text)
-        if self._rng.random() < self._rate:
+        if self._rng.random() < self._rates[kind]:
             return flipped(self._rng, text)
-        if self._rng.random() < self._rate:
+        if self._rng.random() < self._rates[kind] / 2:
             return self._rng.choice(seen)
         return text
 
@@ -231,7 +233,8 @@ def _asked(
         if way == "few":
             known = {m: known[m] for m in rng.sample(sorted(known), rng.randint(0, len(known)))}
         elif way == "false":
-            for member in rng.sample(sorted(known), rng.randint(1, len(known))):
+            most = rng.choice((1, len(known)))
+            for member in rng.sample(sorted(known), rng.randint(most, len(known))):
                 known[member] = false[job][member]
         elif way == "other":
             known = dict(told[world.jobs[-1]])
@@ -280,7 +283,9 @@ def _seeks(
         for member in honest:
             confirmations = _words_for(world, of, signed)
             at = number if rng.random() < 0.9 else rng.randint(1, MOST_ROUNDS)
-            world.open(member, rng.choice((job, job, job, world.jobs[0])), at, of, confirmations)
+            named = of if rng.random() < 0.95 else rng.choice((of.upper(), of[:-1], "", "of"))
+            of_job = rng.choice((job, job, job, world.jobs[0]))
+            world.open(member, of_job, at, named, confirmations)
 
 
 def _one_each(rng: random.Random, sent: Sequence[Contribution]) -> list[Contribution]:

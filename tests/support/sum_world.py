@@ -86,34 +86,64 @@ class Opening:
 
 @dataclass
 class World:
-    """One federation, made at random.
+    """One federation.
 
     Attributes
     ----------
     seed
         of all choices but keys and seeds of streams, which sites draw themselves
+    crooked
+        sites, and among them as many members as the committee bears
     least
         m: at least two more than there are crooked sites
+    jobs
+        digests
+    rounds
+        of each
+    length
+        of a vector
+    wrong
+        what should not be
     """
 
     seed: int
-    rng: random.Random = field(init=False)
+    committee: Committee
+    sites: int
+    crooked: frozenset[int]
+    least: int
+    jobs: list[str]
+    rounds: int = 1
+    length: int = 3
     wrong: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.rng = rng = random.Random(self.seed)
+    @classmethod
+    def at_random(cls, seed: int) -> World:
+        """One whose shape follows from the seed alone."""
+        rng = random.Random(seed)
         size, threshold = rng.choice(SHAPES)
         sites = rng.randint(size, MOST_SITES)
-        self.committee = Committee(tuple(rng.sample(range(sites), size)), threshold)
+        committee = Committee(tuple(rng.sample(range(sites), size)), threshold)
         number = rng.randint(0, sites - 2)
-        members = rng.sample(
-            self.committee.members, min(number, rng.randint(0, self.committee.colluding))
-        )
-        others = [k for k in range(sites) if k not in self.committee.members]
+        members = rng.sample(committee.members, min(number, rng.randint(0, committee.colluding)))
+        others = [k for k in range(sites) if k not in committee.members]
         rng.shuffle(others)
-        self.crooked = frozenset([*members, *others[: number - len(members)]])
+        crooked = frozenset([*members, *others[: number - len(members)]])
+        return cls(
+            *(seed, committee, sites, crooked, rng.randint(len(crooked) + 2, sites)),
+            jobs=[digest(seed, "job", k) for k in range(rng.randint(1, 2))],
+            rounds=rng.randint(1, MOST_ROUNDS),
+            length=rng.randint(1, MOST_NUMBERS),
+        )
+
+    @classmethod
+    def of(cls, committee: Committee, sites: int, least: int) -> World:
+        """One of honest sites, with one job."""
+        return cls(0, committee, sites, frozenset(), least, [digest("job")])
+
+    def __post_init__(self) -> None:
+        self.rng = rng = random.Random(digest(self.seed))
+        sites = self.sites
         self.honest = [k for k in range(sites) if k not in self.crooked]
-        self.least = rng.randint(len(self.crooked) + 2, sites)
         self.keys = [SigningKey(bytes.fromhex(digest(self.seed, k))) for k in range(sites)]
         self.roster = Roster(
             *("world", tuple(Member(f"site {k}", key.public) for k, key in enumerate(self.keys))),
@@ -124,9 +154,6 @@ class World:
             if self.crooked
             else SigningKey(bytes.fromhex(digest(self.seed, "server")))
         )
-        self.jobs = [digest(self.seed, "job", k) for k in range(rng.randint(1, 2))]
-        self.rounds = rng.randint(1, MOST_ROUNDS)
-        self.length = rng.randint(1, MOST_NUMBERS)
         self._records = {k: SiteRecords(None) for k in self.honest}
         self._parties = {k: self._party(k) for k in self.honest}
         self.clear: dict[bytes, Clear] = {}
@@ -285,7 +312,7 @@ class World:
                 self.wrong.append(f"site {site} sent another vector than it drew")
         for one in self.openings:
             self._check_opening(one)
-        for job, number in {(one.job, one.round) for one in self.openings}:
+        for job, number in {(job, number) for job, number, _ in self.answers}:
             self._check_knowledge(job, number)
         return self.wrong
 
