@@ -30,11 +30,13 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
-    Opening as Opened,
     commitment,
     sealed_for,
     sum_digest,
     vector_digest,
+)
+from fedcal.secure_aggregation.messages import (
+    Opening as Opened,
 )
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import hidden, stream_sum
