@@ -30,13 +30,11 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     commitment,
     sealed_for,
     sum_digest,
     vector_digest,
-)
-from fedcal.secure_aggregation.messages import (
-    Opening as Opened,
 )
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import hidden, stream_sum
@@ -75,7 +73,7 @@ class Clear:
 
 
 @dataclass
-class Opening:
+class Seen:
     """What an honest member opened, and how many had signed for it by then."""
 
     member: int
@@ -160,7 +158,7 @@ class World:
         self._parties = {k: self._party(k) for k in self.honest}
         self.clear: dict[bytes, Clear] = {}
         self.answers: dict[tuple[str, int, int], list[bytes]] = defaultdict(list)
-        self.openings: list[Opening] = []
+        self.openings: list[Seen] = []
         self.sums: dict[str, tuple[str, int, list[bytes]]] = {}
         self.signed: dict[str, set[int]] = defaultdict(set)
         # X25519 keys that the server told contributors under a member's number: their secrets
@@ -298,7 +296,7 @@ class World:
         said = self._asked(member, lambda one: one.open(job, number, of, confirmations))
         if said is not None:
             signers = self.signed[of] | (self.crooked & set(self.committee.members))
-            self.openings.append(Opening(member, job, number, of, said, len(signers)))
+            self.openings.append(Seen(member, job, number, of, said, len(signers)))
         return said  # type: ignore[no-any-return]
 
     # --- what the server has got -----------------------------------------------------------
@@ -323,7 +321,7 @@ class World:
         found = [self.clear.get(signed_part(header)) for header in headers]
         return None if None in found else found  # type: ignore[return-value]
 
-    def _check_opening(self, one: Opening) -> None:
+    def _check_opening(self, one: Seen) -> None:
         if one.of not in self.sums:
             self.wrong.append("a sum was opened that nobody was asked to confirm")
             return
@@ -341,7 +339,7 @@ class World:
             self.wrong.append("a sum of another round was opened")
         if len(sites) < self.least or len(sites - self.crooked) < self.least - len(self.crooked):
             self.wrong.append(f"a sum of {len(sites)} was opened, at least {self.least} must be")
-        said = Opened.from_bytes(one.text)
+        said = Opening.from_bytes(one.text)
         held = self.committee.held_by(one.member)
         want = [stream_sum([c.seeds[k] for c in contributors], self.length) for k in held]
         if said.of.hex() != one.of or np.array(want).tobytes() != said.pieces:
@@ -393,4 +391,3 @@ class World:
                 assert told == b"".join(clear.seeds[k] for k in held)
                 found |= set(held)
         return found
-
