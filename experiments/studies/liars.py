@@ -292,16 +292,10 @@ def claims(found: Rows) -> list[RowsClaim]:
         made.append((f"{setting}: random integers are always refused", not passed, said))
         share = max(r["refused"] for r in here if r["lie"] in ("none", "labels", "bound"))
         made.append((f"{setting}: nobody within the bound is refused", share == 0, f"{share:.0%}"))
-        made.append(_raised(here, setting, "one liar within its bound", ("bound", 1), 0.02))
-        made.append(
-            _raised(
-                [r for r in here if r["method"] in TEMPERATURES],
-                setting,
-                "20 liars with wrong labels, of a temperature,",
-                ("labels", 20),
-                0.01,
-            )
-        )
+        made.append(_raised(here, f"{setting}: one liar within its bound", ("bound", 1), 0.02))
+        warm = [r for r in here if r["method"] in TEMPERATURES]
+        text = f"{setting}: 20 liars with wrong labels, temperatures"
+        made.append(_raised(warm, text, ("labels", 20), 0.01))
         lowest = min(r["worse"] - r["worse_error"] for r in _of(here, ("limit", 1)))
         text = f"{setting}: one liar at the limit raises the ECE of every calibrator by .01 or more"
         made.append((text, lowest >= 0.01, f"{lowest:.3f} or more"))
@@ -309,20 +303,19 @@ def claims(found: Rows) -> list[RowsClaim]:
         lost = kept["none"] - kept["limit"]
         text = f"{setting}: one liar at the limit leaves fedbbq its accuracy to .01"
         made.append((text, lost <= 0.01, f"{lost:.3f} lost"))
-    kept = {r["accuracy"] for r in found if r["method"] in TEMPERATURES and r["ece"] is not None}
+    same = {r["accuracy"] for r in found if r["method"] in TEMPERATURES and r["ece"] is not None}
     text = "No lie changes a prediction of a temperature"
-    return [*made, (text, max(kept) - min(kept) < 1e-12, f"accuracy {min(kept):.4f}")]
+    return [*made, (text, max(same) - min(same) < 1e-12, f"accuracy {min(same):.4f}")]
 
 
 def _of(here: Rows, lie: tuple[str, int]) -> Rows:
     return [r for r in here if (r["what"], r["lie"], r["liars"]) == ("calibrators", *lie)]
 
 
-def _raised(here: Rows, setting: str, who: str, lie: tuple[str, int], most: float) -> RowsClaim:
+def _raised(here: Rows, who: str, lie: tuple[str, int], most: float) -> RowsClaim:
     """What liars add to the ECE of calibrators at most, by the 95 % intervals."""
     highest = max(r["worse"] + r["worse_error"] for r in _of(here, lie))
-    text = f"{setting}: {who} raise the ECE by at most {most:g}"
-    return text, highest <= most, f"{highest:.3f} at most"
+    return f"{who}: the ECE rises by at most {most:g}", highest <= most, f"{highest:.3f} at most"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
