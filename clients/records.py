@@ -24,7 +24,9 @@ from typing import Any, Self
 
 from fedcal.checks import whole
 from fedcal.clients.count_file import CountFile
-from fedcal.clients.job_facts import Booked, JobFacts, Limits
+from fedcal.clients.job_facts import Booked
+from fedcal.clients.job_facts import JobFacts as JobFacts  # also found here
+from fedcal.clients.job_facts import Limits as Limits
 from fedcal.database import Database
 from fedcal.errors import InputError
 from fedcal.privacy.ledger import check_caps
@@ -34,6 +36,11 @@ KEPT_JOBS = 20
 
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
+
+PUT_BACK = (
+    "were put back from a backup, it seems: nothing is answered until `fedcal site restored` is "
+    "called"
+)
 
 _APPLICATION, _VERSION = 0x6663_7372, 1  # "fcsr" in SQLite's application_id
 _JOB = re.compile("[0-9a-f]{64}")
@@ -297,6 +304,12 @@ class SiteRecords:
             self._db.execute("UPDATE state SET transactions = transactions")  # is written anyway
             return len(jobs)
 
+    @property
+    def unfinished(self) -> int:
+        """How many jobs are neither finished, expired nor closed."""
+        ((number,),) = self._db.rows("SELECT COUNT(*) FROM jobs WHERE closed IS NULL")
+        return int(number)
+
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
         names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))
@@ -356,10 +369,7 @@ class SiteRecords:
             with self._held():
                 with self._db.transaction():
                     if check and self._is_old():
-                        raise InputError(
-                            f"{self._db.name} were put back from a backup, it seems: nothing is "
-                            "answered until fedcal site restored says that its jobs have ended"
-                        )
+                        raise InputError(f"{self._db.name} {PUT_BACK}")
                     before, self._inside = self._db.changes, True
                     try:
                         yield

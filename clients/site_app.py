@@ -17,9 +17,11 @@ from fedcal import __version__
 from fedcal.agreement import PlanOfJob
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
-from fedcal.clients.guard import Answers, check
+from fedcal.clients.guard import check
 from fedcal.clients.limits import OverLimit
+from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared, prepared
+from fedcal.clients.site_records import answer_once, finish
 from fedcal.clients.site_rounds import SecureSite, under_protocol
 from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
@@ -96,7 +98,8 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
                 )
                 reply = said_to(message, sent)
             else:
-                words, again = Answers(folder / "answers").once(request, draw)
+                plan = own_plan(context.run_config, asked.run, site, plan_of_job)
+                words, again = answer_once(site, context.run_config, plan, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
         said = ", again, with the same numbers" if again else ""
         log.info("answered: run %s, round %d%s", asked.run, asked.round, said)
@@ -151,6 +154,7 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             run, form = str(said["run"]), str(said["form"])
             site = prepared(folder)
             artifact = keep_result(folder / RESULTS, run, form, files)
+            finish(site, context.run_config, run)
             with _discreet():
                 judged = judge_result(site, run, artifact)
         log.info("result received: run %s, %s", run, judged.words())

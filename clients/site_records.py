@@ -99,7 +99,7 @@ def answer_once(
     with records_of(site) as records:
         sent, again = records.answer(
             job_digest(fields, context.run),
-            job_facts(fields, plan, getattr(site, "server", "")),
+            job_facts(fields, plan, site.server),
             request.round,
             request.digest,
             lambda: np.asarray(draw(), "<u8").tobytes(),

@@ -75,7 +75,7 @@ class SecureSite:
         check_roster(fields, self.plan, site.roster)
         site.check_policy(fields, self.plan, 0)
         self._site, self._roster, self._key = site, site.roster, site.sign_key
-        self._facts = job_facts(fields, self.plan, getattr(site, "server", ""))
+        self._facts = job_facts(fields, self.plan, site.server)
 
     @contextmanager
     def _party(self) -> Iterator[Party]:

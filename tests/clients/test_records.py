@@ -214,7 +214,7 @@ def test_limits_stay_with_the_file(file: Path) -> None:
             give(records, job(2))
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 1.0}])
+@pytest.mark.parametrize("change", [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}])
 def test_facts_and_limits_are_checked(change: dict[str, float]) -> None:
     with pytest.raises(InputError):
         replace(FACTS, **change)  # type: ignore[arg-type]
