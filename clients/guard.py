@@ -39,7 +39,8 @@ def check(
     Raises
     ------
     InputError
-        One line that says what differs; nothing in it comes from a row.
+        One line that says what differs, or what the site's policy does not allow; nothing in it
+        comes from a row.
     """
     if request.context is None:
         raise InputError("the request does not say what it is asked for")
@@ -50,8 +51,8 @@ def check(
             "are sent"
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
-    site.check_policy(fields, plan, request.bound.length)
     own = own_request(fields, request, plan)
+    site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
     return own

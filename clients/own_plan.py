@@ -23,6 +23,7 @@ from fedcal.fields import read
 from fedcal.locks import locked
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.plan import Plan
+from fedcal.queries.request import RUN
 
 PLANS = "plans.json"
 """File with the plans of the last runs."""
@@ -48,7 +49,11 @@ def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: P
         If the job is about something else than this site has, there is no such plan, or the run
         was another job before.
     """
+    if not RUN.fullmatch(run):
+        raise InputError(f"a run is named by {RUN.pattern}, not by {run!r:.80}")
     _check_site(fields, site)
+    if site.policy is not None:
+        site.policy.check_method(fields)  # a plan of any other settings may take all memory
     job, path = job_digest(fields, run), site.folder / PLANS
     made_of = [job, __version__, site.shards.classes, site.shards.input]
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):

@@ -254,12 +254,11 @@ class Policy:
         day = today or datetime.datetime.now(datetime.UTC).date()
         if day > self.expires:
             raise _refusal("day", day, f"until {self.expires}")
+        self.check_method(job)
         self._check_protocol(job, plan, roster)
         classes = job.get("class-digest") or (roster.class_digest if roster else "")
         if self.class_digest and classes != self.class_digest:
             raise _refusal("class digest", classes or "none", self.class_digest)
-        method = _one_of("method", job.get("method"), self.methods)
-        self._check_settings(method, job.get("settings", "{}"))
         for name in ("unit", "trust", "adjacency"):
             _one_of(name, getattr(plan, name), getattr(self, name))
         if plan.private:
@@ -269,6 +268,11 @@ class Policy:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
+
+    def check_method(self, job: Mapping[str, Any]) -> None:
+        """InputError for a method, or a setting of it, that is not allowed."""
+        method = _one_of("method", job.get("method"), self.methods)
+        self._check_settings(method, job.get("settings", "{}"))
 
     def _check_protocol(self, job: Mapping[str, Any], plan: Plan, roster: Roster | None) -> None:
         """What concerns who sees which sums."""

@@ -196,6 +196,8 @@ def prepare(
     }
     _make_private(folder)
     with alone(folder):
+        for name in (FEDERATION, POLICY):
+            (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             with whole_file(folder / name) as file:
                 file.write(text)

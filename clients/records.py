@@ -304,6 +304,12 @@ class SiteRecords:
             self._db.execute("UPDATE state SET transactions = transactions")  # is written anyway
             return len(jobs)
 
+    @property
+    def unfinished(self) -> int:
+        """How many jobs are neither finished, expired nor closed."""
+        ((number,),) = self._db.rows("SELECT COUNT(*) FROM jobs WHERE closed IS NULL")
+        return int(number)
+
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
         names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))

@@ -27,7 +27,8 @@ answers as often as it is asked. A server that names less noise, or asks again, 
   answer with the same words.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
-in which clients were asked and nobody answered releases nothing.
+in which clients were asked and nobody answered releases nothing, and neither does one whose noisy
+sum honest clients cannot have made (`fedcal.plausible`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.errors import InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Source
+from fedcal.plausible import check_plausible
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.queries.base import Query, fits
@@ -263,6 +265,11 @@ class Curator:
         ----------
         total
             (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+
+        Raises
+        ------
+        RoundFailed
+            If honest clients cannot have made it (`fedcal.plausible`). The round stays charged.
         """
         if self._charged is None or asked is not self._charged[0]:
             raise PrivacyError(f"round {asked.round} was not charged: each round is released once")
@@ -291,6 +298,7 @@ class Curator:
             total = request.ring.add(total, plan.noise.draw(source()))
         of = plan.sum_of(request.bound, repliers, request.query.costs)
         values, std = plan.law.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
         return Release(asked.round, request.query.kind, values, std)
 
     def _source(self, asked: Asked) -> Source:

@@ -11,8 +11,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from flwr.app import ConfigRecord
-
 from fedcal.atomic import whole_file
 from fedcal.errors import RoundFailed
 from fedcal.queries.request import Request
@@ -29,7 +27,9 @@ CONFIRMED = "confirmed.json"
 SAID = "said"
 """Record and key of what a site replies in the protocol."""
 
-Content = dict[str, ConfigRecord]
+Said = str | int | list[bytes]
+Content = dict[str, dict[str, Said]]
+"""Name of a record -> its values."""
 Ask = Callable[[str, Mapping[int, Content], int], Mapping[int, bytes]]
 """(message type, site -> content, round) -> what sites said."""
 
@@ -66,7 +66,7 @@ class SecureRounds:
         members = self.roster.committee.members
         new = [m for m in members if m in set(there) and m not in self._enrolled]
         if new:
-            content = {"job": ConfigRecord({"run": self._run})}
+            content: Content = {"job": {"run": self._run}}
             said = ask(ENROL, dict.fromkeys(new, content), 0)
             self._enrolled |= enrolled(self.roster, self.job, said)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
@@ -79,7 +79,7 @@ class SecureRounds:
     def content(self) -> Content:
         """What goes with each question."""
         known = [self._enrolled[member] for member in sorted(self._enrolled)]
-        return {"members": ConfigRecord({"enrolments": known})}
+        return {"members": {"enrolments": known}}
 
     def collector(self, request: Request) -> Collector:
         """Where the contributions of a round go."""
@@ -125,5 +125,5 @@ class SecureRounds:
         opening = self._about(number, of=collector.digest, signed=signed)
         return collector.total(ask(OPEN, dict.fromkeys(collector.openers, opening), number))
 
-    def _about(self, number: int, **told: str | list[bytes]) -> Content:
-        return {"sum": ConfigRecord({"run": self._run, "round": number, **told})}
+    def _about(self, number: int, **told: Said) -> Content:
+        return {"sum": {"run": self._run, "round": number, **told}}

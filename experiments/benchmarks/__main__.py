@@ -15,6 +15,7 @@ from fedcal.experiments.benchmarks import (
     audit,
     evaluation,
     federated,
+    flower_secagg,
     luo,
     planner,
     pooled,
@@ -39,6 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "planner": planner.BENCHMARK,
     "sets": sets.BENCHMARK,
     "sites": sites.BENCHMARK,
+    "flower-secagg": flower_secagg.BENCHMARK,
 }
 """By the name that the command takes."""
 

@@ -105,3 +105,32 @@ def test_a_promise_to_subjects_needs_subjects(site: Prepared) -> None:
     federation = Federation(5, 2, epsilon=1.0, unit="subject", noise_source="system")
     with pytest.raises(InputError, match="column subject"):
         check({**FIELDS, **federation.to_fields()}, asked(federation), site)
+
+
+RULES = """
+methods = ["fedbin"]
+unit = ["user"]
+trust = ["distributed"]
+adjacency = ["zero-out"]
+rounds = 9
+expires = 2100-01-01
+epsilon-per-run = {}
+epsilon-total = 1.0
+delta-per-run = 1e-5
+delta-total = 1e-5
+secure-aggregation = "any"
+"""
+
+
+def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
+    for epsilon in (1.0, 0.99):
+        (policy := tmp_path / "rules.toml").write_text(RULES.format(epsilon))
+        prepare(tmp_path / "site", ROWS, policy=policy)
+        site = prepared(tmp_path / "site")
+        request = asked()
+        for _ in range(2):  # the second time of the plan that is kept
+            if epsilon == 1.0:
+                assert check(FIELDS, request, site) == request
+            else:
+                with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1"):
+                    check(FIELDS, request, site)

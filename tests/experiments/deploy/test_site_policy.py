@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fedcal.clients.job_facts import OWN_NOISE, JobFacts
+from fedcal.clients.prepared import FEDERATION
+from fedcal.clients.records import SiteRecords
+from fedcal.clients.site_records import RECORDS
 from fedcal.errors import InputError
-from fedcal.experiments.deploy.site import check_policy
+from fedcal.experiments.deploy.site import check_federation, check_policy
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster
 
 TEXT = """
 methods = ["fedtemp", "fednewton"]
@@ -30,3 +39,30 @@ def test_methods_and_settings_are_those_of_this_fedcal(tmp_path: Path) -> None:
     file.write_text(TEXT.replace("fednewton", "fednewtons"))
     with pytest.raises(InputError, match=r"method of .*did you mean 'fednewton'"):
         check_policy(file)
+
+
+def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path: Path) -> None:
+    keys = [SigningKey(bytes([n]) * 32) for n in range(3)]
+    sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
+    first = Roster("hearts", sites, Committee((0, 1, 2), 2))
+    other = replace(first, name="lungs")
+    state = tmp_path / "state"
+    state.mkdir()
+    for folder, roster in ((state, first), (tmp_path, other)):
+        (folder / FEDERATION).write_text(roster.to_toml())
+    new = tmp_path / FEDERATION
+    check_federation(state, new)  # it has done nothing yet
+    about = JobFacts(
+        *("fedtemp", "example", "distributed", "add-remove", "gaussian", 1.0, 1e-6, 1),
+        *(OWN_NOISE, "hub", time.time() + 3600),
+    )
+    with SiteRecords(state / RECORDS) as records:
+        records.enrol("a" * 64, about, lambda: (b"secret", b"signed"))
+    check_federation(state, state / FEDERATION)
+    for changed in (new, None):
+        with pytest.raises(InputError, match=f"1 jobs at this site .* digest {first.digest}"):
+            check_federation(state, changed)
+    with SiteRecords(state / RECORDS) as records:
+        records.finish("a" * 64)
+    check_federation(state, new)
+    check_federation(state, None)
