@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedcal.checks import one_of, positive, whole
@@ -10,7 +11,7 @@ from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
-"""Who vouches for a job's epsilon: the site, which adds noise itself, or only the server."""
+"""Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,18 @@ class Booked:
     when: float
     answered: tuple[int, ...]
     closed: str
+
+
+def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
+    """Unit -> sums of the epsilons and deltas of jobs; exact sums are in none."""
+    charged = [one.about for one in booked if not one.about.exact]
+    return {
+        unit: (
+            math.fsum(about.epsilon for about in charged if about.unit == unit),
+            math.fsum(about.delta for about in charged if about.unit == unit),
+        )
+        for unit in dict.fromkeys(about.unit for about in charged)
+    }
 
 
 def _probability(name: str, value: float) -> None:

@@ -37,6 +37,11 @@ KEPT_JOBS = 20
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
+PUT_BACK = (
+    "were put back from a backup, it seems: nothing is answered until `fedcal site restored` is "
+    "called"
+)
+
 _APPLICATION, _VERSION = 0x6663_7372, 1  # "fcsr" in SQLite's application_id
 _JOB = re.compile("[0-9a-f]{64}")
 
@@ -364,10 +369,7 @@ class SiteRecords:
             with self._held():
                 with self._db.transaction():
                     if check and self._is_old():
-                        raise InputError(
-                            f"{self._db.name} were put back from a backup, it seems: nothing is "
-                            "answered until fedcal site restored says that its jobs have ended"
-                        )
+                        raise InputError(f"{self._db.name} {PUT_BACK}")
                     before, self._inside = self._db.changes, True
                     try:
                         yield

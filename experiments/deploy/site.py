@@ -15,7 +15,7 @@ from types import FrameType
 from fedcal.checks import one_of
 from fedcal.clients.policy import NO_POLICY, Policy
 from fedcal.clients.prepared import FEDERATION, prepare, prepared
-from fedcal.clients.records import SiteRecords
+from fedcal.clients.records import PUT_BACK, SiteRecords
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
 from fedcal.clients.site_records import RECORDS
@@ -151,6 +151,14 @@ def _log_rules(state: Path) -> None:
         log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
+    with SiteRecords(state / RECORDS) as records:
+        if site.policy is None and (kept := records.limits) is not None:
+            log.info(
+                "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
+                *(kept.epsilon, kept.delta),
+            )
+        if records.restored:
+            log.warning("the records of this site %s", PUT_BACK)
 
 
 def _keep_running(
