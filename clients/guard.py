@@ -52,6 +52,12 @@ def check(
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
     own = own_request(fields, request, plan)
+    if plan.model.shared and not plan.protocol and site.number is None:
+        # so small as the number of clients makes it, and the server says how many there are
+        raise InputError(
+            f"trust '{plan.trust}' without secure aggregation by protocol: the server would see "
+            "this site's contribution with a share of the noise alone"
+        )
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
