@@ -6,13 +6,14 @@ parameters are public. All releases of one `Curator` together are (plan.epsilon,
 against
 
 * `central`: everyone but the server, which sees exact sums and is trusted to forget them;
-* `distributed`: everyone, the server too, if at least `plan.quorum` of those that answer are
+* `distributed`: everyone, the server too, if at least `plan.shares` of those that answer are
   honest (add their share and keep it to themselves) and the secure aggregation shows the server
-  nothing but the sum;
+  nothing but the sum; under the protocol (`fedcal.clients.party`) that is so if no more than
+  `plan.colluding` sites work with the server or leave out their noise;
 * `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
 
-The server follows the protocol in all three: a client adds the noise that a question names, and
-answers as often as it is asked. A server that names less noise, or asks again, is not covered.
+Clients of a simulation add the noise that a question names, and answer as often as they are asked.
+Real sites believe no question: `fedcal.clients.guard` and `fedcal.clients.own_plan`.
 
 (`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 

@@ -18,9 +18,9 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     header_by,
     sum_digest,
-    unpacked,
     vector_digest,
 )
 from fedcal.secure_aggregation.roster import Roster
@@ -72,13 +72,15 @@ class Collector:
             header = Header.read(sent.header)
         except InputError:
             return False
+        committee = self._roster.committee
         own = (self._job, self._request.round, bytes.fromhex(self._request.digest))
         sound = (
             (header.job, header.round, header.question) == own
             and header.site == site
             and header.length == len(sent.words) == self._request.bound.length
             and header.vector == vector_digest(sent.words)
-            and set(header.receivers) == set(sent.sealed)
+            and set(header.receivers) == set(sent.sealed) <= set(committee.members)
+            and len(header.commitments) == len(committee.pieces)
             and header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:
@@ -163,15 +165,17 @@ class Collector:
             If members differ about a mask, or too few have opened the sum.
         """
         length, committee = self._request.bound.length, self._roster.committee
-        openings = {}
+        openings, of = {}, self.digest
         for member, text in replies.items():
             held = committee.held_by(member)
             try:
-                of, sums = unpacked(text)
-            except (InputError, ValueError):
+                one = Opening.from_bytes(text)
+            except InputError:
                 continue
-            if of.hex() == self.digest and len(sums) == 8 * length * len(held):
-                rows = np.frombuffer(sums, "<u8").astype(np.uint64).reshape(len(held), length)
+            own = one.of.hex() == of and one.by(self._roster.sites[member].key)
+            if own and len(one.pieces) == 8 * length * len(held):
+                rows = np.frombuffer(one.pieces, "<u8").astype(np.uint64)
+                rows = rows.reshape(len(held), length)
                 openings[member] = dict(zip(held, rows, strict=True))
         hidden_sum = np.zeros(length, np.uint64)
         for sent in self.contributions.values():

@@ -32,8 +32,9 @@ def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_flower_of_constraints_txt_is_known() -> None:
     check_flower()
-    lines = (Path(__file__).parents[2] / "constraints.txt").read_text("utf-8").splitlines()
-    assert f"flwr=={KNOWN[-1]}" in lines
+    root = Path(__file__).parents[2]
+    assert f"flwr=={KNOWN[-1]}" in (root / "constraints.txt").read_text("utf-8").splitlines()
+    assert f"tried ({KNOWN[-1]})" in (root / "docs/guide/site.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.42.0", ""])

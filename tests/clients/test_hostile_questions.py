@@ -1,4 +1,4 @@
-"""What `hostile_server` asks of a site: refused in one line, nothing sent, nothing kept.
+"""What `hostile_server` asks of a site: refused in one line, nothing sent, nothing booked.
 
 `tests/experiments/deploy/test_hostile_server.py` asks the same through a real SuperLink.
 """
@@ -14,9 +14,9 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import JOB, asked_by, content_of, hostile
 
-from fedcal.clients.prepared import prepare
-from fedcal.clients.records import SiteRecords
+from fedcal.clients.prepared import prepare, prepared
 from fedcal.clients.site_app import LOGGER, site_app
+from fedcal.clients.site_records import records_of
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.shards import Shards
 from fedcal.strategies.job import plan_of_job
@@ -40,13 +40,10 @@ class Site:
         (reply,) = self.grid.send_and_receive([message])
         return reply
 
-    def kept(self) -> int:
-        """Answers that were kept."""
-        files = len(list((self.folder / "answers").rglob("*.npy")))
-        if not (self.folder / "records.sqlite").exists():
-            return files
-        with SiteRecords(self.folder / "records.sqlite") as records:
-            return files + len(records.booked())
+    def booked(self) -> int:
+        """Jobs that were booked."""
+        with records_of(prepared(self.folder)) as records:
+            return len(records.booked())
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def refused(reply: Message, caplog: pytest.LogCaptureFixture) -> str:
 
 def test_an_honest_question_is_answered(site: Site) -> None:
     assert not site.ask(asked_by(JOB, RUN), JOB.to_fields()).has_error()
-    assert site.kept() == 1
+    assert site.booked() == 1
 
 
 @pytest.mark.parametrize("name", hostile(RUN))
@@ -75,7 +72,7 @@ def test_what_was_not_agreed_is_refused(
     site: Site, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     refused(site.ask(hostile(RUN)[name], JOB.to_fields()), caplog)
-    assert site.kept() == 0
+    assert site.booked() == 0
     assert not site.ask(asked_by(JOB, RUN), JOB.to_fields()).has_error()  # it spent nothing
 
 
@@ -88,4 +85,4 @@ def test_facts_that_change_in_mid_run_are_refused(
         honest_again = asked_by(type(JOB).from_fields(fields), RUN)
         line = refused(site.ask(honest_again, fields), caplog)
         assert "not those that the run began with" in line
-    assert site.kept() == 1
+    assert site.booked() == 1

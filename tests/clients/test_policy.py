@@ -267,7 +267,7 @@ def test_a_file_has_the_fields_by_their_dashed_names(tmp_path: Path) -> None:
 
 NEEDED = {f.name for f in fields(Policy) if f.default is MISSING and f.default_factory is MISSING}
 WRONG = {
-    **{f"no {name}": ({name: None}, f"'{name}' is missing") for name in NEEDED},
+    **{f"no {name}": ({name: None}, f"'{name}' is missing") for name in sorted(NEEDED)},
     "another key": ({"epsilons-total": 1.0}, "unknown key of a site's policy 'epsilons-total'; did "
                     "you mean 'epsilon-total'?"),
     "methods as text": ({"methods": "fedtemp"}, "methods must be a list of names"),

@@ -15,7 +15,8 @@ import pytest
 from hostile_server import JOB
 from superlink import SuperLink
 
-from fedcal.clients.prepared import prepare
+from fedcal.clients.prepared import prepare, prepared
+from fedcal.clients.site_records import records_of
 from fedcal.experiments.deploy.supernode import supernode
 from fedcal.experiments.flower_app import app_toml
 from fedcal.shards import Shards
@@ -84,7 +85,9 @@ def test_each_thing_that_was_not_agreed_is_refused(link: SuperLink, tmp_path: Pa
         (home,) = site.glob("flower-*")
         assert not any("apps" in folders for _, folders, _ in os.walk(home))
     assert not mark.exists()
-    assert len(list((site / "answers").rglob("*.npy"))) == 1
+    with records_of(prepared(site)) as records:
+        (booked,) = records.booked()
+    assert (booked.about.epsilon, booked.answered) == (1.0, (1,))
     lines = (site / "site.log").read_text("utf-8").splitlines()
     said = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
     assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 2
