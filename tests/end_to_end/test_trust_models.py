@@ -129,6 +129,11 @@ CASES: dict[str, dict[str, Any]] = {
     "distributed, laplace": {"trust": "distributed", "mechanism": "discrete-laplace"},
     "distributed, no masks": {"trust": "distributed", "secure_aggregation": "none"},
     "distributed, example": {"trust": "distributed", "unit": "example"},
+    "distributed, protocol": {"trust": "distributed", "secure_aggregation": "protocol"},
+    "central, protocol": {
+        **{"trust": "central", "secure_aggregation": "protocol", "committee": "5,4"},
+        **{"sampling_rate": 0.5, "colluding": 1, "quorum": 0.5},
+    },
     "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
     "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
     "local, subject": {"trust": "local", "unit": "subject"},
@@ -171,7 +176,9 @@ def test_a_report_shows_trust_unit_and_mechanism(folder: Path) -> None:
     privacy = json.loads((folder / "result.json").read_text("utf-8"))["privacy"]
     for key in ("trust", "unit", "adjacency"):
         assert f"{privacy[key]}: " in text
-    assert ("quorum of a round" in text) is (privacy["trust"] == "distributed")
+    asked = privacy["trust"] == "distributed" or privacy["committee"] is not None
+    assert ("quorum of a round" in text) is asked
+    assert ("members open a sum" in text) is (privacy["committee"] is not None)
     assert f"{privacy['mechanism'].replace('discrete-', 'discrete ')} noise" in text.lower()
     for part in ("--trust", "--mechanism", "--quorum", "--noise-source", "--unit"):
         assert part in text
