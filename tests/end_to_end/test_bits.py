@@ -212,6 +212,14 @@ def test_the_protocol_adds_up_noise_and_coins_as_by_hand(
     assert told(noisy(), run_inline, shards, block=3) == want
 
 
+@pytest.mark.slow
+def test_a_thousand_clients_under_the_protocol() -> None:
+    many: dict[str, Any] = {"clients": 1000, "committee": 7, "threshold": 5, "colluding": 2}
+    shards = some_shards(1000, 4000)
+    want = told(make("fedbin", clients=1000), run_inline, shards)
+    assert told(make("fedbin", masks="protocol", **many), run_inline, shards) == want
+
+
 def test_too_few_members_open_nothing(shards: Shards) -> None:
     strategy = make("fednewton", **PROTOCOL)
     with pytest.raises(RoundFailed, match="of the committee"):
