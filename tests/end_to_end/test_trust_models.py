@@ -98,6 +98,28 @@ def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, 
     assert ("deals rows, not subjects" in said) is (UNITS[unit].per == "subject")
 
 
+QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in STRATEGIES],
+)
+def test_every_strategy_runs_under_the_protocol(method: str, trust: str) -> None:
+    """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
+    protocol = {"secure_aggregation": "protocol", "committee": "4,3"}
+    bears = int(trust != "local")
+    result = run(method, trust=trust, quorum=1.0, colluding=bears, **protocol)
+    arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
+    assert all(np.isfinite(array).all() for array in arrays)
+    plan = job_of(result.config, shards()).plan
+    assert (plan.committee, plan.colluding) == ((4, 3), bears)
+    assert plan.quorum == CLIENTS // plan.parts
+    assert plan.shares == (plan.quorum - 1 if trust == "distributed" else 1)
+    assert result.privacy["releases"] == plan.rounds == len(result.rounds)
+
+
 def test_one_cell_of_each_client_by_unary_encoding() -> None:
     privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
     assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
