@@ -291,7 +291,8 @@ def claims(found: Rows) -> list[RowsClaim]:
         said = f"not of {', '.join(passed)}" if passed else "of all methods"
         made.append((f"{setting}: random integers are always refused", not passed, said))
         share = max(r["refused"] for r in here if r["lie"] in ("none", "labels", "bound"))
-        made.append((f"{setting}: nobody within the bound is refused", share == 0, f"{share:.0%}"))
+        text = f"{setting}: nobody within the bound is refused"
+        made.append((text, share == 0, f"{100 * share:.0f} %"))
         made.append(_raised(here, f"{setting}: one liar within its bound", ("bound", 1), 0.02))
         warm = [r for r in here if r["method"] in TEMPERATURES]
         text = f"{setting}: 20 liars with wrong labels, temperatures"
