@@ -23,6 +23,7 @@ from fedcal.fields import read
 from fedcal.locks import locked
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.plan import Plan
+from fedcal.queries.request import RUN
 
 PLANS = "plans.json"
 """File with the plans of the last runs."""
@@ -48,7 +49,11 @@ def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: P
         If the job is about something else than this site has, there is no such plan, or the run
         was another job before.
     """
+    if not RUN.fullmatch(run):
+        raise InputError(f"a run is named by {RUN.pattern}, not by {run!r:.80}")
     _check_site(fields, site)
+    if site.policy is not None:
+        site.policy.check_method(fields)  # a plan of any other settings may take all memory
     job, path = job_digest(fields, run), site.folder / PLANS
     made_of = [job, __version__, site.shards.classes, site.shards.input]
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
@@ -95,12 +100,11 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
 
 def plan_from(values: Mapping[str, Any]) -> Plan:
     """The plan that `plan_fields` wrote."""
-    name, parts = values["law"]
+    plain = {key: _tupled(value) for key, value in values.items()}
+    name, parts = plain["law"]
     law: Any = MECHANISMS[name]
-    bound = values["bound"] and {k: _tupled(v) for k, v in values["bound"].items()}
-    committee = _tupled(values["committee"])
-    read: dict[str, Any] = {"law": law(**parts), "bound": bound and Bound(**bound)}
-    return Plan(**{**values, **read, "committee": committee})
+    bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
+    return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
 
 
 def _tupled(value: Any) -> Any:

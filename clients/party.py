@@ -11,7 +11,8 @@ contributors, do what they like, and let the other sites follow this file. Then 
 Assumed: the roster's keys are the sites' own (`fedcal.secure_aggregation.roster`); Ed25519,
 X25519, HKDF-SHA256, ChaCha20 and ChaCha20-Poly1305 are what they are taken for; records are not set
 back to an earlier state (`fedcal.clients.records`). Not promised: that a round succeeds (any site
-can stop one), and that what others contribute is true (a vector is any ring element).
+can stop one), and that what others contribute is true (a vector is any ring element). A crooked
+member can shift a sum as a crooked contributor can, where no honest one opens the same piece.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedcal.clients.records import JobFacts, SiteRecords
+from fedcal.clients.job_facts import JobFacts
+from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.keys import (
     SigningKey,
@@ -37,14 +39,14 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     commitment,
     header_by,
-    packed,
     sealed_for,
     sum_digest,
     vector_digest,
 )
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.secure_aggregation.shares import hidden, new_seeds, stream_sum
 from fedcal.types import Words
 
@@ -254,7 +256,10 @@ class Party:
             commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)
         ]
-        if len(seeds) != len(held) or made != [header.commitments[k] for k in held]:
+        pieces = len(self._roster.committee.pieces)
+        if len(header.commitments) != pieces or len(seeds) != len(held):
+            raise InputError(f"site {header.site} has sealed or committed to too few seeds")
+        if made != [header.commitments[k] for k in held]:
             raise InputError(f"site {header.site} sealed other seeds than it committed to")
         return seeds
 
@@ -271,6 +276,7 @@ class Party:
         InputError
             If this member has not signed for it, or fewer than t members have.
         """
+        check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
         for text in confirmations:
             one = Confirmation.from_bytes(text)
@@ -282,4 +288,5 @@ class Party:
             raise InputError(
                 f"{len(signed)} members have signed for this sum, and {committee.threshold} must"
             )
-        return packed([bytes.fromhex(of), self._records.sums(job, round_number, of)])
+        pieces = self._records.sums(job, round_number, of)
+        return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()

@@ -23,9 +23,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from fedcal.checks import one_of, whole
+from fedcal.clients.ranges import Allowed, check_range, within, words_of
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
 from fedcal.secure_aggregation.committee import check_committee
@@ -46,9 +47,6 @@ CPU_SECONDS = 600
 ADJACENCIES = tuple(dict.fromkeys(name for unit in UNITS.values() for name in unit.neighbours))
 REQUIRED, ANY = "protocol", "any"
 """What a policy says of secure aggregation."""
-
-Value: TypeAlias = bool | int | float | str
-Allowed: TypeAlias = tuple[Value, ...]
 
 NO_POLICY = (
     "no policy limits this site: it answers every run whose plan it can check, whatever the "
@@ -142,7 +140,7 @@ class Policy:
         for method, ranges in self.settings.items():
             one_of("method of [settings]", method, self.methods)
             for name, allowed in ranges.items():
-                _check_range(f"{name} of [settings.{method}]", allowed)
+                check_range(f"{name} of [settings.{method}]", allowed)
         if self.federation:
             check_digest("federation", self.federation)
         if self.coordinator:
@@ -256,12 +254,11 @@ class Policy:
         day = today or datetime.datetime.now(datetime.UTC).date()
         if day > self.expires:
             raise _refusal("day", day, f"until {self.expires}")
+        self.check_method(job)
         self._check_protocol(job, plan, roster)
         classes = job.get("class-digest") or (roster.class_digest if roster else "")
         if self.class_digest and classes != self.class_digest:
             raise _refusal("class digest", classes or "none", self.class_digest)
-        method = _one_of("method", job.get("method"), self.methods)
-        self._check_settings(method, job.get("settings", "{}"))
         for name in ("unit", "trust", "adjacency"):
             _one_of(name, getattr(plan, name), getattr(self, name))
         if plan.private:
@@ -272,14 +269,19 @@ class Policy:
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
 
+    def check_method(self, job: Mapping[str, Any]) -> None:
+        """InputError for a method, or a setting of it, that is not allowed."""
+        method = _one_of("method", job.get("method"), self.methods)
+        self._check_settings(method, job.get("settings", "{}"))
+
     def _check_protocol(self, job: Mapping[str, Any], plan: Plan, roster: Roster | None) -> None:
         """What concerns who sees which sums."""
         self.check_roster(roster)
-        if not plan.protocol or job.get("secure-aggregation") != REQUIRED:
+        if plan.committee is None or job.get("secure-aggregation") != REQUIRED:
             if self.secure_aggregation == REQUIRED or not plan.private:
-                asked = job.get("secure-aggregation", "none")
+                said = job.get("secure-aggregation", "none")
                 allowed = REQUIRED if plan.private else f"{REQUIRED}, for exact sums"
-                raise _refusal("secure aggregation", asked, allowed)
+                raise _refusal("secure aggregation", said, allowed)
             return
         if roster is None:
             raise _refusal("secure aggregation", REQUIRED, "none: this site has no federation")
@@ -288,8 +290,8 @@ class Policy:
         if plan.clients != len(roster.sites):
             raise _refusal("number of sites", plan.clients, len(roster.sites))
         own = (len(roster.committee.members), roster.committee.threshold)
-        if (pair := (job.get("committee"), job.get("threshold"))) != own:
-            raise _refusal("committee and threshold", pair, own)
+        if (asked := tuple(plan.committee)) != own:
+            raise _refusal("committee and threshold", asked, own)
         if self.committee and own not in self.committee:
             raise _refusal("committee and threshold", own, list(self.committee))
         _at_least("number that may collude", plan.colluding, self.colluding)
@@ -313,9 +315,9 @@ class Policy:
                 raise _refusal(f"settings of {method}", name, named)
         for name, allowed in limited.items():
             if name not in given:
-                raise _refusal(f"{name} of {method}", "the default", _words(allowed))
-            if not _within(given[name], allowed):
-                raise _refusal(f"{name} of {method}", given[name], _words(allowed))
+                raise _refusal(f"{name} of {method}", "the default", words_of(allowed))
+            if not within(given[name], allowed):
+                raise _refusal(f"{name} of {method}", given[name], words_of(allowed))
 
     # --- words --------------------------------------------------------------------------------
 
@@ -342,44 +344,6 @@ class Policy:
             "asks chose the method's parameters"
         )
         return lines
-
-
-def _check_range(what: str, allowed: Any) -> None:
-    if not isinstance(allowed, tuple) or not allowed:
-        raise InputError(f"{what} must be [lowest, highest], or a list of what is allowed")
-    if _is_range(allowed):
-        low, high = allowed
-        if not low <= high:  # False for NaN
-            raise InputError(f"{what} must be [lowest, highest], got [{low!r}, {high!r}]")
-    elif not (
-        all(isinstance(value, str) for value in allowed)
-        or all(isinstance(value, bool) for value in allowed)
-    ):
-        raise InputError(
-            f"{what} must be two numbers, lowest and highest, or a list of texts or of true and "
-            f"false, got {list(allowed)!r:.80}"
-        )
-
-
-def _is_range(allowed: Allowed) -> bool:
-    return len(allowed) == 2 and all(_is_number(value) for value in allowed)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _within(value: Any, allowed: Allowed) -> bool:
-    if _is_range(allowed):
-        low, high = allowed
-        return _is_number(value) and low <= value <= high
-    return any(type(value) is type(one) and value == one for one in allowed)
-
-
-def _words(allowed: Allowed) -> str:
-    if _is_range(allowed):
-        return f"from {allowed[0]} to {allowed[1]}"
-    return ", ".join(json.dumps(value) for value in allowed)
 
 
 def _names(what: str, names: Any, known: tuple[str, ...] | None) -> None:

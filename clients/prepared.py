@@ -62,6 +62,8 @@ class Prepared:
         with the key that this site signs by; None = it is in no federation
     has_policy
         whether the folder holds a policy
+    server
+        who asks: HOST:PORT of the SuperLink; "" = nobody said
     """
 
     folder: Path
@@ -73,6 +75,7 @@ class Prepared:
     simulated: bool
     sign_key_file: Path | None = None
     has_policy: bool = False
+    server: str = ""
 
     @cached_property
     def digest(self) -> str:
@@ -132,6 +135,7 @@ def prepare(
     federation: Path | None = None,
     sign_key: Path | None = None,
     policy: Path | None = None,
+    server: str = "",
 ) -> None:
     """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
 
@@ -157,6 +161,8 @@ def prepare(
         need a policy
     policy
         file that says what this site takes part in
+    server
+        who asks, in words: the site's records say so
 
     Raises
     ------
@@ -185,10 +191,13 @@ def prepare(
         "simulated": simulated,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
         "has_policy": policy is not None,
+        "server": server,
         "arrays": list(arrays),
     }
     _make_private(folder)
     with alone(folder):
+        for name in (FEDERATION, POLICY):
+            (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             with whole_file(folder / name) as file:
                 file.write(text)
@@ -283,6 +292,7 @@ def prepared(folder: Path) -> Prepared:
             simulated=site["simulated"] is True,
             sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
             has_policy=site["has_policy"] is True,
+            server=site["server"],
         )
     except OSError as e:
         lost = os.path.basename(e.filename or "a file")

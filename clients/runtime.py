@@ -1,15 +1,11 @@
 """What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
 
-Flower's own installs the bundle that the server sends and imports the object that it names. Here
-both are replaced, so that a site runs the installed `fedcal.clients.site_app` and nothing else.
-The names that are replaced are private to Flower: another version that lacks one is refused.
-`fedcal.experiments.deploy.worker` runs it, and hands in what makes the site's own plans.
+`fedcal.experiments.deploy.worker` runs this, and hands in what makes the site's own plans.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import logging
 import os
 import signal
@@ -20,12 +16,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import flwr
-from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.agreement import PlanOfJob
+from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
+from fedcal.clients.limits import limit_cpu
+from fedcal.clients.policy import CPU_SECONDS
+from fedcal.clients.prepared import prepared
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.errors import FedcalError, InputError
 
@@ -33,33 +31,8 @@ SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
 LOG = "site.log"
-_REPLACED = ("install_from_fab", "get_load_client_app_fn")
-_GIVEN = {
-    *("runtime_api_address", "token", "insecure", "parent_pid"),
-    "runtime_dependency_install",
-}
 
-
-def check_flower() -> None:
-    """Refuse a Flower whose client runtime is not the one that is known here.
-
-    Raises
-    ------
-    InputError
-        If a name that must be replaced is not there (the server's bundle would be run), or
-        what is called takes other parameters.
-    """
-    for name in (*_REPLACED, "run_clientapp"):
-        if not callable(getattr(flower, name, None)):
-            raise InputError(
-                f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
-                "fedcal site cannot keep it from running the server's code; install flwr 1.39"
-            )
-    if lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys():
-        raise InputError(
-            f"run_clientapp of flwr {flwr.__version__} does not take {min(lacks)}; "
-            "install flwr 1.39"
-        )
+log = logging.getLogger(LOGGER)
 
 
 def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) -> int:
@@ -81,28 +54,26 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
     """
     check_flower()
     asked = _parser().parse_args(arguments)
-
-    def install_nothing(*_: object, **__: object) -> None:
-        """The bundle stays where it is."""
-
-    def load_own(*_: object, **__: object) -> object:
-        """Whatever the bundle names, the site's own app is what is loaded."""
-        return lambda *_: app
-
-    app: ClientApp = site_app(folder, plan_of_job)
-    for name, ours in zip(_REPLACED, (install_nothing, load_own), strict=True):
-        setattr(flower, name, ours)
+    limit_cpu(_cpu_seconds(folder))
     try:
-        flower.run_clientapp(
-            runtime_api_address=asked.runtime_api_address,
-            token=asked.token,
-            insecure=True,  # both ends are on the loopback interface of this machine
-            parent_pid=asked.parent_pid,
-            runtime_dependency_install=False,
-        )
+        with own_app(site_app(folder, plan_of_job)):
+            flower.run_clientapp(
+                runtime_api_address=asked.runtime_api_address,
+                token=asked.token,
+                insecure=True,  # both ends are on the loopback interface of this machine
+                parent_pid=asked.parent_pid,
+                runtime_dependency_install=False,
+            )
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
+
+
+def _cpu_seconds(folder: Path) -> int:
+    try:
+        return prepared(folder).cpu_seconds
+    except FedcalError:
+        return CPU_SECONDS  # the message is answered with what is wrong
 
 
 def work(folder: Path, plan_of_job: PlanOfJob) -> None:
@@ -152,10 +123,9 @@ def log_to(path: Path) -> None:
     """Let the site's log go to a file, and only there."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    logger = logging.getLogger(LOGGER)
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
@@ -163,6 +133,7 @@ def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
     try:
         folder = Path(os.environ[SITE])
         check_flower()
+        self_test()
     except KeyError:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
         return InputError.exit_code

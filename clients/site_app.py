@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -16,9 +17,14 @@ from fedcal import __version__
 from fedcal.agreement import PlanOfJob
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
-from fedcal.clients.guard import Answers, check
+from fedcal.clients.guard import check
+from fedcal.clients.limits import OverLimit
+from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared, prepared
+from fedcal.clients.site_records import answer_once, finish
+from fedcal.clients.site_rounds import SecureSite, under_protocol
 from fedcal.errors import ContributionRefused, FedcalError, InputError
+from fedcal.fields import read
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
 from fedcal.training.network import text_of
@@ -30,6 +36,9 @@ log = logging.getLogger(LOGGER)
 there are, or of a secret is ever written to it."""
 
 _LONGEST = 300
+
+SAID = "said"
+"""Record and key of what is replied in the protocol of secure aggregation."""
 
 
 def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
@@ -58,8 +67,8 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             )
             if site.shards.inputs is not None:
                 record["inputs"] = text_of(site.shards.input_shape)
-            if site.number is not None:
-                record["site"] = site.number
+            if (place := site.number if site.place is None else site.place) is not None:
+                record["site"] = place
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
         return Message(RecordDict({"who": record}), reply_to=message)
 
@@ -81,11 +90,52 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
                     sent = contribute(site.shards, request, sites, simulated=site.simulated)
                     return np.asarray(sent[0])
 
-            words, again = Answers(folder / "answers").once(request, draw)
-            reply = answer_with(words, message, request, site.number or 0)
+            if under_protocol(context.run_config):
+                records = message.content.config_records
+                secure = SecureSite(site, context.run_config, asked.run, plan_of_job)
+                sent, again = secure.answer(
+                    request, texts_in(records["members"], "enrolments"), draw
+                )
+                reply = said_to(message, sent)
+            else:
+                plan = own_plan(context.run_config, asked.run, site, plan_of_job)
+                words, again = answer_once(site, context.run_config, plan, request, draw)
+                reply = answer_with(words, message, request, site.number or 0)
         said = ", again, with the same numbers" if again else ""
         log.info("answered: run %s, round %d%s", asked.run, asked.round, said)
         return reply
+
+    @app.query("enrol")
+    def enrol(message: Message, context: Context) -> Message:
+        with _told("enrol"):
+            secure = in_job(message, context, "job")
+            said = secure.enrol()
+        log.info("enrolled as a member of the committee: job %s", secure.job[:12])
+        return said_to(message, said)
+
+    @app.query("confirm")
+    def confirm(message: Message, context: Context) -> Message:
+        with _told("confirm a sum"):
+            secure = in_job(message, context, "sum")
+            asked = message.content.config_records["sum"]
+            number, headers = read(asked, "round", int), texts_in(asked, "headers")
+            said = secure.confirm(number, headers, texts_in(asked, "sealed"))
+        log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
+        return said_to(message, said)
+
+    @app.query("open")
+    def open_sum(message: Message, context: Context) -> Message:
+        with _told("open a sum"):
+            secure = in_job(message, context, "sum")
+            asked = message.content.config_records["sum"]
+            number = read(asked, "round", int)
+            said = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
+        log.info("opened: job %s, round %d", secure.job[:12], number)
+        return said_to(message, said)
+
+    def in_job(message: Message, context: Context, record: str) -> SecureSite:
+        run = read(message.content.config_records[record], "run", str)
+        return SecureSite(prepared(folder), context.run_config, run, plan_of_job)
 
     @app.query("reveal")
     def reveal(message: Message, context: Context) -> Message:
@@ -104,12 +154,26 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             run, form = str(said["run"]), str(said["form"])
             site = prepared(folder)
             artifact = keep_result(folder / RESULTS, run, form, files)
+            finish(site, context.run_config, run)
             with _discreet():
                 judged = judge_result(site, run, artifact)
         log.info("result received: run %s, %s", run, judged.words())
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
     return app
+
+
+def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
+    """A list of messages of the protocol; InputError for anything else."""
+    value = record.get(key)
+    if not isinstance(value, list) or not all(isinstance(text, bytes) for text in value):
+        raise InputError(f"{key!r} of the message must be a list of bytes")
+    return value
+
+
+def said_to(message: Message, text: bytes) -> Message:
+    """The reply to a message of the protocol."""
+    return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
 def _question(request: Request, asked: Asked) -> str:
@@ -150,8 +214,8 @@ def _discreet() -> Iterator[None]:
     """Keep texts of errors that rows were in out of the log."""
     try:
         yield
-    except ContributionRefused:
-        raise  # its text tells of the bound
+    except (ContributionRefused, OverLimit):
+        raise  # their texts tell of the bound, and of time
     except Exception as e:  # noqa: BLE001
         raise _Unsafe(*_where(e)) from None
 

@@ -37,6 +37,9 @@ COMMANDS = {
     "the others.",
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
     "site key": "Make this site's signing key, or show the public half of one that is there.",
+    "site ledger": "What a site has spent, by whom it was asked, for what, and what is left.",
+    "site restored": "Once a backup of a site's folder, or of its machine, was put back: close all "
+    "jobs that were under way.",
     "site federation": "Check a federation.toml, show its digest for comparison by telephone, or "
     "sign it as the federation's coordinator.",
     "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
@@ -53,6 +56,8 @@ _MODULES = {
     "site": "site",
     "site key": "federation",
     "site federation": "federation",
+    "site ledger": "site_ledger",
+    "site restored": "site_ledger",
     "deploy": "deploy",
     **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
@@ -111,6 +116,8 @@ EXAMPLES = {
         "--key site.key",
     ),
     "site key": ("fedcal site key signing.pem",),
+    "site ledger": ("fedcal site ledger", "fedcal site ledger --state state --json"),
+    "site restored": ("fedcal site restored --state state",),
     "site federation": (
         "fedcal site federation federation.toml",
         "fedcal site federation federation.toml --sign coordinator.pem",

@@ -44,7 +44,13 @@ def recorded(
     real = config.control is not None
     simulated = None if real else rows  # a simulation's number may tell of its rows
     privacy = of_plan(
-        plan, len(outcome.records), job.secure_aggregation, simulated, tested=tested, noun=noun
+        plan,
+        len(outcome.records),
+        job.secure_aggregation,
+        simulated,
+        tested=tested,
+        noun=noun,
+        real=real,
     )
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if "rows_per_client" in config.set and not needed:

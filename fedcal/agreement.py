@@ -179,4 +179,7 @@ def _context(request: Request) -> Context:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, Noise):
+        scales = ", ".join(f"{scale:.6g}" for scale in value.scales[:3])
+        return f"{value.mechanism} of {scales} steps in {value.shares} shares"
     return str(value)[:80]

@@ -6,13 +6,14 @@ parameters are public. All releases of one `Curator` together are (plan.epsilon,
 against
 
 * `central`: everyone but the server, which sees exact sums and is trusted to forget them;
-* `distributed`: everyone, the server too, if at least `plan.quorum` of those that answer are
+* `distributed`: everyone, the server too, if at least `plan.shares` of those that answer are
   honest (add their share and keep it to themselves) and the secure aggregation shows the server
-  nothing but the sum;
+  nothing but the sum; under the protocol (`fedcal.clients.party`) that is so if no more than
+  `plan.colluding` sites work with the server or leave out their noise;
 * `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
 
-The server follows the protocol in all three: a client adds the noise that a question names, and
-answers as often as it is asked. A server that names less noise, or asks again, is not covered.
+Clients of a simulation add the noise that a question names, and answer as often as they are asked.
+Real sites believe no question: `fedcal.clients.guard` and `fedcal.clients.own_plan`.
 
 (`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 
@@ -27,7 +28,8 @@ answers as often as it is asked. A server that names less noise, or asks again, 
   answer with the same words.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
-in which clients were asked and nobody answered releases nothing.
+in which clients were asked and nobody answered releases nothing, and neither does one whose noisy
+sum honest clients cannot have made (`fedcal.plausible`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.errors import InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Source
+from fedcal.plausible import check_plausible
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.queries.base import Query, fits
@@ -263,6 +266,11 @@ class Curator:
         ----------
         total
             (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+
+        Raises
+        ------
+        RoundFailed
+            If honest clients cannot have made it (`fedcal.plausible`). The round stays charged.
         """
         if self._charged is None or asked is not self._charged[0]:
             raise PrivacyError(f"round {asked.round} was not charged: each round is released once")
@@ -291,6 +299,7 @@ class Curator:
             total = request.ring.add(total, plan.noise.draw(source()))
         of = plan.sum_of(request.bound, repliers, request.query.costs)
         values, std = plan.law.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
         return Release(asked.round, request.query.kind, values, std)
 
     def _source(self, asked: Asked) -> Source:

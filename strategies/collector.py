@@ -7,7 +7,7 @@ site's damaged message from spoiling the round.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     header_by,
     sum_digest,
-    unpacked,
     vector_digest,
 )
 from fedcal.secure_aggregation.roster import Roster
@@ -72,13 +72,15 @@ class Collector:
             header = Header.read(sent.header)
         except InputError:
             return False
+        committee = self._roster.committee
         own = (self._job, self._request.round, bytes.fromhex(self._request.digest))
         sound = (
             (header.job, header.round, header.question) == own
             and header.site == site
             and header.length == len(sent.words) == self._request.bound.length
             and header.vector == vector_digest(sent.words)
-            and set(header.receivers) == set(sent.sealed)
+            and set(header.receivers) == set(sent.sealed) <= set(committee.members)
+            and len(header.commitments) == len(committee.pieces)
             and header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:
@@ -86,20 +88,30 @@ class Collector:
             self._receivers[site] = header.receivers
         return sound
 
-    def settle(self) -> int:
-        """Leave in the sum those who sealed their seeds for the same members; how many they are.
+    def settle(self, only: Sequence[int] | None = None) -> None:
+        """Leave in the sum those who sealed their seeds for the same members.
 
         All do, but for a round that a restarted server asks again: members may have gone or come.
+
+        Parameters
+        ----------
+        only
+            who is in it in any case: members were asked to confirm that
+
+        Raises
+        ------
+        RoundFailed
+            If one of these is away.
         """
-        if not self._receivers:
-            return 0
-        (most, _), *_ = Counter(self._receivers.values()).most_common()
-        self.contributions = {
-            site: sent
-            for site, sent in sorted(self.contributions.items())
-            if self._receivers[site] == most
-        }
-        return len(self.contributions)
+        if only is None:
+            most = [who for who, _ in Counter(self._receivers.values()).most_common(1)]
+            only = [site for site, who in self._receivers.items() if who in most]
+        if not set(only) <= set(self.contributions):
+            raise RoundFailed(
+                f"round {self._request.round}: members were asked to confirm a sum before the "
+                "server restarted, and not all sites in it are there; start them and resume"
+            )
+        self.contributions = {site: self.contributions[site] for site in sorted(only)}
 
     @property
     def digest(self) -> str:
@@ -153,15 +165,17 @@ class Collector:
             If members differ about a mask, or too few have opened the sum.
         """
         length, committee = self._request.bound.length, self._roster.committee
-        openings = {}
+        openings, of = {}, self.digest
         for member, text in replies.items():
             held = committee.held_by(member)
             try:
-                of, sums = unpacked(text)
-            except (InputError, ValueError):
+                one = Opening.from_bytes(text)
+            except InputError:
                 continue
-            if of.hex() == self.digest and len(sums) == 8 * length * len(held):
-                rows = np.frombuffer(sums, "<u8").astype(np.uint64).reshape(len(held), length)
+            own = one.of.hex() == of and one.by(self._roster.sites[member].key)
+            if own and len(one.pieces) == 8 * length * len(held):
+                rows = np.frombuffer(one.pieces, "<u8").astype(np.uint64)
+                rows = rows.reshape(len(held), length)
                 openings[member] = dict(zip(held, rows, strict=True))
         hidden_sum = np.zeros(length, np.uint64)
         for sent in self.contributions.values():

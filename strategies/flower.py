@@ -129,7 +129,7 @@ class FlowerTransport(Strategy):
         }
         if self.secure is not None:
             self.secure.enrol(self._sites, self._ask)
-            content |= self.secure.content
+            content |= _records(self.secure.content)
         if self.method.secure_aggregation == "masks":
             content["masking"] = ConfigRecord(
                 {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
@@ -176,7 +176,8 @@ class FlowerTransport(Strategy):
         for site, said in self._said(replies).items():
             if not collector.add(site, said) and not self.tolerant:
                 raise RoundFailed(f"round {asked.round}: site {site} sent what cannot be used")
-        there = collector.settle()
+        with self._discreet(asked.round):
+            there = secure.settle(collector, asked.round)
         self._tell_answered(asked, there)
         self.method.charge_round(asked, there)
         return secure.total(collector, asked.round, self._sites, self._ask)
@@ -186,8 +187,8 @@ class FlowerTransport(Strategy):
         if self._grid is None:
             raise RoundFailed("sites cannot be asked without the grid")
         asking = [
-            message(records, self._sites[site], kind, number, self._timeout)
-            for site, records in content.items()
+            message(_records(asked), self._sites[site], kind, number, self._timeout)
+            for site, asked in content.items()
         ]
         replies = self._grid.send_and_receive(asking, timeout=self._timeout)
         return self._said(replies)
@@ -431,6 +432,11 @@ def reason(reply: Message) -> str:
 
 _UNREADABLE = Exception
 """What reading a reply may raise: its bytes are the site's, and NumPy reads them as a file."""
+
+
+def _records(content: Content) -> dict[str, ConfigRecord]:
+    """Plain values as Flower carries them."""
+    return {name: ConfigRecord({**values}) for name, values in content.items()}
 
 
 def _who(reply: Message) -> Who:

@@ -7,10 +7,11 @@ of the committee tell their keys (`query.enrol`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
-from flwr.app import ConfigRecord
-
+from fedcal.atomic import whole_file
 from fedcal.errors import RoundFailed
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.roster import Roster
@@ -20,10 +21,15 @@ from fedcal.types import Words
 ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
 """Flower message types of the protocol, beside `query.answer`."""
 
+CONFIRMED = "confirmed.json"
+"""File of the sites in the sum that was last to be confirmed."""
+
 SAID = "said"
 """Record and key of what a site replies in the protocol."""
 
-Content = dict[str, ConfigRecord]
+Said = str | int | list[bytes]
+Content = dict[str, dict[str, Said]]
+"""Name of a record -> its values."""
 Ask = Callable[[str, Mapping[int, Content], int], Mapping[int, bytes]]
 """(message type, site -> content, round) -> what sites said."""
 
@@ -39,10 +45,14 @@ class SecureRounds:
         digest of the job, 64 hexadecimal digits
     run
         its name
+    folder
+        where it is kept whose contributions were in the sum that members were last asked to
+        confirm: they confirm no other of that round, whoever restarts. None = nothing is kept
     """
 
-    def __init__(self, roster: Roster, job: str, run: str) -> None:
+    def __init__(self, roster: Roster, job: str, run: str, folder: Path | None = None) -> None:
         self.roster, self.job, self._run = roster, job, run
+        self._kept = None if folder is None else folder / CONFIRMED
         self._enrolled: dict[int, bytes] = {}
 
     def enrol(self, there: Iterable[int], ask: Ask) -> None:
@@ -56,7 +66,7 @@ class SecureRounds:
         members = self.roster.committee.members
         new = [m for m in members if m in set(there) and m not in self._enrolled]
         if new:
-            content = {"job": ConfigRecord({"run": self._run})}
+            content: Content = {"job": {"run": self._run}}
             said = ask(ENROL, dict.fromkeys(new, content), 0)
             self._enrolled |= enrolled(self.roster, self.job, said)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
@@ -69,11 +79,33 @@ class SecureRounds:
     def content(self) -> Content:
         """What goes with each question."""
         known = [self._enrolled[member] for member in sorted(self._enrolled)]
-        return {"members": ConfigRecord({"enrolments": known})}
+        return {"members": {"enrolments": known}}
 
     def collector(self, request: Request) -> Collector:
         """Where the contributions of a round go."""
         return Collector(self.roster, self.job, request)
+
+    def settle(self, collector: Collector, number: int) -> int:
+        """Decide for good who is in the sum of a round; how many they are.
+
+        Raises
+        ------
+        RoundFailed
+            If members were asked before to confirm a sum with others in it, who are away now.
+        """
+        collector.settle(self._asked_before(number))
+        there = sorted(collector.contributions)
+        if self._kept is not None and there:
+            with whole_file(self._kept, durable=True) as file:
+                file.write(json.dumps({"job": self.job, "round": number, "sites": there}).encode())
+        return len(there)
+
+    def _asked_before(self, number: int) -> list[int] | None:
+        if self._kept is None or not self._kept.exists():
+            return None
+        kept = json.loads(self._kept.read_text("utf-8"))
+        same = (kept["job"], kept["round"]) == (self.job, number)
+        return list(kept["sites"]) if same else None
 
     def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
         """The sum of a charged round's contributions, (length,) uint64.
@@ -93,5 +125,5 @@ class SecureRounds:
         opening = self._about(number, of=collector.digest, signed=signed)
         return collector.total(ask(OPEN, dict.fromkeys(collector.openers, opening), number))
 
-    def _about(self, number: int, **told: str | list[bytes]) -> Content:
-        return {"sum": ConfigRecord({"run": self._run, "round": number, **told})}
+    def _about(self, number: int, **told: Said) -> Content:
+        return {"sum": {"run": self._run, "round": number, **told}}

@@ -72,12 +72,16 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         for line in too_little(job.method, None, job):
             log.warning("fedcal: %s", line)
 
+        kept = out if job.tolerant else None
+
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             if job.plan.protocol:
                 agreed = job_digest(fields, strategy.run)
-                strategy.secure = SecureRounds(Roster.from_text(job.roster), agreed, strategy.run)
+                strategy.secure = SecureRounds(
+                    Roster.from_text(job.roster), agreed, strategy.run, kept
+                )
             strategy.meet(met if job.tolerant else ())
             strategy.start(grid, timeout=job.timeout)
 
@@ -85,7 +89,6 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
             if out is not None:
                 note_progress(out, done, planned)
 
-        kept = out if job.tolerant else None
         outcome = job.run(drive, moved, folder=kept, resume=resume)
         if job.tolerant and not job.plan.secret_sample:
             outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))

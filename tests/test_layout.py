@@ -58,6 +58,7 @@ MAY = {
     "fedcal/__main__.py": {"fedcal.experiments"},
     "clients/client_app.py": {"flwr"},
     "strategies/exchange.py": {"flwr"},
+    "clients/flower_guard.py": {"flwr"},
     "clients/runtime.py": {"flwr"},
     "clients/site_app.py": {"flwr"},
     "strategies/flower.py": {"flwr"},

@@ -15,10 +15,12 @@ from fedcal.experiments.benchmarks import (
     audit,
     evaluation,
     federated,
+    flower_secagg,
     luo,
     planner,
     pooled,
     samplers,
+    secure_sums,
     sets,
     sites,
     training,
@@ -39,6 +41,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "planner": planner.BENCHMARK,
     "sets": sets.BENCHMARK,
     "sites": sites.BENCHMARK,
+    "secure-sums": secure_sums.BENCHMARK,
+    "flower-secagg": flower_secagg.BENCHMARK,
 }
 """By the name that the command takes."""
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from fedcal.experiments.comparison.grid import Cell
 from fedcal.experiments.comparison.resolve import LeftOut
 from fedcal.experiments.statement import sentences
-from fedcal.privacy.federation import QUORUM
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -130,17 +129,15 @@ def _one(unit: str) -> str:
 
 def _guarantees(private: Sequence[Cell]) -> list[str]:
     """Each guarantee that lines of the table have, in a sentence, and the noise behind it."""
-    kinds: dict[tuple[str, str, str, bool], dict[str, None]] = {}
+    kinds: dict[tuple[str, str, str, str, float, int], dict[str, None]] = {}
     for cell in private:
         c, plan = cell.config, cell.plan
         if plan is not None:
-            masks = c.secure_aggregation != "none"
-            key = (plan.trust, plan.unit, plan.adjacency, masks)
+            how = c.secure_aggregation or "none"
+            key = (plan.trust, plan.unit, plan.adjacency, how, c.quorum, plan.colluding)
             kinds.setdefault(key, {})[plan.mechanism] = None
-    shared = (c.config.quorum for c in private if c.plan is not None and c.plan.model.shared)
-    quorum = next(shared, QUORUM)
     return [
-        f"{sentences.in_short(*key, quorum)} Noise: {', '.join(mechanisms)}."
+        f"{sentences.in_short(*key)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()
     ]
 

@@ -14,14 +14,17 @@ from types import FrameType
 
 from fedcal.checks import one_of
 from fedcal.clients.policy import NO_POLICY, Policy
-from fedcal.clients.prepared import prepare, prepared
+from fedcal.clients.prepared import FEDERATION, prepare, prepared
+from fedcal.clients.records import PUT_BACK, SiteRecords
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
-from fedcal.errors import FedcalError
+from fedcal.clients.site_records import RECORDS
+from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.terminal import Stopped, console
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
 
@@ -79,6 +82,7 @@ def run_site(
     own, context = public_key(key), trusted(root_certificates)
     if policy is not None:
         check_policy(policy)
+    check_federation(state, federation)
     rows = site_rows(data, names)
     # what goes into a file or a container's log tells of no rows
     console().print(rows.described(counts=sys.stdout.isatty()))
@@ -91,6 +95,7 @@ def run_site(
         federation=federation,
         sign_key=sign_key,
         policy=policy,
+        server=str(fleet),
     )
     del rows
     log_to(state / LOG)
@@ -117,6 +122,28 @@ def check_policy(path: Path) -> None:
             one_of(f"setting of {method} in {path}", name, settings_of(method))
 
 
+def check_federation(state: Path, federation: Path | None) -> None:
+    """InputError if a site with unfinished jobs is started in another federation than theirs.
+
+    These jobs have keys, answers and signatures among the sites of a roster. Under another one
+    the site would have other partners for them.
+    """
+    before, records = state / FEDERATION, state / RECORDS
+    if not before.exists() or not records.exists():
+        return
+    old = Roster.read(before).digest
+    if federation is not None and Roster.read(federation).digest == old:
+        return
+    with SiteRecords(records) as kept:
+        kept.expire(time.time())
+        unfinished = kept.unfinished
+    if unfinished:
+        raise InputError(
+            f"{unfinished} jobs at this site are unfinished in the federation with digest {old}: "
+            f"start it with that one, or close them by fedcal site restored --state {state}"
+        )
+
+
 def _log_rules(state: Path) -> None:
     """Say at the start what this site takes part in."""
     site = prepared(state)
@@ -124,6 +151,14 @@ def _log_rules(state: Path) -> None:
         log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
+    with SiteRecords(state / RECORDS) as records:
+        if site.policy is None and (kept := records.limits) is not None:
+            log.info(
+                "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
+                *(kept.epsilon, kept.delta),
+            )
+        if records.restored:
+            log.warning("the records of this site %s", PUT_BACK)
 
 
 def _keep_running(

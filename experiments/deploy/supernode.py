@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcal.clients import handover
+from fedcal.clients.flower_guard import check_flower, self_test
 from fedcal.clients.prepared import alone
-from fedcal.clients.runtime import SITE, check_flower
+from fedcal.clients.runtime import SITE
 from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
 
@@ -127,8 +128,11 @@ def supernode(
     ------
     InputError
         If Flower is not the one that is known here, or another process has the folder.
+    FedcalError
+        If Flower would run a server's code here.
     """
     check_flower()
+    self_test()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
         found = scripts("a site", "supernode", "superexec")

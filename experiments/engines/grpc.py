@@ -11,11 +11,13 @@ import contextlib
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from fedcal.clients.prepared import prepare
+from fedcal.clients.prepared import FEDERATION, prepare
 from fedcal.errors import InputError
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
+from fedcal.experiments.engines.secure_sum import simulated_roster
 from fedcal.experiments.engines.superlink import (
     CONNECTION,
     FlowerRun,
@@ -23,6 +25,7 @@ from fedcal.experiments.engines.superlink import (
     free_port,
     run_folder,
 )
+from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.job import Job
@@ -86,6 +89,7 @@ def run_grpc(
         names = [f"site-{k}" for k in range(shards.clients)]
         make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
         out.mkdir()
+        job, signing = _with_roster(job, folder)
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
         run = FlowerRun(folder, found, {})
         run.write_app({**job.to_fields(), **here})
@@ -101,7 +105,8 @@ def run_grpc(
         run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
         for k, name in enumerate(names):
             site = folder / name
-            prepare(site, shards.block(k, k + 1), number=k, simulated=True)
+            own = shards.block(k, k + 1)
+            prepare(site, own, number=k, simulated=True, **_place(folder, signing, k))
             node = supernode(
                 site,
                 fleet=fleet,
@@ -117,6 +122,26 @@ def run_grpc(
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         return run.outcome(out, status, "Flower's run", private=job.plan.private)
+
+
+def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
+    """A job under the protocol with a federation of its own, and the sites' keys to it."""
+    if job.plan.committee is None:
+        return job, []
+    keys = [SigningKey.generate() for _ in range(job.plan.clients)]
+    roster = simulated_roster(keys, *job.plan.committee)
+    (folder / FEDERATION).write_text(roster.to_toml(), "utf-8")
+    return replace(job, roster=roster.to_text()), keys
+
+
+def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:
+    """The files of a site's place in that federation; {} without one."""
+    if not keys:
+        return {}
+    file = folder / f"site-{site}.pem"
+    file.touch(0o600)
+    file.write_bytes(keys[site].to_pem())
+    return {"federation": folder / FEDERATION, "sign_key": file}
 
 
 def secured(keys: Path) -> list[str | Path]:

@@ -5,16 +5,17 @@ Keys, signatures and messages are real; what one process protects from itself is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
 
+from fedcal.clients.job_facts import facts_of
 from fedcal.clients.party import Party
-from fedcal.clients.records import JobFacts, SiteRecords
+from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
-from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, digest
@@ -44,7 +45,7 @@ class SecureSums:
         if plan.committee is None:
             raise InputError("a secure sum needs a committee")
         self._job = digest("job", plan.key.encode(), method.run.encode()).hex()
-        self._about = facts_of(plan, method.name, "simulation")
+        self._about = facts_of(plan, method.name, "simulation", math.inf)
         self._least = plan.quorum
         keys = [SigningKey.generate() for _ in range(plan.clients)]
         self.roster = simulated_roster(keys, *plan.committee)
@@ -100,20 +101,3 @@ class SecureSums:
                 for m in collector.openers
             }
         )
-
-
-def facts_of(plan: Plan, method: str, server: str) -> JobFacts:
-    """What a client books of a run."""
-    return JobFacts(
-        method=method,
-        unit=plan.unit,
-        trust=plan.trust,
-        adjacency=plan.adjacency,
-        mechanism=plan.mechanism,
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        rounds=plan.rounds,
-        verified="own noise" if plan.model.noise_by == "client" else "claimed",
-        server=server,
-        expires=float("inf"),
-    )

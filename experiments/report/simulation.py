@@ -229,6 +229,10 @@ def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
     if "secure_aggregation" in privacy:
         how = meaning(privacy, "secure_aggregation")
         newer.append(("secure aggregation", how))
+    if privacy.get("committee"):
+        size, threshold = privacy["committee"]
+        newer.append(("committee", f"{threshold} of {size} members open a sum"))
+        newer.append(("may work with the server", f"{privacy['colluding']} of the sites"))
     return [
         ("unit", meaning(privacy, "unit")),
         ("adjacency", adjacency(privacy)),

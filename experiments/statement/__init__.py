@@ -6,6 +6,8 @@ from typing import Any
 
 from fedcal.experiments.statement import sentences
 from fedcal.privacy.plan import Plan
+from fedcal.trust import Facts
+from fedcal.trust.base import about_committee
 from fedcal.units import UNITS
 
 
@@ -41,7 +43,7 @@ def without_privacy(
     unit: str,
     said: str,
     releases: int = 0,
-    secure_aggregation: str = "none",
+    about: Facts | None = None,
     tested: bool = True,
     noun: str = "calibrator",
 ) -> dict[str, Any]:
@@ -56,13 +58,14 @@ def without_privacy(
         what was released, in a sentence
     releases
         how many releases there were
-    secure_aggregation
-        "masks" or "none"
+    about
+        what clients' contributions went through; None = there were none
     tested
         whether there are test rows, of which exact numbers are told
     noun
         what the run yields
     """
+    about = about or Facts(clients=0, quorum=1, contribution="")
     return {
         "unit": unit,
         "adjacency": UNITS[unit].adjacency(replaces=False),
@@ -73,9 +76,23 @@ def without_privacy(
         "noise_std": 0.0,
         "noise_source": "none",
         "releases": releases,
-        "secure_aggregation": secure_aggregation,
-        "statement": [said, *sentences.of_tests(tested, sentences.about_tests(noun))],
-        **sentences.exact_run(trust, releases, secure_aggregation == "masks", tested, noun),
+        **_sums(about),
+        "statement": [
+            said,
+            *about_committee(about),
+            *sentences.of_tests(tested, sentences.about_tests(noun)),
+        ],
+        **sentences.exact_run(trust, releases, about, tested, noun),
+    }
+
+
+def _sums(about: Facts, shared: bool = False) -> dict[str, Any]:
+    """How contributions were added up; `shared`: their noise comes in shares."""
+    return {
+        "secure_aggregation": about.secure_aggregation,
+        "quorum": about.quorum if shared or about.committee else None,
+        "committee": list(about.committee) if about.committee else None,
+        "colluding": about.colluding,
     }
 
 
@@ -86,6 +103,7 @@ def of_plan(
     rows_per_client: float | None,
     tested: bool = True,
     noun: str = "calibrator",
+    real: bool = False,
 ) -> dict[str, Any]:
     """The record of a federated run.
 
@@ -96,28 +114,30 @@ def of_plan(
     releases
         how many releases there were
     secure_aggregation
-        "masks" or "none"
+        one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
     rows_per_client
         the nominal number that set the clip bound, if one did
     tested
         whether there are test rows, of which exact numbers are told
     noun
         what the run yields
+    real
+        whether sites took part, not the clients of a simulation
 
     Returns
     -------
     dict
         `noise_std` is that of the released sum if all clients that are expected answer, one number
         or one for each block. `quorum` is the fewest answers that a round is released with (None
-        but for trust "distributed"), `diameter` how many times the bound a neighbour may change a
-        sum by.
+        but for trust "distributed" and the protocol of secure aggregation), `committee` the
+        protocol's members and threshold (None without it), `diameter` how many times the bound a
+        neighbour may change a sum by.
     """
+    about = sentences.facts(plan, secure_aggregation, real)
     if not plan.private:
         exact = "No differential privacy: the exact sums are released."
-        return without_privacy(
-            plan.trust, plan.unit, exact, releases, secure_aggregation, tested, noun
-        )
-    std, masks = plan.noise_std, secure_aggregation == "masks"
+        return without_privacy(plan.trust, plan.unit, exact, releases, about, tested, noun)
+    std = plan.noise_std
     return {
         "unit": plan.unit,
         "adjacency": plan.adjacency,
@@ -128,17 +148,16 @@ def of_plan(
         "noise_std": None if std is None else std[0] if len(set(std)) == 1 else list(std),
         "noise_source": plan.noise_source,
         "releases": releases,
-        "secure_aggregation": secure_aggregation,
-        "quorum": plan.quorum if plan.model.shared else None,
+        **_sums(about, plan.model.shared),
         "diameter": plan.diameter,
         "noise_multiplier": plan.multiplier or None,
         "zcdp_noise_multiplier": plan.zcdp_multiplier,
         "event": plan.event,
         "statement": [
-            *sentences.promise(plan, masks, rows_per_client),
+            *sentences.promise(plan, about, rows_per_client),
             *sentences.of_tests(tested, sentences.about_tests(noun)),
         ],
-        "sees": sentences.sees(plan, masks, tested, noun),
-        "not_protected": sentences.not_protected(plan, rows_per_client, tested, noun),
-        "noise": sentences.noise(plan),
+        "sees": sentences.sees(plan, about, tested, noun),
+        "not_protected": sentences.not_protected(plan, about, rows_per_client, tested, noun),
+        "noise": sentences.noise(plan, about),
     }

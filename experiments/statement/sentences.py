@@ -14,6 +14,7 @@ from typing import Any
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.plan import Plan
 from fedcal.trust import TRUSTS, Facts, SecAgg
+from fedcal.trust.base import about_committee
 from fedcal.units import UNITS
 
 MEANINGS: dict[str, dict[str, str]] = {
@@ -32,6 +33,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     "secure_aggregation": {
         "none": "none: the server sees what each client sends",
         "masks": "masks, simulated: the server sees the sum of what clients send",
+        "protocol": "protocol among the sites: the server sees the sum of what enough of them send",
     },
 }
 """Key of a privacy record -> its values in a few words."""
@@ -81,20 +83,20 @@ _NOISE_SOURCES = {
 """Source of the noise -> what is promised, what is not protected, and the source in words."""
 
 
-def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]:
+def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str]:
     """What is promised to whom.
 
     Parameters
     ----------
     plan
         a private one
-    masks
-        whether the server sees masked contributions
+    about
+        its `facts`
     rows_per_client
         the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
-    said = [_guarantee(plan), *model.against(facts(plan, masks)), *unit.curators()]
+    said = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators()]
     said += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
         said.append(
@@ -107,35 +109,53 @@ def promise(plan: Plan, masks: bool, rows_per_client: float | None) -> list[str]
     if rows_per_client is not None:
         said.append(_nominal(plan, rows_per_client))
     if plan.sampling_rate < 1 or plan.row_rate < 1:
-        said.append(_sampling(plan, masks))
+        said.append(_sampling(plan, about))
     if plan.delta >= 1 / plan.clients:
         said.append(large_delta(plan))
     return said
 
 
-def facts(plan: Plan, masks: bool) -> Facts:
+def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
     """What sentences about a trust model speak of."""
     bounded = "" if _bounds_parts(plan) else "bounded "
-    sent, wholes = f"each client's {bounded}contribution", plan.noises(plan.clients)
-    return Facts(plan.clients, plan.quorum, masks, sent, wholes)
+    return Facts(
+        clients=plan.clients,
+        quorum=plan.quorum,
+        contribution=f"each client's {bounded}contribution",
+        secure_aggregation=secure_aggregation,
+        wholes=plan.noises(plan.clients),
+        committee=plan.committee,
+        colluding=plan.colluding,
+        real=real,
+    )
 
 
-def in_short(trust: str, unit: str, adjacency: str, masks: bool, quorum: float) -> str:
+def in_short(
+    trust: str,
+    unit: str,
+    adjacency: str,
+    secure_aggregation: str,
+    quorum: float,
+    colluding: int = 0,
+) -> str:
     """What runs under one trust model promise for one unit, in a sentence for a table of them.
 
     Parameters
     ----------
     trust, unit, adjacency
         as in `Plan`
-    masks
-        whether the server sees masked contributions
+    secure_aggregation
+        one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
     quorum
         share of the clients that must answer where noise comes in shares
+    colluding
+        as in `Plan`
     """
     protected = UNITS[unit]
+    holds = TRUSTS[trust].holds(secure_aggregation, quorum, colluding)
     return (
         f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
-        f"changes, {TRUSTS[trust].holds(masks, quorum)}{protected.in_short()}."
+        f"changes, {holds}{protected.in_short()}."
     )
 
 
@@ -178,10 +198,14 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
     )
 
 
-def _sampling(plan: Plan, masks: bool) -> str:
+def _sampling(plan: Plan, about: Facts) -> str:
     """What the epsilon counts on where not everybody takes part."""
     if not plan.amplified:
-        why = plan.model.why_not_amplified or (
+        # under the protocol everybody answers, whoever's rows count
+        seen = "" if plan.protocol else plan.model.why_not_amplified
+        if plan.protocol and not plan.model.amplifies:
+            seen = f"trust {plan.trust} counts on no coin"
+        why = seen or (
             f"for one {plan.protected.plural.removesuffix('s')} it would need that the other rows "
             "of its client change little"
         )
@@ -195,7 +219,7 @@ def _sampling(plan: Plan, masks: bool) -> str:
             "its client draws and shows to nobody: the epsilon counts on that. It does not hold "
             "against the row's own client."
         )
-    return plan.model.counts_on_coins(facts(plan, masks))
+    return plan.model.counts_on_coins(about)
 
 
 def large_delta(plan: Plan) -> str:
@@ -254,20 +278,20 @@ def of_tests(tested: bool, sentence: str) -> list[str]:
     return [sentence] if tested else []
 
 
-def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -> dict[str, Any]:
+def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
     """Who sees what of a run without differential privacy, and what nothing protects."""
     if trust == "one-source":
         sees = [("the one client", f"Its own rows and its {noun}; nobody sends anything.")]
     elif trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
-        server = SecAgg.server_sees(Facts(clients=0, quorum=1, masks=masks, contribution=""))
         results = "The exact sums{} and the {}.".format(
             " (rounds.jsonl), exact test metrics," if tested else "", noun
         )
         sees = [
             ("another client", "Everything that is released: the server's next question tells it."),
-            ("the server", server),
+            ("the server", SecAgg.server_sees(about)),
+            *_members(about),
             ("who reads the results", results),
         ]
     else:
@@ -280,8 +304,9 @@ def exact_run(trust: str, releases: int, masks: bool, tested: bool, noun: str) -
         lost.insert(0, "Every row: they were collected in one place.")
     elif releases:
         what = "an exact sum less those of all others is that client's contribution."
-        given = "" if masks else "the server got its contribution as it is, and "
+        given = "" if about.summed else "the server got its contribution as it is, and "
         lost.insert(0, f"Any client: {given}{what}")
+        lost += _unpromised(about)
     table = _table(*sees, _analyst(tested))
     return {"sees": table, "not_protected": lost, "noise": "No noise is added."}
 
@@ -290,6 +315,24 @@ def _analyst(tested: bool) -> tuple[str, str]:
     """Who runs a simulation, and what that tells."""
     exact = "every exact number, and the test metrics" if tested else "and every exact number"
     return SIMULATES, f"Everything: all rows, the seed, {exact}."
+
+
+def _members(about: Facts) -> list[tuple[str, str]]:
+    """What a member of the committee sees more than other clients, under the protocol."""
+    if about.committee is None:
+        return []
+    seen = "Who contributed to a round, with digests that they signed; nothing of a contribution."
+    return [("a member of the committee", seen)]
+
+
+def _unpromised(about: Facts) -> list[str]:
+    """What secure aggregation does not promise."""
+    if about.committee is None:
+        return []
+    return [
+        "That a round succeeds, or that its sum is true: any site can stop one, and nobody can "
+        "check what numbers a single site hides in it."
+    ]
 
 
 def with_real_sites(privacy: dict[str, Any]) -> None:
@@ -319,10 +362,10 @@ def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
     return [{"who": who, "what": what} for who, what in rows]
 
 
-def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str]]:
+def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, str]]:
     """Who sees what of a private run."""
     client = "The server's questions, which tell the earlier releases; no row of anybody else."
-    if masks:
+    if about.secure_aggregation == "masks":
         client += " The names of the clients that it shares masks with."
     client += plan.model.client_sees()
     values = " (values in rounds.jsonl)" if tested else ""
@@ -334,7 +377,8 @@ def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str
         )
     rows = [
         ("another client", client),
-        ("the server", plan.model.server_sees(facts(plan, masks))),
+        ("the server", plan.model.server_sees(about)),
+        *_members(about),
         ("who reads the results", results),
         _analyst(tested),
     ]
@@ -343,7 +387,9 @@ def sees(plan: Plan, masks: bool, tested: bool, noun: str) -> list[dict[str, str
     return _table(*rows)
 
 
-def not_protected(plan: Plan, rows_per_client: float | None, tested: bool, noun: str) -> list[str]:
+def not_protected(
+    plan: Plan, about: Facts, rows_per_client: float | None, tested: bool, noun: str
+) -> list[str]:
     """What the guarantee does not cover, in whole sentences."""
     rows = []
     if rows_per_client is not None:
@@ -359,7 +405,8 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool, noun:
         *of_tests(tested, _exact_tests(noun)),
         "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
         *rows,
-        plan.model.who_fails(plan.sampling_rate < 1),
+        _WHO_FAILS if plan.own_rate < 1 else _WHO_ANSWERS,
+        *_unpromised(about),
         plan.protected.covered(more),
         "What is true of people in general: a release may tell it whether or not they took part.",
         "Further runs on the same clients: each adds its epsilon to this one.",
@@ -369,7 +416,14 @@ def not_protected(plan: Plan, rows_per_client: float | None, tested: bool, noun:
     ]
 
 
-def noise(plan: Plan) -> str:
+_WHO_ANSWERS = "Who takes part, who fails to answer and when: the server and the network see it."
+_WHO_FAILS = (
+    "Who fails to answer and when: the server and the network see it (not whose rows a secret coin "
+    "left out)."
+)
+
+
+def noise(plan: Plan, about: Facts) -> str:
     """Where the noise comes from and what it is added to."""
-    added = plan.law.sentence() or plan.model.adds(plan.law.noise, facts(plan, masks=False))
+    added = plan.law.sentence() or plan.model.adds(plan.law.noise, about)
     return f"{added}. {_NOISE_SOURCES[plan.noise_source]['noise']}"

@@ -15,11 +15,12 @@ from statistics import fmean
 from typing import Any
 
 from fedcal import datasets
+from fedcal.experiments.benchmarks import published_sums
 from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.show.tables import markdown
-from fedcal.experiments.studies import luo, subgroups
+from fedcal.experiments.studies import liars, luo, subgroups
 from fedcal.experiments.studies.binning_pays import crossover
 from fedcal.experiments.studies.cells import MEAN
 from fedcal.experiments.studies.check import unsure
@@ -254,6 +255,7 @@ _PAGES = {
     "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
     "audit": ("audit", "training-audit"),
+    "liars": ("liars",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
@@ -277,6 +279,12 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
+    "secure-sums-trust": published_sums.trust,
+    "secure-sums-costs": published_sums.costs,
+    "liars-ece": lambda: liars.pivot(results("liars").rows, "ece"),
+    "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
+    "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),
+    "liars-evaluate": lambda: liars.pivot(results("liars").rows, "ece", ("evaluate",)),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),

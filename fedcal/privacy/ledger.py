@@ -15,24 +15,20 @@ from __future__ import annotations
 
 import math
 import os
-import sqlite3
-import threading
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fedcal.checks import positive, whole
+from fedcal.database import Database
 from fedcal.errors import BudgetExceeded, InputError
 
-__all__ = ["CAP_DELTA", "Entry", "Ledger"]
+__all__ = ["CAP_DELTA", "Entry", "Ledger", "check_caps"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
 _SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1
-_BUSY_SECONDS = 60.0  # wait for another process's transaction; each is a few milliseconds
 _MOST_RELEASES = 2**31 - 1
 _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
@@ -70,6 +66,42 @@ class Entry:
     charged: tuple[int, ...] = ()
 
 
+def check_caps(
+    name: str,
+    run: str,
+    asked: tuple[float, float],
+    spent: Sequence[tuple[float, float]],
+    caps: tuple[float, float],
+) -> None:
+    """Refuse a charge that would take a sum of epsilons, or of deltas, above its cap.
+
+    Parameters
+    ----------
+    name
+        Of the books, for the message.
+    run
+        What asks for it.
+    asked
+        Its epsilon and delta.
+    spent
+        Those of all earlier ones.
+    caps
+        Of the sum of epsilons and of that of deltas; they may be exceeded by 1e-9 of themselves.
+
+    Raises
+    ------
+    BudgetExceeded
+        One line that says how much is spent and how much was asked for.
+    """
+    for i, what in enumerate(("epsilon", "delta")):
+        before = math.fsum(charge[i] for charge in spent)
+        if math.fsum((before, asked[i])) > caps[i] * (1 + _TOLERANCE):
+            raise BudgetExceeded(
+                f"{name}: {what} {before:g} of {caps[i]:g} is spent, "
+                f"run {run!r} asks for {asked[i]:g} more"
+            )
+
+
 class Ledger:
     """A budget that several runs, and several processes, draw from.
 
@@ -100,31 +132,16 @@ class Ledger:
     def __init__(
         self, path: str | Path | None, cap: float | None = None, cap_delta: float | None = None
     ) -> None:
-        self._name = "in memory" if path is None else str(path)
-        self._lock = threading.Lock()
         if cap is not None:
             cap = positive("a ledger's cap", cap)
         if cap_delta is not None and positive("a ledger's cap on delta", cap_delta) >= 1:
             raise InputError(f"a ledger's cap on delta must lie in (0, 1), got {cap_delta!r}")
-        if path is None:
-            target = ":memory:"
-        else:
-            target = os.path.abspath(path)
-            if os.path.isdir(target):
-                raise InputError(f"ledger {self._name} is a directory, not a file")
-            if cap is None and not os.path.exists(target):
-                raise InputError(f"ledger {self._name} does not exist yet: a new one needs a cap")
+        if path is not None and cap is None and not os.path.exists(path):
+            raise InputError(f"ledger {path} does not exist yet: a new one needs a cap")
+        self._db = Database(path, "ledger")
+        self._name = self._db.name
         try:
-            # isolation_level None: transactions begin and end only where this file says so
-            self._db = sqlite3.connect(
-                target, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-        except (sqlite3.Error, ValueError) as error:
-            raise InputError(f"ledger {self._name} cannot be opened: {error}") from None
-        # a ledger of a run's own may simply be forgotten
-        self._finalizer = weakref.finalize(self, self._db.close)
-        try:
-            with self._transaction():
+            with self._db.transaction():
                 self._cap, self._cap_delta = self._open(cap, cap_delta)
         except BaseException:
             self.close()
@@ -132,64 +149,41 @@ class Ledger:
 
     def _open(self, cap: float | None, cap_delta: float | None) -> tuple[float, float]:
         """Make the tables or check them; return the caps. Within a transaction."""
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (application,) = self._db.execute("PRAGMA application_id").fetchone()
-        (schema,) = self._db.execute("PRAGMA user_version").fetchone()
-        if tables == application == schema == 0:
+        if self._db.is_new(_APPLICATION):
             if cap is None:
-                raise InputError(f"ledger {self._name} is empty: a new one needs a cap")
+                raise InputError(f"{self._name} is empty: a new one needs a cap")
             for table in _TABLES:
                 self._db.execute(table)
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            self._db.mark(_APPLICATION, _SCHEMA)
             return caps
-        if application != _APPLICATION:
-            raise InputError(f"{self._name} is a database, but not a privacy ledger")
+        schema = self._db.version
         if schema not in (1, _SCHEMA):
             raise InputError(
-                f"ledger {self._name} has version {schema}; this fedcal reads version {_SCHEMA}"
+                f"{self._name} has version {schema}; this fedcal reads version {_SCHEMA}"
             )
         if schema == 1:
             self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
-            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            self._db.mark(_APPLICATION, _SCHEMA)
         stored = self._stored_caps()
         self._entries()  # refuses damaged rows
         for name, given, kept in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
         ):
             if given is not None and given != kept:
-                raise InputError(f"ledger {self._name} has the {name} {kept}, not {given}")
+                raise InputError(f"{self._name} has the {name} {kept}, not {given}")
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored
 
     def _stored_caps(self) -> tuple[float, float]:
-        caps = self._db.execute("SELECT epsilon, delta FROM cap").fetchall()
+        caps = self._db.rows("SELECT epsilon, delta FROM cap")
         numbers = caps[0] if len(caps) == 1 else ()
         if not numbers or not all(isinstance(v, float) and 0 < v < math.inf for v in numbers):
-            raise InputError(f"ledger {self._name} is damaged: it has no valid cap")
+            raise InputError(f"{self._name} is damaged: it has no valid cap")
         epsilon, delta = numbers
         return epsilon, delta
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Hold the only write lock on the file; commit to disk at the end, or leave no trace."""
-        with self._lock:
-            try:
-                # A deleted journal is what commits: EXTRA syncs the folder after deleting it.
-                self._db.execute("PRAGMA synchronous = EXTRA")
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-                    raise
-            except (sqlite3.Error, OverflowError, UnicodeError) as error:
-                raise InputError(f"ledger {self._name} cannot be used: {error}") from None
 
     def reserve(
         self,
@@ -230,25 +224,22 @@ class Ledger:
         if delta != 0 and positive("a delta to charge", delta) >= 1:
             raise InputError(f"a delta to charge must lie in [0, 1), got {delta!r}")
         releases = whole("the number of releases", releases, 1, _MOST_RELEASES)
-        with self._transaction():
+        with self._db.transaction():
             entries = self._entries()
             if any(entry.run == run for entry in entries):
-                raise InputError(f"ledger {self._name} already has a reservation for run {run!r}")
+                raise InputError(f"{self._name} already has a reservation for run {run!r}")
             if other := next((entry for entry in entries if entry.unit != unit), None):
                 raise InputError(
-                    f"ledger {self._name} counts for unit {other.unit!r} (run {other.run!r}): "
+                    f"{self._name} counts for unit {other.unit!r} (run {other.run!r}): "
                     f"unit {unit!r} needs a ledger of its own"
                 )
-            for name, asked, cap in (
-                ("epsilon", epsilon, self._cap),
-                ("delta", delta, self._cap_delta),
-            ):
-                spent = math.fsum(getattr(entry, name) for entry in entries)
-                if math.fsum((spent, asked)) > cap * (1 + _TOLERANCE):
-                    raise BudgetExceeded(
-                        f"ledger {self._name}: {name} {spent:g} of {cap:g} is spent, "
-                        f"run {run!r} asks for {asked:g} more"
-                    )
+            check_caps(
+                self._name,
+                run,
+                (epsilon, delta),
+                [(entry.epsilon, entry.delta) for entry in entries],
+                (self._cap, self._cap_delta),
+            )
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, epsilon, delta, releases, mechanism, unit, adjacency, event),
@@ -270,20 +261,21 @@ class Ledger:
             If ``number`` is not a whole number of at least 1, or the file cannot be written.
         """
         number = whole("the number of a release", number, 1)
-        with self._transaction():
+        with self._db.transaction():
             # only this run's rows: a training charges thousands of releases
-            row = self._db.execute("SELECT releases FROM runs WHERE run = ?", (run,)).fetchone()
-            if row is None:
-                raise BudgetExceeded(f"ledger {self._name} has no reservation for run {run!r}")
-            if number > row[0]:
+            rows = self._db.rows("SELECT releases FROM runs WHERE run = ?", (run,))
+            if not rows:
+                raise BudgetExceeded(f"{self._name} has no reservation for run {run!r}")
+            ((releases,),) = rows
+            if number > releases:
                 raise BudgetExceeded(
-                    f"ledger {self._name}: run {run!r} reserved {row[0]} releases, "
+                    f"{self._name}: run {run!r} reserved {releases} releases, "
                     f"release {number} is not covered"
                 )
             known = "SELECT 1 FROM charges WHERE run = ? AND number = ?"
-            if self._db.execute(known, (run, number)).fetchone():
+            if self._db.rows(known, (run, number)):
                 raise BudgetExceeded(
-                    f"ledger {self._name}: release {number} of run {run!r} was charged before"
+                    f"{self._name}: release {number} of run {run!r} was charged before"
                 )
             self._db.execute("INSERT INTO charges VALUES (?, ?)", (run, number))
 
@@ -294,11 +286,11 @@ class Ledger:
         stays: the noise was fitted to all releases jointly, each alone has no epsilon of its own
         to subtract, and the failed round's sum may have been seen. Unknown runs are left alone.
         """
-        with self._transaction():
+        with self._db.transaction():
             gone = self._db.execute(
                 "DELETE FROM runs WHERE run = ? AND run NOT IN (SELECT run FROM charges)", (run,)
             )
-            return gone.rowcount > 0
+            return gone > 0
 
     @property
     def cap(self) -> float:
@@ -320,15 +312,15 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all reservations, oldest first."""
-        with self._transaction():
+        with self._db.transaction():
             return self._entries()
 
     def _entries(self) -> tuple[Entry, ...]:
         """Read all reservations, within a transaction; InputError if the file was tampered with."""
         charged: dict[str, list[int]] = {}
-        for run, number in self._db.execute("SELECT run, number FROM charges ORDER BY number"):
+        for run, number in self._db.rows("SELECT run, number FROM charges ORDER BY number"):
             charged.setdefault(run, []).append(number)
-        rows = self._db.execute(
+        rows = self._db.rows(
             "SELECT run, epsilon, delta, releases, mechanism, unit, adjacency, event"
             " FROM runs ORDER BY rowid"
         )
@@ -339,15 +331,15 @@ class Ledger:
             sound = isinstance(entry.epsilon, float) and 0 < entry.epsilon < math.inf
             sound = sound and isinstance(entry.delta, float) and 0 <= entry.delta < 1
             if not sound or not isinstance(entry.releases, int):
-                raise InputError(f"ledger {self._name} is damaged at run {entry.run!r}")
+                raise InputError(f"{self._name} is damaged at run {entry.run!r}")
         if charged:
             run = next(iter(charged))
-            raise InputError(f"ledger {self._name} is damaged: run {run!r} has no reservation")
+            raise InputError(f"{self._name} is damaged: run {run!r} has no reservation")
         return entries
 
     def close(self) -> None:
         """Close the file; an in-memory ledger is gone. Closing twice is no error."""
-        self._finalizer()
+        self._db.close()
 
     def __enter__(self) -> Self:
         return self

@@ -157,6 +157,7 @@ class ScoreCounts(Query):
             if len(reference) != self.counts:
                 raise InputError(f"{len(reference)} numbers of reference for {self.counts} counts")
             self._set(reference=reference)
+        self._set(signed=self.reference is not None)  # counts are not negative, residuals may be
 
     # -- what is counted ------------------------------------------------------------------
 

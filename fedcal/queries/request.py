@@ -31,7 +31,10 @@ Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | lis
 VERSION = 1
 """Of the wire form."""
 
-_ID, _DIGEST, _NAME = (re.compile(p) for p in (r"[\w.:-]{1,64}", r"[0-9a-f]{64}", r"[a-z-]{1,32}"))
+RUN = re.compile(r"[\w.:-]{1,64}")
+"""What a run may be called."""
+
+_DIGEST, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z-]{1,32}")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Context:
     delta: float
 
     def __post_init__(self) -> None:
-        for name, form in (("run", _ID), ("plan", _DIGEST)):
+        for name, form in (("run", RUN), ("plan", _DIGEST)):
             _text(name, getattr(self, name), form)
         for name in ("unit", "trust", "mechanism"):
             _text(name, getattr(self, name), _NAME)

@@ -7,6 +7,9 @@ import numpy as np
 from fedcal.secure_aggregation.fixed_point import Ring
 from fedcal.types import Integers, Words
 
+MOST_ROWS = 2**31
+"""Of a client: halves of 32 bits of so many add up exactly."""
+
 _LOW = np.uint64(2**32 - 1)
 
 
@@ -28,7 +31,7 @@ class ClientSums:
 
     def __init__(self, clients: int, length: int, ring: Ring) -> None:
         self._limit = ring.limit
-        # Halves of 32 bits: their sums are exact up to 2**31 rows.
+        # Halves of 32 bits: their sums are exact up to `MOST_ROWS`.
         self._high = np.zeros((clients, length), np.int64)
         self._low = np.zeros((clients, length), np.int64)
 

@@ -26,7 +26,7 @@ from fedcal.types import Words
 
 NONCE_BYTES = 16
 
-_ENROL, _HEADER, _CONFIRM = "enrol", "contribution", "confirm"
+_ENROL, _HEADER, _CONFIRM, _OPEN = "enrol", "contribution", "confirm", "open"
 _ENROLMENT = struct.Struct(f"<I{KEY_BYTES}s{NONCE_BYTES}s")
 _FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{KEY_BYTES}sI{DIGEST_BYTES}sHH")
 _U32 = struct.Struct("<I")
@@ -239,6 +239,44 @@ class Confirmation:
         if len(text) != _U32.size + SIGNATURE_BYTES:
             raise Damaged("a confirmation has another length")
         return cls(_U32.unpack_from(text)[0], text[_U32.size :])
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a member opens: its pieces of a sum, signed, as one damaged bit would spoil the total.
+
+    Attributes
+    ----------
+    of
+        the sum's digest
+    pieces
+        (pieces held, length) numbers of 64 bits, row by row
+    """
+
+    of: bytes
+    pieces: bytes
+    signature: bytes
+
+    @classmethod
+    def made(cls, key: SigningKey, of: bytes, pieces: bytes) -> Self:
+        """One that is signed."""
+        return cls(of, pieces, key.sign(_OPEN, digest("pieces", of, pieces)))
+
+    def by(self, public: bytes) -> bool:
+        """Whether the member with this key has signed it."""
+        return verified(public, _OPEN, digest("pieces", self.of, self.pieces), self.signature)
+
+    def to_bytes(self) -> bytes:
+        """One text."""
+        return packed([self.of, self.pieces, self.signature])
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        """Damaged for anything else."""
+        parts = unpacked(text)
+        if len(parts) != 3:
+            raise Damaged("an opening has another form")
+        return cls(*parts)
 
 
 def packed(parts: Sequence[bytes]) -> bytes:

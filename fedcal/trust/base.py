@@ -23,19 +23,38 @@ class Facts:
     ----------
     clients, quorum
         enrolled, and fewest that must answer
-    masks
-        whether the server sees masked contributions
     contribution
         what a client sends, in words
+    secure_aggregation
+        one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
     wholes
         whole noises in the sum if everybody answers
+    committee, colluding
+        as in `fedcal.privacy.plan.Plan`
+    real
+        whether sites took part, not the clients of a simulation
     """
 
     clients: int
     quorum: int
-    masks: bool
     contribution: str
+    secure_aggregation: str = "none"
     wholes: float = 1.0
+    committee: tuple[int, int] | None = None
+    colluding: int = 0
+    real: bool = False
+
+    @property
+    def summed(self) -> bool:
+        """Whether the server sees sums of contributions alone."""
+        return self.secure_aggregation != "none"
+
+    @property
+    def over(self) -> str:
+        """What a sum that the server sees is taken over."""
+        if self.committee is None:
+            return "masked contributions"
+        return f"{self.quorum} or more contributions"
 
 
 class Trust(ABC):
@@ -121,7 +140,7 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def holds(cls, masks: bool, quorum: float) -> str:
+    def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
         """Against whom a guarantee holds, in half a sentence; `quorum` is a share."""
 
     @classmethod
@@ -151,20 +170,58 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """Who sees who takes part; `sampled`: not everybody does in each round."""
-
-    @classmethod
-    @abstractmethod
     def adds(cls, noise: str, facts: Facts) -> str:
         """Who adds the noise to what, in a sentence without its dot."""
 
 
-PROTOCOL = (
-    "The server is taken to follow the protocol: its question names the noise that a client adds, "
-    "and a server that names less, or asks again, is not covered."
+OWN_COINS = (
+    "Every client answers every round and counts its rows in by a secret coin of its own: the "
+    "epsilon counts on that coin, which nobody else sees, the server neither."
 )
-WHO_ANSWERS = "Who takes part, who fails to answer and when: the server and the network see it."
+
+
+def who_sets_noise(facts: Facts) -> str:
+    """Where clients add noise: whether a server could ask for less of it, or for more answers."""
+    if facts.real:
+        return (
+            "Each site makes the plan by itself, draws its own noise, answers a round once and "
+            "books the run: a server that asks for less noise, or asks again, gets nothing more."
+        )
+    return (
+        "The clients of a simulation answer whatever they are asked. Real sites make the plan by "
+        "themselves, draw their own noise and answer a round once."
+    )
+
+
+def _up_to(sites: int) -> str:
+    return "one of the sites" if sites == 1 else f"up to {sites} of the sites"
+
+
+def about_committee(facts: Facts) -> list[str]:
+    """Who opens sums under the protocol of secure aggregation; nothing without it."""
+    if facts.committee is None:
+        return []
+    size, threshold = facts.committee
+    who = f"any {threshold} of the {size} members of a committee"
+    if size == threshold:
+        who = f"all {size} members of a committee, none of whom may be absent,"
+    alone, more = "The server", "a site that works with it"
+    if facts.colluding:
+        alone, more = f"The server together with {_up_to(facts.colluding)}", "more"
+    trusted = (
+        "That counts on the keys in federation.toml being the sites' own, and on sites whose "
+        "records are not set back to an earlier state."
+    )
+    simulated = (
+        "In this simulation the server and all sites are one process: it shows the protocol and "
+        "what it costs, and protects nobody."
+    )
+    return [
+        f"Contributions are added up by a protocol among the sites: {who} open one sum a round, "
+        f"of {facts.quorum} or more contributions. {alone} learns nothing else of the others' "
+        f"contributions; with {more} it may.",
+        trusted if facts.real else simulated,
+    ]
 
 
 def spent_by_releases(rounds: int) -> str:

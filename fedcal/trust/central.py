@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import Facts, NoiseBy, spent_by_releases
+from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, spent_by_releases
 from fedcal.trust.whole import WholeNoise
 
 
@@ -15,7 +15,7 @@ class Central(WholeNoise):
     name: ClassVar[str] = "central"
     meaning: ClassVar[str] = (
         "central: the server is trusted to add noise to exact sums and to forget them, and each "
-        "client's contribution, too, where there are no masks"
+        "client's contribution, too, where there is no secure aggregation"
     )
     noise_by: ClassVar[NoiseBy] = "server"
     replaces: ClassVar[bool] = False
@@ -53,16 +53,23 @@ class Central(WholeNoise):
         return False
 
     @classmethod
-    def holds(cls, masks: bool, quorum: float) -> str:
+    def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
         """Everyone but the server."""
-        exact = "exact sums" if masks else "each client's contribution, and so exact sums,"
+        exact = "each client's contribution, and so exact sums,"
+        if secure_aggregation != "none":
+            exact = "exact sums"
         return f"against everyone but the server, which sees {exact} and is trusted to forget them"
 
     @classmethod
     def against(cls, facts: Facts) -> list[str]:
         """Everyone but the server."""
+        if facts.committee:
+            return [
+                "The server sees the exact sums. It is trusted to add the noise and to forget "
+                "them, which no site can verify; everyone else sees releases only."
+            ]
         server = (
-            "the exact sums" if facts.masks else f"{facts.contribution}, and so the exact sums,"
+            "the exact sums" if facts.summed else f"{facts.contribution}, and so the exact sums,"
         )
         said = f"The server sees {server} and is trusted to forget them; everyone else sees "
         return [f"{said}releases only."]
@@ -75,22 +82,24 @@ class Central(WholeNoise):
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
         """Exact sums, which it forgets."""
-        if facts.masks:
+        if facts.summed:
             return (
-                "The exact sum of each round, over masked contributions, and who answered. It is "
-                "trusted to add the noise and to forget the sum."
+                f"The exact sum of each round, over {facts.over}, and who answered. It is trusted "
+                "to add the noise and to forget the sum."
             )
         what = facts.contribution
         return (
-            f"{what[:1].upper()}{what[1:]}, since this run used no masks, and so the exact "
-            "sums. It is trusted to add the noise and to forget them."
+            f"{what[:1].upper()}{what[1:]}, since this run used no secure "
+            "aggregation, and so the exact sums. It is trusted to add the noise and to forget them."
         )
 
     @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Who was sampled stays secret."""
+        if facts.committee:
+            return OWN_COINS
         seen = "the server"
-        if facts.masks:
+        if facts.summed:
             seen += " and, with masks, against sampled clients, who learn each other's names"
         return (
             "The epsilon counts on who was sampled staying secret: it does not hold against "

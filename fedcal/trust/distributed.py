@@ -6,7 +6,14 @@ import math
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import PROTOCOL, WHO_ANSWERS, Facts, NoiseBy, Trust, spent_by_releases
+from fedcal.trust.base import (
+    OWN_COINS,
+    Facts,
+    NoiseBy,
+    Trust,
+    spent_by_releases,
+    who_sets_noise,
+)
 
 _SIMULATED_MASKS = (
     "Secure aggregation is simulated here: its masks follow from the seed, so whoever knows that "
@@ -19,8 +26,8 @@ class Distributed(Trust):
 
     name: ClassVar[str] = "distributed"
     meaning: ClassVar[str] = (
-        "distributed: each client adds a share of the noise; with masks the server learns noisy "
-        "sums only, without them each client's contribution with its share"
+        "distributed: each client adds a share of the noise; with secure aggregation the server "
+        "learns noisy sums only, without it each client's contribution with its share"
     )
     noise_by: ClassVar[NoiseBy] = "client"
     shared: ClassVar[bool] = True
@@ -70,11 +77,17 @@ class Distributed(Trust):
         return not masked
 
     @classmethod
-    def holds(cls, masks: bool, quorum: float) -> str:
-        """Everyone, or without masks all but the server."""
+    def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
+        """Everyone, or where contributions are seen all but the server."""
+        if secure_aggregation == "protocol":
+            friends = f" with up to {colluding} sites that work with it" if colluding else ""
+            return (
+                f"against everyone, the server too{friends}, where {100 * quorum:g} % of the "
+                "clients answer"
+            )
         honest = f"where {100 * quorum:g} % of the clients answer and are honest"
-        if not masks:
-            return f"against everyone but the server (no masks), {honest}"
+        if secure_aggregation == "none":
+            return f"against everyone but the server (no secure aggregation), {honest}"
         return (
             f"against everyone, the server too, {honest} and the secure aggregation shows nothing "
             "but sums"
@@ -90,7 +103,9 @@ class Distributed(Trust):
         )
         if clients == 1:
             honest = "the one client answers and is honest (adds its noise and tells it to nobody)"
-        if facts.masks:
+        if facts.committee:
+            return [*cls._under_protocol(facts), who_sets_noise(facts)]
+        if facts.summed:
             said = [
                 "Each client adds a share of the noise. This holds against everyone, the server "
                 f"too, if the secure aggregation shows nothing but the sum and {honest}.",
@@ -98,9 +113,10 @@ class Distributed(Trust):
             ]
         else:
             said = [
-                "Each client adds a share of the noise, but this run used no masks: the server "
-                f"sees each client's contribution with 1/{quorum} of the noise's variance, and "
-                f"this does not hold against it. It holds against everyone else if {honest}.",
+                "Each client adds a share of the noise, but this run used no secure aggregation: "
+                f"the server sees each client's contribution with 1/{quorum} of the noise's "
+                "variance, and this does not hold against it. It holds against everyone else if "
+                f"{honest}.",
             ]
         if clients > quorum:
             said.append(
@@ -118,7 +134,31 @@ class Distributed(Trust):
             f"A round with fewer than {quorum} answers is not released: dropouts never leave less "
             "noise than planned."
         )
-        return [*said, PROTOCOL]
+        return [*said, who_sets_noise(facts)]
+
+    @classmethod
+    def _under_protocol(cls, facts: Facts) -> list[str]:
+        """What noise in shares counts on where the protocol shows nothing but sums."""
+        quorum, honest = facts.quorum, facts.quorum - facts.colluding
+        friends = (
+            f"as long as no more than {facts.colluding} of the sites work with it or leave out "
+            "their noise"
+        )
+        if not facts.colluding:
+            friends = "as long as no site works with it or leaves out its noise"
+        said = [
+            f"Each client adds a share of the noise, and any {honest} shares make all of it. This "
+            f"holds against everyone, the server too, {friends}.",
+            f"A round with fewer than {quorum} contributions is not opened: dropouts never leave "
+            "less noise than planned.",
+        ]
+        if not facts.colluding:
+            said.append(
+                "Each client knows its own share: against a client only "
+                f"{quorum - 1} of {quorum} parts of the noise's variance are left. A "
+                "committee that bears a site that works with the server makes up for that."
+            )
+        return said
 
     @classmethod
     def what_spends(cls, rounds: int) -> str:
@@ -128,11 +168,12 @@ class Distributed(Trust):
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
         """Noisy sums, or without masks single shares."""
-        if facts.masks:
-            return "The noisy sum of each round, over masked contributions, and who answered."
+        if facts.summed:
+            return f"The noisy sum of each round, over {facts.over}, and who answered."
         return (
-            "Each client's contribution with its share of the noise, since this run used no masks, "
-            "and so the noisy sums; and who answered. No epsilon bounds what a single share hides."
+            "Each client's contribution with its share of the noise, since this run used no secure "
+            "aggregation, and so the noisy sums; and who answered. No epsilon bounds what a single "
+            "share hides."
         )
 
     @classmethod
@@ -143,26 +184,13 @@ class Distributed(Trust):
     @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Coins of the clients' own."""
-        return (
-            "Every client answers every round and counts its rows in by a secret coin of its own: "
-            "the epsilon counts on that coin, which nobody else sees, the server neither."
-        )
-
-    @classmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """Not whose rows were left out."""
-        if not sampled:
-            return WHO_ANSWERS
-        return (
-            "Who fails to answer and when: the server and the network see it (not whose rows a "
-            "secret coin left out)."
-        )
+        return OWN_COINS
 
     @classmethod
     def adds(cls, noise: str, facts: Facts) -> str:
         """Each client a share."""
         return (
-            f"Each client adds a share of {noise} to its answer. {facts.quorum} shares make all of "
-            f"it; those of all {facts.clients} clients have {math.sqrt(facts.wholes):.4g} times "
-            "its std (noise_std)"
+            f"Each client adds a share of {noise} to its answer. "
+            f"{facts.quorum - facts.colluding} shares make all of it; those of all "
+            f"{facts.clients} clients have {math.sqrt(facts.wholes):.4g} times its std (noise_std)"
         )

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import PROTOCOL, Facts, NoiseBy
+from fedcal.trust.base import Facts, NoiseBy, who_sets_noise
 from fedcal.trust.whole import WholeNoise
 
 
@@ -54,7 +54,7 @@ class Local(WholeNoise):
         return True
 
     @classmethod
-    def holds(cls, masks: bool, quorum: float) -> str:
+    def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
         """Everyone."""
         return "against everyone, the server too, whatever other clients do"
 
@@ -64,7 +64,7 @@ class Local(WholeNoise):
         return [
             "Each client adds all of its noise before it answers: this holds against everyone, the "
             "server too, whatever other clients do and however many fail to answer.",
-            PROTOCOL,
+            who_sets_noise(facts),
         ]
 
     @classmethod
@@ -77,8 +77,8 @@ class Local(WholeNoise):
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
         """Noisy answers, or with masks their sum."""
-        if facts.masks:
-            return "The noisy sum of each round, over masked contributions, and who answered."
+        if facts.summed:
+            return f"The noisy sum of each round, over {facts.over}, and who answered."
         return (
             "Each client's contribution with all of its noise, which epsilon and delta bound; and "
             "who answered."

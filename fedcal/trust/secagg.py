@@ -15,7 +15,7 @@ class SecAgg(WholeNoise):
     name: ClassVar[str] = "secagg"
     meaning: ClassVar[str] = (
         "secagg: nobody adds noise; the server learns exact sums, and each client's contribution, "
-        "too, where there are no masks"
+        "too, where there is no secure aggregation"
     )
     noise_by: ClassVar[NoiseBy] = "nobody"
     replaces: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class SecAgg(WholeNoise):
         return False
 
     @classmethod
-    def holds(cls, masks: bool, quorum: float) -> str:
+    def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
         """Nothing is promised."""
         return "against nobody: exact sums are released"
 
@@ -70,11 +70,11 @@ class SecAgg(WholeNoise):
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
         """Exact sums, and without masks more."""
-        if facts.masks:
-            return "The exact sums of all rounds, over masked contributions, and who answered."
+        if facts.summed:
+            return f"The exact sums of all rounds, over {facts.over}, and who answered."
         return (
-            "Each client's own contribution, since this run used no masks, and so the exact "
-            "sums of all rounds; and who answered."
+            "Each client's own contribution, since this run used no secure aggregation, "
+            "and so the exact sums of all rounds; and who answered."
         )
 
     @classmethod

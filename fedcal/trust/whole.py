@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedcal.trust.base import WHO_ANSWERS, Trust
+from fedcal.trust.base import Trust
 
 
 class WholeNoise(Trust):
@@ -27,8 +27,3 @@ class WholeNoise(Trust):
     def client_sees(cls) -> str:
         """Nothing more."""
         return ""
-
-    @classmethod
-    def who_fails(cls, sampled: bool) -> str:
-        """The server sees it."""
-        return WHO_ANSWERS

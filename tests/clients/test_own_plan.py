@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,22 @@ from fedcal.strategies.job import Job, plan_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
+
+POLICY = """
+methods = ["fedbin"]
+unit = ["user"]
+trust = ["distributed"]
+adjacency = ["zero-out"]
+rounds = 1
+expires = 2999-12-31
+epsilon-per-run = 1.0
+epsilon-total = 2.0
+delta-per-run = 1e-5
+delta-total = 1e-4
+secure-aggregation = "any"
+[settings.fedbin]
+bins_exponent = [3, 6]
+"""
 
 
 class Planner:
@@ -56,13 +73,14 @@ def law_jobs() -> dict[str, Job]:
     }
     for name in ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace"):
         by_mechanism[name] = Job("fedbin", Federation(5, 2, mechanism=name, **noisy))
-    return by_mechanism
+    shared = Federation(5, 2, **{**noisy, "trust": "distributed"}, committee=5, threshold=4)
+    return {**by_mechanism, "protocol": Job("fedbin", shared, secure_aggregation="protocol")}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
 def test_a_kept_plan_is_the_plan(name: str) -> None:
     plan = law_jobs()[name].plan
-    assert plan.mechanism == name
+    assert plan.protocol if name == "protocol" else plan.mechanism == name
     again = plan_from(json.loads(json.dumps(plan_fields(plan))))
     assert again == plan
     assert again.key == plan.key
@@ -120,3 +138,21 @@ def test_only_the_last_plans_are_kept(site: Prepared) -> None:
     for number in range(module.KEPT_PLANS + 2):
         own_plan(FIELDS, f"r{number}", site, plan_of_job)
     assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS
+
+
+@pytest.mark.parametrize("run", ["", "a/b", "x" * 65, "r\n", "\0"])
+def test_a_run_has_a_name(site: Prepared, run: str) -> None:
+    with pytest.raises(InputError, match="a run is named by"):
+        own_plan(FIELDS, run, site, plan_of_job)
+
+
+def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site: Prepared) -> None:
+    planner = Planner()
+    (site.folder / "site.toml").write_text(POLICY, "utf-8")
+    limited = replace(site, has_policy=True)
+    for change in ({"method": "fedbbq"}, {"settings": '{"bins_exponent": 40}'}):
+        with pytest.raises(InputError, match="policy refuses"):
+            own_plan({**FIELDS, **change}, "r", limited, planner)
+    assert planner.made == 0
+    own_plan({**FIELDS, "settings": '{"bins_exponent": 5}'}, "r", limited, planner)
+    assert planner.made == 1

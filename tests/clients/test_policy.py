@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import tomllib
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fedcal.bounding import Bound
 from fedcal.classes import digest_of
 from fedcal.clients.policy import ADJACENCIES, Policy
 from fedcal.errors import InputError
+from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan, make_plan
 from fedcal.secure_aggregation.committee import Committee
@@ -182,7 +184,7 @@ MORE = {
         ANY_SUM, Asked(replace(CENTRAL, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3"
     ),
     "no protocol": (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
-    "a plan without the protocol": (POLICY, Asked(plan={"protocol": False}), "allowed protocol"),
+    "a plan without the protocol": (POLICY, Asked(plan={"committee": None}), "allowed protocol"),
     "no federation": (POLICY, Asked(roster=None), "federation: asked is none"),
     "no federation of its own": (
         replace(POLICY, secure_aggregation="any"), Asked(roster=None),
@@ -195,7 +197,7 @@ MORE = {
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
     ),
     "another threshold than the roster's": (
-        POLICY, Asked(job={"threshold": 5}), "committee and threshold: asked is (5, 5)"
+        POLICY, Asked(plan={"committee": (5, 5)}), "committee and threshold: asked is (5, 5)"
     ),
     "a setting that is not listed": (
         POLICY, Asked(job={"settings": '{"clip": 1, "rate": 3}'}),
@@ -265,7 +267,7 @@ def test_a_file_has_the_fields_by_their_dashed_names(tmp_path: Path) -> None:
 
 NEEDED = {f.name for f in fields(Policy) if f.default is MISSING and f.default_factory is MISSING}
 WRONG = {
-    **{f"no {name}": ({name: None}, f"'{name}' is missing") for name in NEEDED},
+    **{f"no {name}": ({name: None}, f"'{name}' is missing") for name in sorted(NEEDED)},
     "another key": ({"epsilons-total": 1.0}, "unknown key of a site's policy 'epsilons-total'; did "
                     "you mean 'epsilon-total'?"),
     "methods as text": ({"methods": "fedtemp"}, "methods must be a list of names"),
@@ -317,3 +319,15 @@ def test_what_cannot_be_verified_is_said() -> None:
     ):
         assert words in said, words
     assert "trust central" not in "\n".join(POLICY.described())
+
+
+def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "own-budget.md"
+    (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    (file := tmp_path / "site.toml").write_text(example, "utf-8")
+    Policy.read(file)
+    assert tomllib.loads(example).keys() == {f.name.replace("_", "-") for f in fields(Policy)}
+    check_policy(file)
+    defaults = {f.name: f.default for f in fields(Policy)}
+    for name, value in re.findall(r"^([a-z-]+) = .*# +\[([\w.]+)", example, re.MULTILINE):
+        assert value == str(defaults[name.replace("-", "_")]).lower().removesuffix(".0"), name

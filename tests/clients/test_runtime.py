@@ -1,4 +1,4 @@
-"""What runs in place of `flwr-clientapp`: the site's own app, whatever the bundle names."""
+"""What runs in place of `flwr-clientapp`, and hands messages on to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import flwr
 import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
@@ -16,27 +17,22 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients import handover, runtime
+from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepare
-from fedcal.errors import InputError
+from fedcal.clients.site_app import Refused
+from fedcal.errors import FedcalError, InputError
 from fedcal.shards import Shards
 from fedcal.strategies.job import plan_of_job
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 
 
-@pytest.fixture
-def flower_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("install_from_fab", "get_load_client_app_fn", "run_clientapp"):
-        monkeypatch.setattr(flower, name, getattr(flower, name))
-
-
-@pytest.mark.usefixtures("flower_as_it_was")
-def test_neither_installs_nor_loads_the_bundle(
+def test_a_message_is_answered_by_the_site_s_own_app(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = Shards(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 2]))
     prepare(tmp_path / "site", rows)
-    replies = []
+    replies, limits = [], []
 
     def run(
         runtime_api_address: str,
@@ -46,7 +42,6 @@ def test_neither_installs_nor_loads_the_bundle(
         runtime_dependency_install: bool,
     ) -> None:
         """As Flower's own does."""
-        flower.install_from_fab(b"a bundle of a server", skip_prompt=True)
         app = flower.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)(
             "evil/app", "1.0", "0" * 64
         )
@@ -58,24 +53,32 @@ def test_neither_installs_nor_loads_the_bundle(
         raise SystemExit(7)
 
     monkeypatch.setattr(flower, "run_clientapp", run)
+    monkeypatch.setattr(runtime, "limit_cpu", limits.append)
     assert runtime.run_message(ARGUMENTS, tmp_path / "site", plan_of_job) == 7
+    with pytest.raises(Refused):  # there is no site here, and the message is answered all the same
+        runtime.run_message(ARGUMENTS, tmp_path, plan_of_job)
     assert replies[0].content.config_records["who"]["classes"] == 2
+    assert limits == [CPU_SECONDS, CPU_SECONDS]
 
 
-@pytest.mark.parametrize("name", ["install_from_fab", "get_load_client_app_fn", "run_clientapp"])
-def test_a_flower_that_is_not_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime.check_flower()
-    monkeypatch.delattr(flower, name)
-    with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
-        runtime.check_flower()
-    with pytest.raises(InputError):
-        runtime.run_message(ARGUMENTS, Path("nowhere"), plan_of_job)
+def test_a_flower_that_is_not_known_answers_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv(runtime.SITE, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(flwr, "__version__", "1.42.0")
+        assert runtime.main(ARGUMENTS, plan_of_job) == 2
+        with pytest.raises(InputError):
+            runtime.run_message(ARGUMENTS, Path("nowhere"), plan_of_job)
+    assert "flwr==1.39.0" in capsys.readouterr().err
 
+    def fails() -> None:
+        raise FedcalError("code would run")
 
-def test_a_flower_that_is_called_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
-    with pytest.raises(InputError, match="does not take insecure; install"):
-        runtime.check_flower()
+    monkeypatch.setattr(runtime, "self_test", fails)
+    assert runtime.main(ARGUMENTS, plan_of_job) == 1
+    assert capsys.readouterr().err == "fedcal: error: code would run\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_site_it_is_one_line(

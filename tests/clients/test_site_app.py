@@ -21,6 +21,7 @@ from fedcal.clients import guard, site_app
 from fedcal.clients.answers import contribute
 from fedcal.clients.prepared import prepare
 from fedcal.clients.results import METRICS, RESULTS
+from fedcal.clients.site_records import RECORDS
 from fedcal.errors import ContributionRefused
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
@@ -155,7 +156,7 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(
     assert last.startswith("refused to answer: ")
     assert why in last
     assert "\n" not in last
-    assert not (site.folder / "answers").exists()
+    assert not (site.folder / RECORDS).exists()
 
 
 def test_what_a_server_writes_cannot_forge_a_line_of_the_log(

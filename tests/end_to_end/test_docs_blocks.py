@@ -261,8 +261,8 @@ def check_targets(names: list[str]) -> None:
 
 def parse_fedcal(words: list[str]) -> None:
     """The words are those of a command of `fedcal` that is built."""
+    assert words[0] in cli.COMMANDS, words
     name, command, rest = cli.app.resolve_command(click.Context(cli.app), words)
-    assert name in cli.COMMANDS, name
     parse(command, [name, *rest])
 
 

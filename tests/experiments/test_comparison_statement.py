@@ -122,7 +122,9 @@ def test_each_guarantee_of_the_table_is_told_once() -> None:
     assert "secure aggregation shows nothing but sums" in said[1]
     assert "m times the epsilon" in said[3]
     open_shares = [planned(trust="distributed", secure_aggregation="none")]
-    assert "everyone but the server (no masks)" in " ".join(statement(open_shares, {"d": False}))
+    assert "everyone but the server (no secure aggregation)" in " ".join(
+        statement(open_shares, {"d": False})
+    )
 
 
 def test_two_units_do_not_add_up() -> None:

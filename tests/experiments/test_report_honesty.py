@@ -235,7 +235,17 @@ def test_without_masks_the_server_sees_each_contribution(masks: str, epsilon: fl
         assert ("server sees each client's" in " ".join(privacy["statement"])) is plain
     else:
         assert ("got its contribution as it is" in privacy["not_protected"][0]) is plain
-    assert "each client's contribution, too, where there are no masks" in meaning(privacy, "trust")
+    assert "each client's contribution, too, where there is no secure aggregation" in meaning(
+        privacy, "trust"
+    )
+
+
+def test_a_report_names_the_committee(tmp_path: Path) -> None:
+    simulate(arrays(), clients=5, quorum=0.8, secure_aggregation="protocol", out=tmp_path)
+    page = words_of(tmp_path)
+    assert "quorum of a round 4 answers" in page
+    assert "committee 4 of 5 members open a sum" in page
+    assert "may work with the server 2 of the sites" in page
 
 
 def test_all_exact_files_are_named_and_no_more_is_bounded_than_is() -> None:

@@ -14,6 +14,7 @@ from fedcal.experiments.statement import about_subjects, of_plan
 from fedcal.experiments.statement.sentences import in_short
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.units import UNITS
 
 CLIENTS = 20
@@ -23,6 +24,8 @@ TRUSTS = ("central", "distributed", "local")
 def plan_of(row_sums: bool = False, preferred: Any = "gaussian", **fields: Any) -> Plan:
     rounds = 1 if preferred == "exponential" else 2
     public = {"clients": CLIENTS, "classes": 3, "rounds": rounds, "epsilon": 1.0, **fields}
+    if public.get("committee"):
+        public = {"threshold": 4, "colluding": 2, **public}
     rule: Any = "per_value" if preferred == "exponential" else "joint"
     norm = 2.0 if preferred == "unary" else 1.0
     bound = Bound((4,), (norm,), rule)
@@ -35,8 +38,15 @@ def plan_of(row_sums: bool = False, preferred: Any = "gaussian", **fields: Any) 
     )
 
 
-def record(plan: Plan, masks: str = "none", rows: float | None = None) -> dict[str, Any]:
-    return of_plan(plan, plan.rounds, masks, rows)
+def record(
+    plan: Plan, masks: str = "none", rows: float | None = None, real: bool = False
+) -> dict[str, Any]:
+    return of_plan(plan, plan.rounds, masks, rows, real=real)
+
+
+def under(secure_aggregation: str) -> dict[str, int]:
+    """Fields of a federation whose contributions are summed that way."""
+    return {"committee": 5} if secure_aggregation == "protocol" else {}
 
 
 def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str:
@@ -161,25 +171,87 @@ def test_against_whom_it_holds(trust: str, masks: str) -> None:
     assert holds in said
     for words in never:
         assert words not in said
-    assert ("taken to follow the protocol" in said) is (trust != "central")
+    assert ("answer whatever they are asked" in said) is (trust != "central")
     assert ("Secure aggregation is simulated here" in said) is (
         (trust, masks) == ("distributed", "masks")
     )
 
 
-@pytest.mark.parametrize("masks", ["masks", "none"])
+@pytest.mark.parametrize("masks", SECURE_AGGREGATION)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
-    sees = server(plan_of(trust=trust, unit=unit), masks)
+    sees = server(plan_of(trust=trust, unit=unit, **under(masks)), masks)
     assert ("exact sum" in sees) is (trust == "central")
-    assert ("noisy sum" in sees) is (trust == "distributed" or (trust, masks) == ("local", "masks"))
+    local = trust == "local" and masks != "none"
+    assert ("noisy sum" in sees) is (trust == "distributed" or local)
     assert ("masked contributions" in sees) is (masks == "masks")
+    assert ("18 or more contributions" in sees) is (masks == "protocol")
     assert ("Each client's" in sees) is (masks == "none")
     seers = [line["who"] for line in record(plan_of(trust=trust, unit=unit))["sees"]]
     own = UNITS[unit].own_client()
     assert (seers[0] == own[0]) if own else (seers[0] == "another client")
     assert ("a subject's own client" in seers) is (unit == "subject")
+
+
+# --- under the protocol -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("real", [False, True])
+def test_who_opens_sums_under_the_protocol(trust: str, real: bool) -> None:
+    found = record(plan_of(trust=trust, committee=5), "protocol", real=real)
+    assert (found["committee"], found["colluding"], found["quorum"]) == ([5, 4], 2, 18)
+    said = " ".join(found["statement"])
+    assert "any 4 of the 5 members of a committee open one sum a round, of 18 or more" in said
+    assert "together with up to 2 of the sites learns nothing else" in said
+    assert ("protects nobody. Seeded" in said) is not real
+    assert ("keys in federation.toml being the sites' own" in said) is real
+    assert ("makes the plan by itself" in said) is (real and trust != "central")
+    assert ("answer whatever they are asked" in said) is (not real and trust != "central")
+    assert ("no site can verify" in said) is (trust == "central")
+    assert "any site can stop one" in " ".join(found["not_protected"])
+    (member,) = [s["what"] for s in found["sees"] if s["who"] == "a member of the committee"]
+    assert "nothing of a contribution" in member
+    for words in ("masks", "simulated here", "trusted to follow"):
+        assert words not in said + member
+
+
+def test_shares_under_the_protocol_are_those_of_the_honest() -> None:
+    plan = plan_of(trust="distributed", committee=5)
+    said = statement(plan, "protocol")
+    assert "any 16 shares make all of it" in said
+    assert "no more than 2 of the sites work with it or leave out their noise" in said
+    assert "fewer than 18 contributions is not opened" in said
+    assert "16 shares make all of it" in record(plan, "protocol")["noise"]
+    nobody = plan_of(trust="distributed", committee=5, colluding=0)
+    said = statement(nobody, "protocol")
+    assert "against a client only 17 of 18 parts of the noise's variance are left" in said
+    assert "together with up to" not in said
+    all_members = statement(plan_of(trust="distributed", committee=3, threshold=3), "protocol")
+    assert "all 3 members of a committee, none of whom may be absent, open one sum" in all_members
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_under_the_protocol_each_site_tosses_its_own_coin(trust: str) -> None:
+    found = record(plan_of(trust=trust, committee=5, sampling_rate=0.5), "protocol")
+    said = " ".join(found["statement"])
+    claimed = trust != "local"
+    assert ("nobody else sees, the server neither" in said) is claimed
+    assert ("No amplification by sampling is claimed" in said) is not claimed
+    assert "sees who answers" not in said
+    assert "does not hold against the server" not in said
+    assert "not whose rows a secret coin left out" in " ".join(found["not_protected"])
+
+
+def test_exact_sums_under_the_protocol() -> None:
+    plan = plan_of(epsilon=math.inf, committee=5)
+    found = record(plan, "protocol")
+    assert (found["committee"], found["colluding"], found["quorum"]) == ([5, 4], 2, 18)
+    assert "No differential privacy" in found["statement"][0]
+    assert "any 4 of the 5 members" in found["statement"][1]
+    assert "18 or more contributions" in server(plan, "protocol")
+    assert "got its contribution as it is" not in " ".join(found["not_protected"])
 
 
 def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
@@ -323,12 +395,16 @@ def test_without_privacy_nothing_is_promised(unit: str, adjacency: str) -> None:
 # --- in a table ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize("how", SECURE_AGGREGATION)
 @pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
-def test_a_guarantee_in_short(trust: str, unit: str, masks: bool) -> None:
+def test_a_guarantee_in_short(trust: str, unit: str, how: str) -> None:
     adjacency = plan_of(trust=trust, unit=unit).adjacency
-    said = in_short(trust, unit, adjacency, masks, 0.9)
+    masks, colluding = how != "none", 2 if how == "protocol" else 0
+    said = in_short(trust, unit, adjacency, how, 0.9, colluding)
     assert said.startswith(f"Trust {trust}, unit {unit}: ")
+    assert ("with up to 2 sites that work with it" in said) is (
+        (trust, how) == ("distributed", "protocol")
+    )
     everyone = trust == "local" or (trust == "distributed" and masks)
     assert ("the server too" in said) is everyone
     assert ("everyone but the server" in said) is not everyone

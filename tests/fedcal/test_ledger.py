@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import fedcal
+from fedcal import database
 from fedcal.errors import BudgetExceeded, InputError
-from fedcal.privacy import ledger as module
 from fedcal.privacy.ledger import CAP_DELTA, Entry, Ledger
 
 WORDS = {
@@ -289,7 +289,7 @@ def test_another_database_is_refused_and_left_alone(file: Path) -> None:
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE runs (name TEXT)")
     before = file.read_bytes()
-    assert "not a privacy ledger" in refused(file)
+    assert "a database of something else" in refused(file)
     assert file.read_bytes() == before
 
 
@@ -350,12 +350,12 @@ def test_a_file_that_cannot_be_written_is_refused_when_opened(file: Path) -> Non
     Ledger(file, 1.0).close()
     file.chmod(0o444)
     root = os.geteuid() == 0  # writes anywhere: let SQLite open it as others would
-    database = f"file:{file}?mode=ro" if root else str(file)
+    target = f"file:{file}?mode=ro" if root else str(file)
     real = sqlite3.connect
     with pytest.MonkeyPatch.context() as patch:
         if root:
             patch.setattr(
-                module.sqlite3, "connect", lambda _, **options: real(database, uri=True, **options)
+                sqlite3, "connect", lambda _, **options: real(target, uri=True, **options)
             )
         assert "readonly" in refused(file, None)
 
@@ -439,7 +439,7 @@ def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file: Pat
             assert racer.stdout is not None
             assert racer.stdout.readline() == "open\n"
         # Both are sent off while the file is locked, so both wait at the same door.
-        with Ledger(file, 1.0) as gate, gate._transaction():
+        with Ledger(file, 1.0) as gate, gate._db.transaction():
             for racer in racers:
                 assert racer.stdin is not None
                 racer.stdin.write("go\n")
@@ -456,8 +456,8 @@ def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file: Pat
 def test_a_ledger_in_use_for_too_long_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Ledger(file, 1.0) as busy, busy._transaction():
-        monkeypatch.setattr(module, "_BUSY_SECONDS", 0.0)
+    with Ledger(file, 1.0) as busy, busy._db.transaction():
+        monkeypatch.setattr(database, "_BUSY_SECONDS", 0.0)
         assert "locked" in refused(file)
 
 
@@ -483,7 +483,7 @@ def test_threads_share_one_ledger() -> None:
 
 def test_a_failure_within_a_transaction_leaves_no_trace(file: Path) -> None:
     with Ledger(file, 1.0) as ledger:
-        with pytest.raises(RuntimeError), ledger._transaction():  # noqa: PT012
+        with pytest.raises(RuntimeError), ledger._db.transaction():  # noqa: PT012
             ledger._db.execute("INSERT INTO cap VALUES (9.0, 0.5)")
             raise RuntimeError
         reserve(ledger, "a", 1.0)  # and no lock

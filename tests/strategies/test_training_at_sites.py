@@ -14,10 +14,12 @@ from flwr.app import Message
 
 import fedcal.strategies.server_app as server
 from fedcal.artifact import Holdout
-from fedcal.clients.guard import KEPT_ROUNDS
+from fedcal.clients.job_facts import Booked
 from fedcal.clients.prepared import prepare
+from fedcal.clients.records import SiteRecords
 from fedcal.clients.results import METRICS, RESULTS
 from fedcal.clients.site_app import site_app
+from fedcal.clients.site_records import RECORDS
 from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
@@ -112,13 +114,14 @@ def test_a_model_of_the_same_bits_reaches_each_site(method: str, tmp_path: Path)
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
         judged = json.loads((kept / METRICS).read_text())["after"]
         assert judged["accuracy"] == (predicted == test.labels).mean()
-        sizes = [path.stat().st_size for path in sorted(_answers(tmp_path, k))]
-        empty = [not size for size in sizes]
-        assert empty == [True] * (ROUNDS - KEPT_ROUNDS) + [False] * KEPT_ROUNDS
+        (booked,) = _booked(tmp_path, k)
+        assert booked.answered == tuple(range(1, ROUNDS + 1))
+        assert booked.closed == "finished"
 
 
-def _answers(folder: Path, site: int) -> list[Path]:
-    return list((folder / f"site-{site}" / "answers").glob("*/*.npy"))
+def _booked(folder: Path, site: int) -> tuple[Booked, ...]:
+    with SiteRecords(folder / f"site-{site}" / RECORDS) as records:
+        return records.booked()
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -175,7 +178,7 @@ def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(
     assert "\n" not in str(error.value)
     with Ledger(file) as ledger:
         assert ledger.entries() == ()
-    assert not any(_answers(tmp_path, k) for k in range(CLIENTS))
+    assert not any(_booked(tmp_path, k) for k in range(CLIENTS))
 
 
 def test_a_model_is_judged_on_what_it_reads() -> None:

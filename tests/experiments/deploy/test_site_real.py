@@ -76,6 +76,11 @@ app = ClientApp()
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperLink]:
     link = SuperLink(tmp_path_factory.mktemp("superlink"), ["a", "b", "c"])
+    here = link.folder / "server"  # what is installed there, and is in no bundle
+    here.mkdir()
+    (here / "probe.py").write_text(PROBE, "utf-8")
+    (here / "hostile.py").write_text(HOSTILE.format(trace=here / "trace"), "utf-8")
+    link.env["PYTHONPATH"] = str(here)
     with link.running():
         link.register("a", "b")
         yield link
@@ -124,14 +129,12 @@ def start_site(link: SuperLink, folder: Path, key: str, **change: Path) -> subpr
     )
 
 
-def test_two_sites_answer_and_run_nothing_that_the_server_sends(
+def test_two_sites_answer_and_run_nothing_that_the_server_names(
     link: SuperLink, tmp_path: Path
 ) -> None:
-    app, out, trace = tmp_path / "app", tmp_path / "heard.json", tmp_path / "hostile"
+    app, out = tmp_path / "app", tmp_path / "heard.json"
     app.mkdir()
     (app / "pyproject.toml").write_text(APP.format(out=out), "utf-8")
-    (app / "probe.py").write_text(PROBE, "utf-8")
-    (app / "hostile.py").write_text(HOSTILE.format(trace=trace), "utf-8")
     logits, labels = rows(1234)
     prepare(tmp_path / "a", Shards(logits, labels, np.array([0, 1234])), number=5)
     started = start_site(link, tmp_path, "b")
@@ -154,7 +157,7 @@ def test_two_sites_answer_and_run_nothing_that_the_server_sends(
     assert len(errors) == 2
     assert all("KeyError; the site's own log says more" in error for error in errors)
     assert sum(h["kind"] == "query.rows" and h["said"] is None for h in heard) == 2
-    assert not trace.exists()
+    assert not (link.folder / "server" / "trace").exists()
     assert max(h.get("seconds", 0) for h in heard) < 15  # Flower's polls, not ours
     flower = (tmp_path / "state" / "flower.log").read_text("utf-8")
     took = [float(t) for t in re.findall(r"fedcal: a message took ([\d.]+) s", flower)]

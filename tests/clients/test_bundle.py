@@ -1,0 +1,88 @@
+"""What a server may bundle: the run config, and nothing else."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from fedcal.clients import bundle
+from fedcal.clients.bundle import check_bundle
+from fedcal.errors import InputError
+from fedcal.experiments.flower_app import write_app
+
+OURS = {"pyproject.toml": b"[project]", ".info/CONTENT": b"pyproject.toml,0,0"}
+
+
+def packed(files: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", how) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a package that Flower uses
+def test_fedcal_s_own_bundle_is_taken(tmp_path: Path) -> None:
+    """As Flower builds it of the folder that is given to it."""
+    from flwr.cli.build import build_fab_from_disk
+
+    write_app(tmp_path)
+    check_bundle(build_fab_from_disk(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("hostile.py", "pyproject.toml.py", ".info/hostile.py", "fedcal/__init__.py", "data/x.so"),
+        *("../pyproject.toml", "/pyproject.toml", "./pyproject.toml", "PYPROJECT.TOML", "lib/"),
+        *("pyproject.toml\\x.py", ".info/CONTENT/x", "\n2026-01-01 answered", "a" * 1000),
+    ],
+)
+def test_any_other_member_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="bundle holds 3 files") as error:
+        check_bundle(packed({**OURS, name: b"raise SystemExit"}))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_members_that_are_missing_or_come_twice_are_refused() -> None:
+    for files in ({}, {"pyproject.toml": b""}, {".info/CONTENT": b""}):
+        with pytest.raises(InputError, match="bundle holds"):
+            check_bundle(packed(files))
+    out = BytesIO(packed(OURS))
+    with (
+        zipfile.ZipFile(out, "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
+        archive.writestr("pyproject.toml", b"[project.other]")
+    with pytest.raises(InputError, match="bundle holds 3 files"):
+        check_bundle(out.getvalue())
+
+
+def test_a_name_that_ends_early_is_read_to_its_end() -> None:
+    """Python's zipfile cuts names at the first zero."""
+    whole = packed({**OURS, "pyproject.tomlXevil.py": b""})
+    with pytest.raises(InputError, match="evil"):
+        check_bundle(whole.replace(b"tomlXevil", b"toml\0evil"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"x" * 99, packed(OURS)[:-9]])
+def test_what_is_no_zip_file_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError, match="bundle"):
+        check_bundle(content)
+
+
+def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = packed({**OURS, "pyproject.toml": bytes(bundle.MOST_BYTES + 1)})
+    assert len(bomb) < 20_000
+    plain = packed(OURS)
+    monkeypatch.delattr(zipfile.ZipFile, "open")
+    check_bundle(plain)
+    with pytest.raises(InputError, match="a file of the server's bundle is larger"):
+        check_bundle(bomb)
+    with pytest.raises(InputError, match="at most"):
+        check_bundle(bytes(bundle.MOST_BYTES + 1))

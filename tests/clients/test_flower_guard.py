@@ -1,0 +1,157 @@
+"""Flower's client runtime neither unpacks nor imports what a server sends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import flwr
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supernode.runtime import run_clientapp as flower
+
+from fedcal.clients import flower_guard as guard
+from fedcal.clients.flower_guard import KNOWN, check_flower, own_app, self_test
+from fedcal.clients.site_app import LOGGER
+from fedcal.errors import FedcalError, InputError
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Flower puts the folder of an app that it loads first on the path; and its home is ours."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(sys.modules, "hostile", None)
+    monkeypatch.delitem(sys.modules, "hostile")
+
+
+def test_the_flower_of_constraints_txt_is_known() -> None:
+    check_flower()
+    root = Path(__file__).parents[2]
+    assert f"flwr=={KNOWN[-1]}" in (root / "constraints.txt").read_text("utf-8").splitlines()
+    assert f"tried ({KNOWN[-1]})" in (root / "docs/guide/site.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.42.0", ""])
+def test_a_flower_that_was_not_tried_is_refused(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flwr, "__version__", version)
+    with pytest.raises(InputError, match=r"was not tried.*pip install flwr==1\.39\.0"):
+        check_flower()
+
+
+@pytest.mark.parametrize("name", ["install_from_fab", "get_load_client_app_fn", "run_clientapp"])
+def test_a_flower_that_lacks_a_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(flower, name)
+    with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
+        check_flower()
+
+
+def test_a_flower_that_is_called_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
+    with pytest.raises(InputError, match="does not take insecure"):
+        check_flower()
+
+
+def probe_app() -> ClientApp:
+    own = ClientApp()
+
+    @own.query("probe")
+    def probe(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    return own
+
+
+def hostile(mark: Path) -> dict[str, str]:
+    return {"hostile.py": f"open({str(mark)!r}, 'w').close()\nraise SystemExit"}
+
+
+def test_a_bundle_with_code_is_one_line_here_and_a_class_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    mark = tmp_path / "mark"
+    with own_app(probe_app()):
+        refused = guard._reply_to(guard._bundle(**hostile(mark)))
+        answered = guard._reply_to(guard._bundle())
+    assert refused is not None
+    assert "InputError; the site's own log says more" in refused.error.reason
+    assert "hostile" not in refused.error.reason
+    (line,) = [r.getMessage() for r in caplog.records if r.name == LOGGER]
+    assert line == (
+        "refused to answer: the server's bundle holds 3 files where pyproject.toml and "
+        ".info/CONTENT are allowed: 'hostile.py'"
+    )
+    assert answered is not None
+    assert not answered.has_error()
+    assert not mark.exists()
+    assert not (tmp_path / "home").exists()
+
+
+def test_flower_alone_runs_the_code(tmp_path: Path) -> None:
+    """What all this is for; were it not so, the tests here would show nothing."""
+    mark = tmp_path / "mark"
+    guard._reply_to(guard._bundle(**hostile(mark)))
+    assert mark.exists()
+
+
+def test_the_self_test_passes_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    before = {name: getattr(flower, name) for name in vars(flower)}
+    threads = os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else []
+    self_test()
+    assert {name: getattr(flower, name) for name in vars(flower)} == before
+    assert caplog.messages == []
+    if threads:
+        assert len(os.listdir("/proc/self/task")) == len(threads)
+
+
+def no_guard(app: ClientApp) -> dict[str, object]:
+    return {}
+
+
+def unpacks(app: ClientApp) -> dict[str, object]:
+    return {"get_load_client_app_fn": lambda **_: lambda *_: app}
+
+
+def takes_code(app: ClientApp) -> dict[str, object]:
+    return {"install_from_fab": lambda *_, **__: None, **unpacks(app)}
+
+
+def loads(app: ClientApp) -> dict[str, object]:
+    return {"install_from_fab": lambda *_, **__: None}
+
+
+@pytest.mark.parametrize("half", [no_guard, unpacks, takes_code, loads])
+def test_the_self_test_sees_half_a_guard(half: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def own(app: ClientApp) -> Iterator[None]:
+        with guard._replaced(**half(app)):  # type: ignore[operator]
+            yield
+
+    monkeypatch.setattr(guard, "own_app", own)
+    with pytest.raises(FedcalError, match="nothing is answered"):
+        self_test()
+
+
+def test_the_self_test_sees_a_flower_that_takes_another_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The names are there, and are not what is called."""
+    install, load, run = (
+        *(flower.install_from_fab, flower.get_load_client_app_fn, flower.run_clientapp),
+    )
+
+    def other_way(*args: object, **kwargs: object) -> None:
+        with guard._replaced(install_from_fab=install, get_load_client_app_fn=load):
+            run(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(flower, "run_clientapp", other_way)
+    with pytest.raises(FedcalError, match="nothing is answered"):
+        self_test()

@@ -1,0 +1,88 @@
+"""What `hostile_server` asks of a site: refused in one line, nothing sent, nothing booked.
+
+`tests/experiments/deploy/test_hostile_server.py` asks the same through a real SuperLink.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Message
+from hostile_server import JOB, asked_by, content_of, hostile
+
+from fedcal.clients.prepared import prepare, prepared
+from fedcal.clients.site_app import LOGGER, site_app
+from fedcal.clients.site_records import records_of
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.shards import Shards
+from fedcal.strategies.job import plan_of_job
+
+NODE, RUN = 70, "0123456789abcdef"
+
+
+class Site:
+    """A site in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.Generator(np.random.Philox(key=1))
+        logits, labels = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+        prepare(folder, Shards(logits, labels, np.array([0, 60])))
+        self.folder = folder
+        self.grid = InProcessGrid(site_app(folder, plan_of_job), [NODE])
+
+    def ask(self, request: Any, fields: dict[str, Any], **more: ConfigRecord) -> Message:
+        self.grid._contexts[NODE].run_config = fields
+        message = Message(content_of(request, **more), NODE, "query.answer", group_id="1")
+        (reply,) = self.grid.send_and_receive([message])
+        return reply
+
+    def booked(self) -> int:
+        """Jobs that were booked."""
+        with records_of(prepared(self.folder)) as records:
+            return len(records.booked())
+
+
+@pytest.fixture
+def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
+    caplog.set_level(logging.INFO, LOGGER)
+    return Site(tmp_path / "site")
+
+
+def refused(reply: Message, caplog: pytest.LogCaptureFixture) -> str:
+    """The line in the log; the server hears no more than the class."""
+    assert reply.has_error()
+    assert reply.error.reason == "Refused: InputError; the site's own log says more"
+    line = caplog.messages[-1]
+    assert line.startswith("refused to answer: ")
+    assert "\n" not in line
+    return line
+
+
+def test_an_honest_question_is_answered(site: Site) -> None:
+    assert not site.ask(asked_by(JOB, RUN), JOB.to_fields()).has_error()
+    assert site.booked() == 1
+
+
+@pytest.mark.parametrize("name", hostile(RUN))
+def test_what_was_not_agreed_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    refused(site.ask(hostile(RUN)[name], JOB.to_fields()), caplog)
+    assert site.booked() == 0
+    assert not site.ask(asked_by(JOB, RUN), JOB.to_fields()).has_error()  # it spent nothing
+
+
+def test_facts_that_change_in_mid_run_are_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.ask(asked_by(JOB, RUN), JOB.to_fields())
+    for change in ({"epsilon": 8.0}, {"clients": 300}, {"settings": '{"rows_per_client": 9.0}'}):
+        fields = {**JOB.to_fields(), **change}
+        honest_again = asked_by(type(JOB).from_fields(fields), RUN)
+        line = refused(site.ask(honest_again, fields), caplog)
+        assert "not those that the run began with" in line
+    assert site.booked() == 1

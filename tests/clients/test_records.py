@@ -1,0 +1,565 @@
+"""What a site has sent is kept before it is sent, once, with its charge; old copies are noticed."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import fedcal
+from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
+from fedcal.clients.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
+from fedcal.errors import BudgetExceeded, FedcalError, InputError
+
+FACTS = JobFacts(
+    method="fedtemp",
+    unit="user",
+    trust="distributed",
+    adjacency="zero-out",
+    mechanism="gaussian",
+    epsilon=1.0,
+    delta=1e-6,
+    rounds=9,
+    verified=OWN_NOISE,
+    server="hub.example:9092",
+    expires=math.inf,
+)
+LIMITS = Limits(2.0, 1e-5)
+
+
+def job(name: object) -> str:
+    return sha256(repr(name).encode()).hexdigest()
+
+
+JOB = job("a job")
+
+
+def never() -> bytes:
+    raise AssertionError("drawn again")
+
+
+def nothing() -> tuple[bytes, bytes]:
+    raise AssertionError("made again")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "records.sqlite"
+
+
+@pytest.fixture(params=["memory", "file"])
+def records(request: pytest.FixtureRequest, file: Path) -> SiteRecords:
+    return SiteRecords(None if request.param == "memory" else file, limits=LIMITS)
+
+
+def give(records: SiteRecords, name: str = JOB, round: int = 1, about: JobFacts = FACTS) -> bytes:
+    return records.answer(name, about, round, "q", lambda: os.urandom(8))[0]
+
+
+# --- once ---------------------------------------------------------------------------------------
+
+
+def test_the_same_question_gets_the_same_bytes(records: SiteRecords) -> None:
+    assert records.answer(JOB, FACTS, 1, "q", lambda: b"sealed") == (b"sealed", False)
+    for _ in range(2):
+        assert records.answer(JOB, FACTS, 1, "q", never) == (b"sealed", True)
+    with pytest.raises(InputError, match="asked before with another question"):
+        records.answer(JOB, FACTS, 1, "p", never)
+    assert records.answer(JOB, FACTS, 2, "p", lambda: b"other") == (b"other", False)
+    (booked,) = records.booked()
+    assert (booked.job, booked.about, booked.answered) == (JOB, FACTS, (1, 2))
+    assert abs(booked.when - time.time()) < 60
+
+
+def test_it_outlasts_its_process(file: Path) -> None:
+    with SiteRecords(file) as first:
+        assert first.enrol(JOB, FACTS, lambda: (b"key", b"enrolment")) == b"enrolment"
+        sent = give(first)
+        assert first.confirm(JOB, 1, "u", lambda: (b"signature", b"sums")) == b"signature"
+    with SiteRecords(file) as second:
+        assert second.enrol(JOB, FACTS, nothing) == b"enrolment"
+        assert second.private_key(JOB) == b"key"
+        assert second.answer(JOB, FACTS, 1, "q", never) == (sent, True)
+        assert second.confirm(JOB, 1, "u", nothing) == b"signature"
+        assert second.sums(JOB, 1, "u") == b"sums"
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in file.parent.iterdir())
+
+
+def test_one_set_of_contributors_is_signed(records: SiteRecords) -> None:
+    with pytest.raises(InputError, match="not enrolled"):
+        records.confirm(JOB, 1, "u", nothing)
+    records.enrol(JOB, FACTS, lambda: (b"key", b"enrolment"))
+    records.confirm(JOB, 1, "u", lambda: (b"signature", b"sums"))
+    with pytest.raises(InputError, match="another set of contributors was signed"):
+        records.confirm(JOB, 1, "v", nothing)
+    for round, digest in ((1, "v"), (2, "u")):
+        with pytest.raises(InputError, match="nothing is kept"):
+            records.sums(JOB, round, digest)
+    assert records.confirm(JOB, 2, "v", lambda: (b"2", b"3")) == b"2"
+
+
+def test_what_is_drawn_may_read_the_private_key(records: SiteRecords) -> None:
+    records.enrol(JOB, FACTS, lambda: (b"key", b"enrolment"))
+    drawn = records.answer(JOB, FACTS, 1, "q", lambda: records.private_key(JOB) + b"!")
+    assert drawn == (b"key!", False)
+
+
+def test_who_is_asked_once_in_a_job_answers_in_one_round(records: SiteRecords) -> None:
+    give(records)
+    with pytest.raises(InputError, match="asked once"):
+        records.answer(JOB, FACTS, 2, "q", never, asked_once=True)
+    assert records.answer(JOB, FACTS, 1, "q", never, asked_once=True)[1]
+
+
+def test_a_round_beyond_the_job_s_is_refused(records: SiteRecords) -> None:
+    for round in (0, FACTS.rounds + 1):
+        with pytest.raises(InputError, match=r"must be a whole number in \[1, 9\]"):
+            records.answer(JOB, FACTS, round, "q", never)
+
+
+def test_a_job_cannot_change(records: SiteRecords) -> None:
+    give(records)
+    for change in ({"epsilon": 0.5}, {"rounds": 10}, {"unit": "example"}, {"verified": CLAIMED}):
+        with pytest.raises(InputError, match="written down with other facts"):
+            records.answer(JOB, replace(FACTS, **change), 2, "q", never)  # type: ignore[arg-type]
+    give(records, round=2, about=replace(FACTS, server="another address"))
+
+
+def test_old_answers_are_not_kept_and_not_drawn_again(records: SiteRecords) -> None:
+    records.enrol(JOB, FACTS, lambda: (b"key", b"enrolment"))
+    for round in range(1, KEPT_ROUNDS + 2):
+        give(records, round=round)
+        records.confirm(JOB, round, "u", lambda: (b"signature", b"sums"))
+    give(records, round=KEPT_ROUNDS + 2)
+    with pytest.raises(InputError, match="an old one"):
+        records.answer(JOB, FACTS, 2, "q", never)
+    with pytest.raises(InputError, match="nothing is kept"):
+        records.sums(JOB, 2, "u")
+    assert records.sums(JOB, 3, "u") == b"sums"
+    assert records.answer(JOB, FACTS, 3, "q", never)[1]
+
+
+def test_the_job_that_rested_longest_is_closed_for_ever(file: Path) -> None:
+    with SiteRecords(file) as records:
+        for i in range(KEPT_JOBS):
+            give(records, job(i))
+        give(records, job(0), round=2)
+        give(records, job("one more"))
+        assert give(records, job(0), round=3)
+        with pytest.raises(InputError, match="20 later jobs"):
+            records.answer(job(1), FACTS, 1, "q", never)
+        assert [b.job for b in records.booked() if b.closed] == [job(1)]
+
+
+# --- the budget ---------------------------------------------------------------------------------
+
+
+def test_a_job_is_charged_once_and_whole(records: SiteRecords) -> None:
+    for round in (1, 2, 3):
+        give(records, round=round)
+    give(records, job(2))
+    with pytest.raises(BudgetExceeded, match=r"user: epsilon 2 of 2 is spent.* 1 more") as e:
+        records.answer(job(3), FACTS, 1, "q", never)
+    assert "\n" not in str(e.value)
+    with pytest.raises(BudgetExceeded):
+        records.enrol(job(3), FACTS, nothing)
+    give(records, round=4)  # what was charged may go on
+    assert [booked.job for booked in records.booked()] == [JOB, job(2)]
+
+
+def test_deltas_and_units_have_sums_of_their_own(records: SiteRecords) -> None:
+    give(records, about=replace(FACTS, delta=9e-6))
+    with pytest.raises(BudgetExceeded, match="delta 9e-06 of 1e-05"):
+        records.answer(job(2), replace(FACTS, epsilon=0.1, delta=2e-6), 1, "q", never)
+    give(records, job(3), about=replace(FACTS, unit="example", epsilon=2.0, delta=1e-5))
+    exact = replace(FACTS, epsilon=math.inf, delta=0.0, verified=CLAIMED)
+    give(records, job(4), about=exact)
+    give(records, job(5), about=replace(FACTS, delta=1e-6))
+    assert [booked.about.exact for booked in records.booked()] == [False, False, True, False]
+
+
+def test_an_enrolment_alone_costs_nothing(records: SiteRecords) -> None:
+    for i in range(5):
+        records.enrol(job(i), FACTS, lambda: (b"key", b"enrolment"))
+    assert records.booked() == ()
+    give(records, job(0))
+    give(records, job(1))
+    with pytest.raises(BudgetExceeded):
+        records.answer(job(2), FACTS, 1, "q", never)
+
+
+def test_limits_stay_with_the_file(file: Path) -> None:
+    with SiteRecords(file) as records:
+        assert records.limits is None
+        give(records, about=replace(FACTS, epsilon=50.0))
+    SiteRecords(file, limits=LIMITS).close()
+    with SiteRecords(file) as records:
+        assert records.limits == LIMITS
+        with pytest.raises(BudgetExceeded, match="epsilon 50 of 2 is spent"):
+            give(records, job(2))
+
+
+@pytest.mark.parametrize("change", [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}])
+def test_facts_and_limits_are_checked(change: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        replace(FACTS, **change)  # type: ignore[arg-type]
+    with pytest.raises(InputError):
+        replace(LIMITS, **change)
+    for wrong in ({"verified": "perhaps"}, {"rounds": 0}, {"expires": math.nan}):
+        with pytest.raises(InputError):
+            replace(FACTS, **wrong)  # type: ignore[arg-type]
+
+
+def test_what_fails_leaves_nothing(records: SiteRecords) -> None:
+    def fails() -> bytes:
+        raise OverflowError("row 7")
+
+    with pytest.raises(OverflowError):  # no error of the file's: its text may tell of rows
+        records.answer(JOB, FACTS, 1, "q", fails)
+    assert records.booked() == ()
+    with pytest.raises(InputError, match="64 hexadecimal"):
+        records.answer("../x", FACTS, 1, "q", never)
+    assert records.answer(JOB, FACTS, 1, "p", lambda: b"drawn")[0] == b"drawn"
+
+
+def test_what_cannot_be_written_is_not_answered(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with SiteRecords(file) as records:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(FedcalError, match="No space left on device"):
+                give(records)
+        assert records.booked() == ()
+        records._db.execute("PRAGMA query_only = ON")
+        with pytest.raises(InputError, match="cannot be used"):
+            give(records)
+        records._db.execute("PRAGMA query_only = OFF")
+        assert records.booked() == ()
+        assert not records.answer(JOB, FACTS, 1, "q", lambda: b"")[1]
+
+
+# --- ends of jobs -------------------------------------------------------------------------------
+
+
+def finish(records: SiteRecords) -> None:
+    records.finish(JOB)
+
+
+def expire(records: SiteRecords) -> None:
+    records.expire(FACTS.expires)
+
+
+def close_all(records: SiteRecords) -> None:
+    assert records.close_all() == 1
+
+
+@pytest.mark.parametrize("end", [finish, expire, close_all])
+def test_of_a_job_that_has_ended_no_secret_is_left(
+    file: Path, end: Callable[[SiteRecords], None]
+) -> None:
+    """With other jobs around it, whose pages SQLite moves and splits."""
+    secrets = [os.urandom(32) for _ in range(3)] + [os.urandom(20_000)]
+    about = replace(FACTS, expires=time.time() + 600)
+    with SiteRecords(file) as records:
+        for i in range(8):
+            records.enrol(job(i), about, lambda: (os.urandom(32), os.urandom(300)))
+            give(records, job(i), about=about)
+        records.enrol(JOB, about, lambda: (secrets[0], secrets[1]))
+        records.answer(JOB, about, 1, "q", lambda: secrets[2])
+        records.answer(JOB, about, 2, "q", lambda: secrets[3])
+        records.confirm(JOB, 1, "u", lambda: (b"signature", secrets[1]))
+        for i in range(8, 16):
+            records.enrol(job(i), about, lambda: (os.urandom(32), os.urandom(300)))
+            records.finish(job(i - 8))
+        assert all(secret[:32] in file.read_bytes() for secret in secrets)
+        for i in range(8, 16):
+            records.finish(job(i))
+        if end is expire:
+            records.expire(about.expires)
+        else:
+            end(records)
+        left = file.read_bytes()
+        assert not [secret for secret in secrets if secret[-16:] in left or secret[:16] in left]
+        for call in (
+            lambda: records.answer(JOB, about, 1, "q", never),
+            lambda: records.answer(JOB, about, 3, "q", never),
+            lambda: records.enrol(JOB, about, nothing),
+            lambda: records.confirm(JOB, 1, "u", nothing),
+            lambda: records.sums(JOB, 1, "u"),
+        ):
+            with pytest.raises(InputError, match="is answered any more: "):
+                call()
+        with pytest.raises(InputError, match="no private key"):
+            records.private_key(JOB)
+        assert records.booked()[-1].answered == (1, 2)
+        assert records.booked()[-1].closed
+
+
+def test_an_expired_job_is_not_begun(records: SiteRecords) -> None:
+    late = replace(FACTS, expires=time.time() - 1)
+    with pytest.raises(InputError, match="has expired"):
+        records.enrol(JOB, late, nothing)
+    with pytest.raises(InputError, match="has expired"):
+        records.answer(JOB, late, 1, "q", never)
+
+
+# --- crashes and races --------------------------------------------------------------------------
+
+HEAD = """
+import os, signal, sys
+from fedcal.clients.count_file import CountFile
+from test_records import FACTS, JOB, LIMITS, Path, SiteRecords, job
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+records = SiteRecords(Path(sys.argv[1]))
+"""
+
+
+def start(body: str, file: Path) -> subprocess.Popen[str]:
+    root, here = Path(fedcal.__file__).parents[1], Path(__file__).parent
+    return subprocess.Popen(
+        [sys.executable, "-c", HEAD + body, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{here}"},
+    )
+
+
+def kept(file: Path) -> int:
+    """Number of answers; none is without a charge, and no charge without an answer."""
+    with SiteRecords(file) as records:
+        assert not records.restored
+    with closing(sqlite3.connect(file)) as db:
+        charged = {row[0] for row in db.execute("SELECT job FROM jobs WHERE booked IS NOT NULL")}
+        answered = [row[0] for row in db.execute("SELECT job FROM answers")]
+        assert charged == set(answered)
+        assert not db.execute("SELECT 1 FROM signatures WHERE sums IS NULL").fetchall()
+        assert not db.execute(
+            "SELECT 1 FROM jobs WHERE (private_key IS NULL) != (enrolment IS NULL)"
+        ).fetchall()
+    return len(answered)
+
+
+ANSWER = "records.answer(JOB, FACTS, 1, 'q', lambda: b'answer')"
+DEATHS = {
+    "drawing": ("records.answer(JOB, FACTS, 1, 'q', die)", 0),
+    "before the count": (f"CountFile.next = die\n{ANSWER}", 0),
+    "before the commit": (
+        f"after = CountFile.next\nCountFile.next = lambda *a: (after(*a), die())\n{ANSWER}",
+        0,
+    ),
+    "after the commit": (f"CountFile.committed = die\n{ANSWER}", 1),
+    "at the end": (f"{ANSWER}\ndie()", 1),
+    "enrolling": ("records.enrol(JOB, FACTS, die)", 0),
+    "signing": (f"{ANSWER}\nrecords.confirm(JOB, 1, 'u', die)", 1),
+}
+
+
+@pytest.mark.parametrize("when", DEATHS)
+def test_a_death_at_any_step_leaves_both_or_neither(file: Path, when: str) -> None:
+    body, answers = DEATHS[when]
+    process = start(body, file)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert kept(file) == answers
+    with SiteRecords(file) as records:
+        assert records.answer(JOB, FACTS, 1, "q", lambda: b"answer") == (b"answer", answers == 1)
+        records.confirm(JOB, 1, "v", lambda: (b"", b""))
+        records.enrol(job(2), FACTS, lambda: (b"key", b"enrolment"))
+
+
+WORK = """
+for i in range(10**6):
+    sent = records.answer(job(i % 7), FACTS, 1 + i // 7 % 9, "q", lambda: os.urandom(9000))[0]
+    print(i, sent[:4].hex(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_deaths_at_random_moments_lose_nothing_that_was_sent(file: Path) -> None:
+    rng = random.Random(5)
+    sent: dict[int, str] = {}
+    for _ in range(12):
+        process = start(WORK, file)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.25))
+        process.kill()
+        lines = [line.split() for line in process.communicate()[0].splitlines()]
+        for number, answer in (line for line in lines if len(line) == 2 and len(line[1]) == 8):
+            if int(number) < 7 * KEPT_ROUNDS:
+                assert sent.setdefault(int(number), answer) == answer
+        assert kept(file) >= len(sent)
+    assert sent
+
+
+RACE = """
+print("open", flush=True)
+sys.stdin.readline()
+print(records.answer(JOB, FACTS, 1, "q", lambda: os.urandom(8))[0].hex())
+"""
+
+
+def test_two_processes_that_race_for_a_round_send_the_same_bytes(file: Path) -> None:
+    racers = [start(RACE, file) for _ in range(2)]  # they race to make the file, too
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "open\n"
+    with SiteRecords(file) as gate, gate._transaction():
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        time.sleep(0.2)
+    answers = {racer.communicate()[0].strip() for racer in racers}
+    assert len(answers) == 1
+    assert len(answers.pop()) == 16
+    assert kept(file) == 1
+
+
+def test_threads_share_one_object(file: Path) -> None:
+    with SiteRecords(file) as records, ThreadPoolExecutor(8) as pool:
+        sent = list(pool.map(lambda i: give(records, job(i % 3)), range(24)))
+    assert len(set(sent)) == 3
+
+
+# --- restored from a backup ---------------------------------------------------------------------
+
+
+def put_back_the_file(backup: Path, folder: Path) -> None:
+    shutil.copy2(backup / "records.sqlite", folder)
+
+
+def put_back_into_the_same_inode(backup: Path, folder: Path) -> None:
+    (folder / "records.sqlite").write_bytes((backup / "records.sqlite").read_bytes())
+
+
+def put_back_the_folder(backup: Path, folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+
+
+def lose_the_file(backup: Path, folder: Path) -> None:
+    (folder / "records.sqlite").unlink()
+
+
+def lose_the_count(backup: Path, folder: Path) -> None:
+    (folder / "records.count").unlink()
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        put_back_the_file,
+        put_back_into_the_same_inode,
+        put_back_the_folder,
+        lose_the_file,
+        lose_the_count,
+    ],
+)
+@pytest.mark.parametrize("behind", [0, 2])
+def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
+    tmp_path: Path, restore: Callable[[Path, Path], None], behind: int
+) -> None:
+    file = tmp_path / "site" / "records.sqlite"
+    file.parent.mkdir()
+    with SiteRecords(file, limits=LIMITS) as records:
+        records.enrol(JOB, FACTS, lambda: (b"key", b"enrolment"))
+        give(records)
+    shutil.copytree(file.parent, tmp_path / "backup")
+    with SiteRecords(file) as records:
+        for round in range(2, 2 + behind):
+            give(records, round=round)
+    restore(tmp_path / "backup", file.parent)
+    for _ in range(2):
+        with SiteRecords(file, limits=Limits(9.0, 1e-5)) as records:
+            assert records.restored
+            for call in (
+                lambda: records.answer(JOB, FACTS, 1, "q", never),
+                lambda: records.answer(JOB, FACTS, 2, "q", never),
+                lambda: records.answer(job("unknown here"), FACTS, 1, "q", never),
+                lambda: records.enrol(JOB, FACTS, nothing),
+                lambda: records.private_key(JOB),
+            ):
+                with pytest.raises(InputError, match="put back from a backup"):
+                    call()
+    with SiteRecords(file) as records:
+        assert records.close_all() == (restore is not lose_the_file)
+        assert not records.restored
+        if restore is not lose_the_file:
+            with pytest.raises(InputError, match="closed by the operator"):
+                give(records)
+    with SiteRecords(file) as records:
+        give(records, job("new"))
+        assert give(records, job("new"), round=2)
+
+
+def test_a_death_does_not_hide_a_backup(tmp_path: Path) -> None:
+    """After it nobody knows when the file was last changed; the number is left to go by."""
+    file = tmp_path / "records.sqlite"
+    with SiteRecords(file) as records:
+        give(records)
+        backup = file.read_bytes()
+        for round in (2, 3):
+            give(records, round=round)
+    start(DEATHS["after the commit"][0].replace("1, 'q'", "4, 'q'"), file).communicate()
+    file.write_bytes(backup)
+    with SiteRecords(file) as records, pytest.raises(InputError, match="put back from a backup"):
+        records.answer(JOB, FACTS, 4, "q", never)
+
+
+def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path: Path) -> None:
+    file = tmp_path / "site" / "records.sqlite"
+    file.parent.mkdir()
+    for round in range(1, 4):
+        with SiteRecords(file) as records:
+            give(records, round=round)
+            assert records.booked()
+        (tmp_path / "site").rename(tmp_path / "moved")
+        (tmp_path / "moved").rename(tmp_path / "site")
+    with closing(sqlite3.connect(file)) as reader:
+        reader.execute("SELECT * FROM jobs").fetchall()
+    with SiteRecords(file) as records:
+        assert not records.restored
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
+    with closing(sqlite3.connect(tmp_path / "b.sqlite")) as other, other:
+        other.execute("CREATE TABLE jobs (job TEXT)")
+    for name, said in (("a", "not a database"), ("b", "of something else"), ("c/d", "cannot wri")):
+        with pytest.raises(InputError, match=said) as error:
+            SiteRecords(tmp_path / f"{name}.sqlite")
+        assert "\n" not in str(error.value)
+
+
+def test_in_memory_an_operation_takes_a_fraction_of_a_millisecond() -> None:
+    with SiteRecords(None) as records:
+        began = time.process_time()
+        for i in range(200):
+            give(records, job(i // 5), round=1 + i % 5)
+        each = (time.process_time() - began) / 200
+    assert each < 1e-3  # 0.1 ms where nobody else computes

@@ -1,0 +1,123 @@
+"""A prepared site answers each round once, and books what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.agreement import job_digest
+from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, Limits
+from fedcal.clients.prepared import Prepared, prepare, prepared
+from fedcal.clients.records import SiteRecords
+from fedcal.clients.site_records import EARLIER, RECORDS, answer_once, finish, records_of
+from fedcal.errors import BudgetExceeded, InputError
+from fedcal.privacy import Federation
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies.job import Job
+from fedcal.types import Words
+
+ROWS = Shards.from_owner(
+    np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
+)
+POLICY = """
+methods = ["fedbin"]
+unit = ["user"]
+trust = ["distributed", "central"]
+adjacency = ["zero-out"]
+rounds = 50
+expires = 2999-01-01
+epsilon-per-run = 2.0
+epsilon-total = 2.5
+delta-per-run = 1e-3
+delta-total = 1e-3
+secure-aggregation = "any"
+"""
+
+
+class Run:
+    """A job of some name, and its first question."""
+
+    def __init__(self, trust: str = "distributed", epsilon: float = 1.0) -> None:
+        federation = Federation(5, 2, epsilon=epsilon, trust=trust, noise_source="system")
+        job = Job("fedbin", federation)
+        strategy = job.strategy()
+        opened = strategy.open_round(1)
+        assert opened is not None
+        self.fields: dict[str, Any] = job.to_fields()
+        self.plan, self.request, self.name = job.plan, opened.request, strategy.run
+        self.drawn = 0
+
+    def draw(self) -> Words:
+        self.drawn += 1
+        return np.frombuffer(os.urandom(32), np.uint64)
+
+    def answer(self, site: Prepared, request: Request | None = None) -> tuple[Words, bool]:
+        return answer_once(site, self.fields, self.plan, request or self.request, self.draw)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Prepared:
+    (tmp_path / "site.toml").write_text(POLICY)
+    prepare(tmp_path / "site", ROWS, policy=tmp_path / "site.toml", server="hub:9092")
+    return prepared(tmp_path / "site")
+
+
+def test_a_round_is_answered_once_and_charged(site: Prepared) -> None:
+    run = Run()
+    first, again = run.answer(site)
+    assert not again
+    for _ in range(2):  # each message is a process of its own
+        words, again = run.answer(site)
+        assert again
+        assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
+    assert run.request.context is not None
+    softer = replace(run.request.context, epsilon=2.0)
+    with pytest.raises(InputError, match="asked before with another question"):
+        run.answer(site, replace(run.request, context=softer))
+    assert run.drawn == 1
+    with records_of(site) as records:
+        (booked,) = records.booked()
+    about = booked.about
+    assert booked.job == job_digest(run.fields, run.name)
+    assert (about.method, about.server, about.epsilon) == ("fedbin", "hub:9092", 1.0)
+    assert (about.delta, about.rounds, about.verified) == (run.plan.delta, 1, OWN_NOISE)
+
+
+def test_the_policy_s_total_is_kept_over_runs(site: Prepared) -> None:
+    for run in (Run(), Run("central")):
+        run.answer(site)
+    more = Run()
+    with pytest.raises(BudgetExceeded, match=r"unit user: epsilon 2 of 2\.5 is spent"):
+        more.answer(site)
+    assert more.drawn == 0
+    with SiteRecords(site.folder / RECORDS) as records:
+        assert records.limits == Limits(2.5, 1e-3)
+        assert [booked.about.verified for booked in records.booked()] == [OWN_NOISE, CLAIMED]
+
+
+def test_a_run_that_has_its_result_is_not_answered_again(site: Prepared) -> None:
+    run = Run()
+    run.answer(site)
+    finish(site, run.fields, run.name)
+    with pytest.raises(InputError, match="is answered any more: finished"):
+        run.answer(site)
+    assert not Run(epsilon=0.5).answer(site)[1]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_run_that_began_with_an_earlier_version_is_refused(site: Prepared, closed: bool) -> None:
+    run = Run()
+    name = hashlib.sha256(run.name.encode()).hexdigest()[:32]
+    (site.folder / EARLIER).mkdir()
+    (site.folder / EARLIER / f"{name}{'.closed' if closed else ''}").touch()
+    with pytest.raises(InputError, match="began with an earlier version of fedcal"):
+        run.answer(site)
+    assert run.drawn == 0
+    Run().answer(site)

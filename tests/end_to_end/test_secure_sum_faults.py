@@ -1,0 +1,242 @@
+"""The secure sum among faults and liars, in thousands of random runs; and that these would notice.
+
+`sum_faults.run` makes a federation at random and lets things go wrong: an honest server among
+sites that are absent, late or restarted and messages that are damaged, doubled or old ones; or a
+hostile server with the keys of as many sites as may work with it. Each run is checked: every sum
+that is released is that of the contributions in it, each site draws and sends one contribution a
+round, and from all that the server has it can compute nothing but multiples of one sum a round
+over at least m contributors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import sum_faults
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from known_sums import is_multiple, learnable
+from sum_world import World
+
+from fedcal.clients import party
+from fedcal.clients.party import Party
+from fedcal.clients.records import SiteRecords
+from fedcal.errors import InputError
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.masking import SEED_BYTES
+from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
+
+# --- the runs ---------------------------------------------------------------------------------
+
+
+def wrong_in(seeds: Sequence[int]) -> Counter[str]:
+    """What should not be, in the runs of these seeds; at least a part of them release sums."""
+    found, released = Counter[str](), 0
+    for seed in seeds:
+        wrong, sums = sum_faults.run(seed)
+        found.update(f"{text} (seed {seed})" for text in wrong)
+        released += sums
+    assert released > len(seeds) / 4
+    return found
+
+
+@pytest.mark.parametrize("hundred", range(2))
+def test_nothing_but_one_sum_a_round_is_opened_whatever_goes_wrong(hundred: int) -> None:
+    assert not wrong_in(range(100 * hundred, 100 * hundred + 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("thousand", range(1, 11))
+def test_ten_thousand_runs(thousand: int) -> None:
+    assert not wrong_in(range(1000 * thousand, 1000 * thousand + 1000))
+
+
+# --- the runs would notice --------------------------------------------------------------------
+
+
+def no_threshold(patch: pytest.MonkeyPatch) -> None:
+    def open_for_anybody(
+        self: Party, job: str, number: int, of: str, confirmations: Sequence[bytes]
+    ) -> bytes:
+        pieces = self._records.sums(job, number, of)
+        return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()
+
+    patch.setattr(Party, "open", open_for_anybody)
+
+
+def no_once(patch: pytest.MonkeyPatch) -> None:
+    kept: dict[tuple[Any, ...], bytes] = {}
+
+    def confirm(self: SiteRecords, job: str, number: int, of: str, make: Callable[[], Any]) -> Any:
+        signature, kept[id(self), job, number, of] = make()
+        return signature
+
+    def sums(self: SiteRecords, *which: Any) -> bytes:
+        if (id(self), *which) not in kept:
+            raise InputError("nothing is kept")
+        return kept[(id(self), *which)]
+
+    patch.setattr(SiteRecords, "confirm", confirm)
+    patch.setattr(SiteRecords, "sums", sums)
+
+
+def no_least(patch: pytest.MonkeyPatch) -> None:
+    own = Party.confirm
+    patch.setattr(Party, "confirm", lambda self, job, number, least, given: own(
+        self, job, number, 0, given
+    ))  # fmt: skip
+
+
+def no_check_of_headers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(party, "header_by", lambda key, text: True)
+
+
+def no_check_of_enrolments(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Enrolment, "by", lambda self, key, job: True)
+
+
+def no_check_of_confirmations(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Confirmation, "by", lambda self, key, of: True)
+
+
+def no_commitments(patch: pytest.MonkeyPatch) -> None:
+    def believed(self: Party, header: Header, told: bytes) -> list[bytes]:
+        return [told[a : a + SEED_BYTES] for a in range(0, len(told), SEED_BYTES)]
+
+    patch.setattr(Party, "_seeds", believed)
+
+
+def fresh_answers(patch: pytest.MonkeyPatch) -> None:
+    def answer(self: SiteRecords, *about: Any, asked_once: bool = False) -> tuple[bytes, bool]:
+        return about[-1](), False
+
+    patch.setattr(SiteRecords, "answer", answer)
+
+
+def unsigned_openings(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Opening, "by", lambda self, key: True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "noticed", "first"),
+    [
+        (no_threshold, "signatures", 0),
+        (no_once, "two sums", 80),
+        (no_once, "can compute", 80),
+        (no_least, "at least", 0),
+        (no_check_of_headers, "no site made", 0),
+        (no_check_of_enrolments, "can compute", 0),
+        (no_check_of_confirmations, "signatures", 0),
+        (no_commitments, "another sum", 200),
+        (fresh_answers, "contributions to one round", 0),
+        (unsigned_openings, "another sum", 70),
+    ],
+)
+def test_a_party_that_forgets_a_check_is_found_out(
+    fault: Callable[[pytest.MonkeyPatch], None],
+    noticed: str,
+    first: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`first`: the run that notices, or one shortly before it."""
+    fault(monkeypatch)
+    for seed in range(first, first + 1000):
+        wrong, _ = sum_faults.run(seed)
+        if any(noticed in text for text in wrong):
+            return
+    pytest.fail("no run notices")
+
+
+# --- what can be computed ---------------------------------------------------------------------
+
+BITS = 2
+INTO = 1 << BITS
+
+spans = st.integers(1, 3).flatmap(
+    lambda size: st.lists(
+        st.lists(st.tuples(*[st.integers(0, INTO - 1)] * size), min_size=1, max_size=3),
+        min_size=1,
+        max_size=3,
+    )
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(spans)
+def test_the_algebra_finds_all_that_enumeration_finds(pieces: list[list[tuple[int, ...]]]) -> None:
+    size = len(pieces[0][0])
+
+    def all_of(span: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
+        return {
+            tuple(sum(a * v[k] for a, v in zip(by, span, strict=True)) % INTO for k in range(size))
+            for by in product(range(INTO), repeat=len(span))
+        }
+
+    want = set.intersection(*map(all_of, pieces))
+    assert all_of(learnable(pieces, size, BITS)) == want
+
+
+PAIRS = ((0, 1), (1, 2), (0, 2))
+"""Of three contributors: what each of three members is shown."""
+
+
+def test_a_split_view_tells_low_bits_and_over_the_reals_it_would_not() -> None:
+    """Members 0, 1, 2 each open another pair; a piece is held by the two that are not its own.
+
+    Over the reals the three planes meet in 0 alone. Modulo 2**64 their normals' determinant, 4,
+    is no unit, and 2**63 times each pair is in all three.
+    """
+    sums = [tuple(int(k in pair) for k in range(3)) for pair in PAIRS]
+    known = [[sums[j] for j in range(3) if j != piece] for piece in range(3)]
+    normals = np.array([np.cross(*span) for span in known])
+    assert abs(round(np.linalg.det(normals))) == 4
+    found = learnable(known, 3)
+    half = 1 << 63
+    assert set(found) <= {tuple(half * a for a in v) for v in sums}
+    assert len(found) == 2
+    # where all open one sum, that is all that is known; two of them, and a single one is out
+    assert learnable([[sums[0]]] * 3, 3) == [sums[0]]
+    assert not all(
+        is_multiple(v, frozenset({0, 1})) for v in learnable([[sums[0], (1, 1, 1)]] * 3, 3)
+    )
+
+
+def test_members_who_open_what_they_are_shown_tell_a_low_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same by real messages; and with the check nobody opens anything."""
+    world = World.of(Committee((0, 1, 2), 2), sites=3, least=2)
+    with closing(world):
+        (job,), question = world.jobs, world.question(world.jobs[0], 1)
+        known = [text for k in range(3) if (text := world.enrol(k, job)) is not None]
+        for k in range(3):
+            world.answer(k, job, 1, question, known)
+        sent = [clear.sent for clear in world.clear.values()]
+        signed, digests = [], []
+        for member, pair in enumerate(PAIRS):
+            given = [(sent[k].header, sent[k].sealed[member]) for k in pair]
+            signed.append(world.confirm(member, job, 1, given))
+            digests.append(list(world.sums)[-1])
+        assert None not in signed
+        words = [text for text in signed if text is not None]
+        assert [world.open(j, job, 1, digests[j], words) for j in range(3)] == [None] * 3
+
+        no_threshold(monkeypatch)
+        told = [world.open(j, job, 1, digests[j], []) for j in range(3)]
+        rows = [
+            np.frombuffer(Opening.from_bytes(text).pieces, "<u8").reshape(2, -1)
+            for text in told
+            if text is not None
+        ]
+        # 2**63 (x0 + x1): pieces 1 and 2 by what member 0 opened, piece 0 by both other members,
+        # whose pairs have the sites 0 and 1 once, and 2 twice
+        streams = rows[0][0] + rows[0][1] + rows[1][0] + rows[2][0]
+        low = (sent[0].words + sent[1].words + streams) << np.uint64(63)
+        one, two = (clear.words for clear in list(world.clear.values())[:2])
+        assert np.array_equal(low >> np.uint64(63), (one + two) & np.uint64(1))

@@ -1,0 +1,264 @@
+"""Sums that honest clients cannot have made are refused, and no others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import prefer
+from scipy.stats import norm
+
+from fedcal.bounding import Bound, encode_bounded
+from fedcal.errors import InputError, RoundFailed
+from fedcal.mechanisms import MECHANISMS, PRIVATE
+from fedcal.plausible import check_plausible, honest_range
+from fedcal.privacy import Federation, Ledger, Plan, make_plan
+from fedcal.queries import Query
+from fedcal.release import Asked, Curator, Release
+from fedcal.secure_aggregation import ClientSums
+from fedcal.streams import Purpose, stream
+from fedcal.trust import NOISY
+from fedcal.types import Floats, Words
+from fedcal.units import UNITS
+
+
+@dataclass(frozen=True)
+class Asks(Query):
+    """Any question."""
+
+    kind, examples = "statistic", ()
+    sizes: tuple[int, ...] = (3,)
+
+    def lengths(self) -> tuple[int, ...]:
+        return self.sizes
+
+    def params(self) -> dict[str, Any]:
+        return {}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        return Bound(self.sizes, clips, order=order)
+
+
+class Counts(Asks):
+    signed = False
+
+
+def plans() -> dict[str, Plan]:
+    """Every mechanism, trust and unit that go together, under each bound of the mechanism's."""
+    found = dict[str, Plan]()
+    for name, trust, unit in product(PRIVATE, NOISY, UNITS):
+        for number, example in enumerate(MECHANISMS[name].examples):
+            federation = Federation(
+                clients=7, classes=2, epsilon=1.0, unit=unit, trust=trust, mechanism=name
+            )
+            try:
+                plan = make_plan(
+                    federation,
+                    rounds=1,
+                    bound=Bound(**example),
+                    prefers=prefer(name),
+                    row_sums=UNITS[unit].per != "client",
+                )
+            except InputError:
+                continue
+            found[f"{name}-{trust}-{unit}-{number}"] = plan
+    return found
+
+
+PLANS = plans()
+every_plan = pytest.mark.parametrize("name", PLANS)
+
+
+def asks(plan: Plan, kind: type[Asks] = Asks) -> Asks:
+    assert plan.bound is not None
+    return kind(plan.bound.lengths)
+
+
+def extreme(plan: Plan, asked: Asked, sign: float) -> Words:
+    """What one honest client sends that adds as much as it may, (length,)."""
+    bound, ring = asked.request.bound, asked.request.ring
+    x = np.full((1, bound.length), 1e9 * sign)
+    if plan.law.answers == "onehot":
+        x = np.eye(bound.length)[:1]
+    elif bound.rule != "per_value" and bound.per == "client":
+        x[:, 1:] = 0.0  # all of a norm in one number
+    if bound.per == "client":
+        return np.asarray(encode_bounded(x, bound, ring)[0])
+    sums, rows = ClientSums(1, bound.length, ring), encode_bounded(x, bound, ring)
+    high, low = rows.view(np.int64) >> 32, (rows & np.uint64(2**32 - 1)).view(np.int64)
+    sums.add_halves(high * 10**9, low * 10**9)  # of so many rows
+    return np.asarray(sums.saturated()[0])
+
+
+def closed(plan: Plan, query: Query, words: list[Words]) -> Release:
+    """A round with these answers, before their noise."""
+    curator = Curator(plan)
+    asked = curator.open(1, query)
+    curator.charge(asked, len(words))
+    total = np.zeros(asked.request.bound.length, np.uint64)
+    for number, one in enumerate(words):
+        if asked.request.noise is not None:
+            source = stream(plan.client_seed, Purpose.SHARE, 1, f"site {number}")
+            one = asked.request.noise.law.client(one, plan.ring, asked.request.noise, source)
+        total = total + one
+    return curator.close(asked, total)
+
+
+# --- no false alarm -------------------------------------------------------------------------------
+
+
+@every_plan
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_honest_clients_at_their_bound_are_never_refused(name: str, sign: float) -> None:
+    for seed in range(40):
+        plan = replace(PLANS[name], seed=seed)
+        query = asks(plan, Asks if sign < 0 else Counts)
+        mine = extreme(plan, Curator(plan).open(1, query), sign)
+        closed(plan, query, [mine] * plan.clients)
+
+
+@every_plan
+def test_clients_without_rows_are_not_refused_for_negative_noise(name: str) -> None:
+    plan = PLANS[name]
+    nothing = np.zeros(sum(asks(plan).sizes), np.uint64)
+    for seed in range(40):
+        closed(replace(plan, seed=seed), asks(plan, Counts), [nothing] * plan.clients)
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].noisy_sums])
+def test_noise_goes_as_far_as_its_tail(name: str) -> None:
+    """Beyond the range of exact sums lies the tail, which noise exceeds with chance < 2**-40."""
+    plan = PLANS[name]
+    asked = Curator(plan).open(1, asks(plan))
+    least, most = honest_range(plan, asked.request)
+    np.testing.assert_array_equal(least, -most)
+    bound, ring = asked.request.bound, plan.ring
+    one = (
+        bound.scale
+        if bound.per == "client"
+        else np.minimum(ring.limit * ring.grid, 2.0**31 * bound.scale)
+    )
+    tail = most / (1 + 2.0**-40) - plan.clients * one
+    std = plan.std_of_sum(plan.clients)
+    if "gaussian" in name:
+        np.testing.assert_allclose(tail / std, 9.2, rtol=2e-4)
+        assert 2 * norm.sf(9.19) * 2**20 < 2**-40
+    else:
+        assert (tail >= std / math.sqrt(2 * plan.noises(plan.clients)) * 43).all()
+
+
+@given(
+    st.floats(0.01, 50.0),
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.sampled_from(sorted(NOISY)),
+    st.integers(0, 2**32),
+)
+def test_any_honest_sum_of_any_size(
+    epsilon: float, clients: int, length: int, trust: str, seed: int
+) -> None:
+    federation = Federation(clients, 2, epsilon=epsilon, trust=trust, seed=seed)
+    bound = Bound((length,), (3.0,))
+    plan = make_plan(federation, rounds=2, bound=bound, prefers=prefer("discrete-gaussian"))
+    x = np.zeros((1, length))
+    x[0, seed % length] = 3.0
+    closed(plan, Counts((length,)), list(encode_bounded(x, bound, plan.ring)) * clients)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@every_plan
+def test_one_step_beyond_the_range_is_refused(name: str) -> None:
+    plan = PLANS[name]
+    if plan.law.answers == "index":
+        pytest.skip("exact sums are nobody's to see")
+    for kind in (Asks, Counts):
+        request = Curator(plan).open(1, asks(plan, kind)).request
+        for limit in honest_range(plan, request):
+            steps = np.trunc(limit / plan.grid)  # toward zero: within
+            if np.abs(steps).max() * 1.001 > 2.0**63:
+                continue  # the ring has no such number
+            check_plausible(_words(steps), plan, request)
+            for number in range(len(steps)):
+                beyond = steps.copy()
+                beyond[number] += np.sign(steps[number] or -1.0) * max(1, abs(steps[number]) * 1e-9)
+                with pytest.raises(RoundFailed, match="some client did not keep to it"):
+                    check_plausible(_words(beyond), plan, request)
+
+
+def _words(steps: Floats) -> Words:
+    return steps.astype(np.int64).view(np.uint64)
+
+
+def test_a_random_ring_element_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    kinds: dict[str, tuple[dict[str, Any], type[Asks]]] = {
+        "user": ({"unit": "user"}, Asks),
+        "counts of rows": ({"unit": "example"}, Counts),
+        "exact counts": ({"epsilon": math.inf}, Counts),
+    }
+    for what, (change, kind) in kinds.items():
+        fields: dict[str, Any] = {"clients": 100, "classes": 2, "epsilon": 1.0}
+        bound = Bound((64,), (1.0,))
+        plan = make_plan(
+            Federation(**fields | change), rounds=1, bound=bound, row_sums=kind is Counts
+        )
+        lie = rng.integers(0, 2**64, 64, dtype=np.uint64)
+        with pytest.raises(RoundFailed, match="round 1: the sum is not one that 100 clients"):
+            closed(plan, kind((64,)), [np.zeros(64, np.uint64)] * 99 + [lie])
+        assert what
+
+
+def test_exact_sums_without_a_bound_may_be_anything() -> None:
+    plan = make_plan(Federation(3, 2), rounds=1, bound=Bound((3,)))
+    lie = np.array([2**63, 1, 2**64 - 1], np.uint64)
+    values = closed(plan, Asks(), [lie] * 3).values
+    assert np.isfinite(values).all()
+
+
+def test_with_a_clip_exact_sums_are_within_it() -> None:
+    plan = make_plan(Federation(3, 2), rounds=1, bound=Bound((3,)))
+    for times, fails in ((3, False), (4, True)):
+        curator = Curator(plan)
+        asked = curator.open(1, Asks(), norms=(0.5,))
+        curator.charge(asked, 3)
+        total = np.full(3, round(times * 0.5 / plan.grid), np.uint64)
+        if fails:
+            with pytest.raises(RoundFailed):
+                curator.close(asked, total)
+        else:
+            curator.close(asked, total)
+
+
+def test_a_refused_round_stays_charged_and_says_no_value() -> None:
+    federation = Federation(clients=5, classes=2, epsilon=1.0)
+    plan = make_plan(federation, rounds=2, bound=Bound((3,), (1.0,)))
+    with Ledger(None, 1.0) as ledger:
+        curator = Curator(plan, ledger)
+        asked = curator.open(1, Asks())
+        curator.charge(asked, 5)
+        lie = plan.ring.encode(np.array([0.0, 123456.0, 0.0]))
+        with pytest.raises(RoundFailed) as refused:
+            curator.close(asked, lie)
+        assert "123" not in str(refused.value)
+        assert "\n" not in str(refused.value)
+        curator.abandon()
+        assert [e.charged for e in ledger.entries()] == [(1,)]
+        assert ledger.spent()[0] == 1.0
+
+
+def test_exact_sums_of_candidates_are_not_looked_at() -> None:
+    """A liar that adds a limit less a guess would learn from a refusal whether the guess is low."""
+    bound = Bound((5,), (2.0,), "per_value")
+    plan = make_plan(
+        Federation(10, 2, epsilon=1.0), rounds=1, bound=bound, prefers=prefer("exponential")
+    )
+    released = closed(plan, Asks((5,)), [plan.ring.encode(np.full(5, 1e5))])
+    assert released.values[0] in range(5)
