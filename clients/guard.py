@@ -51,7 +51,6 @@ def check(
             "are sent"
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
-    site.check_policy(fields, plan, request.bound.length)
     own = own_request(fields, request, plan)
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
