@@ -20,7 +20,7 @@ from fedcal.shards import Shards
 from fedcal.strategies import FedBin
 from fedcal.strategies.job import Job, plan_of_job
 
-FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
+FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
@@ -58,7 +58,7 @@ def test_an_honest_request_passes(site: Prepared) -> None:
         ({"classes": 3}, "3 classes, this site has 2"),
         ({"input": "probs"}, "about 'probs', this site has logits"),
         ({"epsilon": 2.0}, "epsilon"),
-        ({"trust": "local"}, "trust"),
+        ({"trust": "central"}, "trust"),
         ({"clients": 4}, "noise|ring|plan"),
         ({"unit": "example"}, "unit"),
     ],
@@ -110,8 +110,8 @@ def test_a_promise_to_subjects_needs_subjects(site: Prepared) -> None:
 RULES = """
 methods = ["fedbin"]
 unit = ["user"]
-trust = ["distributed"]
-adjacency = ["zero-out"]
+trust = ["local"]
+adjacency = ["replace"]
 rounds = 9
 expires = 2100-01-01
 epsilon-per-run = {}
@@ -134,3 +134,10 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
             else:
                 with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1"):
                     check(FIELDS, request, site)
+
+
+def test_a_share_of_the_noise_is_not_sent_by_itself(site: Prepared) -> None:
+    """It hides nothing from a server that sees each contribution, whatever the policy allows."""
+    federation = replace(FEDERATION, trust="distributed")
+    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
+        check({**FIELDS, **federation.to_fields()}, asked(federation), site)

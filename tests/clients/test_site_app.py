@@ -33,7 +33,7 @@ ROWS = 4321
 """How many rows the site has: a number that no log may tell."""
 
 NODE = 70
-SHARED = Federation(3, 2, epsilon=1.0, trust="distributed", noise_source="system")
+SHARED = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
 
 
 def rows(seed: int = 0, n: int = ROWS) -> Shards:
@@ -113,7 +113,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Si
 
 def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
     prepare(tmp_path / "site", rows(), number=1, simulated=True)
-    seeded = Federation(3, 2, epsilon=1.0, trust="distributed", seed=5)
+    seeded = Federation(3, 2, epsilon=1.0, trust="local", seed=5)
     site = Site(tmp_path / "site", seeded)
     request = site.request()
     assert request.seed is not None
