@@ -10,18 +10,15 @@ from typing import Any
 
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.show.tables import TextTable, markdown
-from fedcal.secure_aggregation import SEED_BYTES
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
-from fedcal.secure_aggregation.keys import DIGEST_BYTES, SEALED_MORE_BYTES, SIGNATURE_BYTES
-from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES, Header
+from fedcal.secure_aggregation.keys import DIGEST_BYTES, SIGNATURE_BYTES
+from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES, message_bytes
 
 MEASURED = "secure_sums.json"
 """File of the benchmark's results, as it wrote them."""
 
 KEY = 256
 """Bits of a public key and of a share of a secret, as Bonawitz et al. count them."""
-
-_LENGTH = 4  # of a part of a message, or a site's number
 
 SIZES = ((100, 5_000), (1000, 5_000), (100, 100_000), (1000, 100_000))
 """(clients, numbers) of the table."""
@@ -52,17 +49,16 @@ def lightsecagg_bits(clients: int, numbers: int, word: int) -> int:
 
 def contributor_bits(clients: int, numbers: int, word: int) -> int:
     """What a site sends to a sum of ours; it gets the question alone, which is not counted."""
-    header, sealed, members = _message_bytes(clients)
-    framed = (2 + 2 * members) * _LENGTH
-    return 8 * (header + members * sealed + framed) + numbers * word
+    whole, _, _ = message_bytes(_committee(clients), 0)
+    return 8 * whole + numbers * word
 
 
 def member_bits(clients: int, numbers: int, word: int) -> int:
     """What a member of the committee gets and sends beyond that: headers, seeds, its pieces."""
-    header, sealed, _ = _message_bytes(clients)
     committee = _committee(clients)
+    _, header, sealed = message_bytes(committee, numbers)
     signed = committee.threshold * CONFIRMATION_BYTES + CONFIRMATION_BYTES
-    signed += SIGNATURE_BYTES + DIGEST_BYTES + 3 * _LENGTH  # of what it opens
+    signed += SIGNATURE_BYTES + DIGEST_BYTES + 3 * 4  # of what it opens, each part with its length
     pieces = len(committee.held_by(0)) * numbers * word
     return 8 * (clients * (header + sealed) + signed) + pieces
 
@@ -70,15 +66,6 @@ def member_bits(clients: int, numbers: int, word: int) -> int:
 def _committee(clients: int) -> Committee:
     size = min(clients, EVERYBODY_UP_TO)
     return Committee.of_first(size, default_threshold(size))
-
-
-def _message_bytes(clients: int) -> tuple[int, int, int]:
-    """Bytes of a signed header and of a sealed message, and how many members there are."""
-    committee, digest = _committee(clients), bytes(DIGEST_BYTES)
-    commitments = (digest,) * len(committee.pieces)
-    header = Header(digest, 1, digest, 0, digest, 1, digest, committee.members, commitments)
-    sealed = SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(0))
-    return len(header.payload()) + SIGNATURE_BYTES, sealed, len(committee.members)
 
 
 BITS = {
