@@ -31,6 +31,8 @@ _ENROLMENT = struct.Struct(f"<I{KEY_BYTES}s{NONCE_BYTES}s")
 _FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{KEY_BYTES}sI{DIGEST_BYTES}sHH")
 _U32 = struct.Struct("<I")
 
+CONFIRMATION_BYTES = _U32.size + SIGNATURE_BYTES
+
 
 class Damaged(InputError):
     """Bytes that are no message of this kind."""
@@ -236,7 +238,7 @@ class Confirmation:
     @classmethod
     def from_bytes(cls, text: bytes) -> Self:
         """Damaged for anything else."""
-        if len(text) != _U32.size + SIGNATURE_BYTES:
+        if len(text) != CONFIRMATION_BYTES:
             raise Damaged("a confirmation has another length")
         return cls(_U32.unpack_from(text)[0], text[_U32.size :])
 
