@@ -16,7 +16,13 @@ from fedcal.clients.party import Party
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.messages import Confirmation, Contribution, Header, sum_digest
+from fedcal.secure_aggregation.messages import (
+    Confirmation,
+    Contribution,
+    Enrolment,
+    Header,
+    sum_digest,
+)
 
 SITES, LEAST = 5, 3
 
@@ -143,12 +149,14 @@ def test_only_members_keys_for_this_job_are_sealed_for(world: World) -> None:
         return np.zeros(3, np.uint64)
 
     own = world.told_key(3, SigningKey(bytes(32)), job)
+    zero = Enrolment.made(world.keys[3], bytes.fromhex(job), 3, bytes(32), bytes(16)).to_bytes()
     outsiders = world.enrol(4, job)
     assert outsiders is not None
     for enrolments, match in (
         (known[:2], "2 members of the committee have enrolled, and 3 are needed"),
         ([*known[:3], own], "of site 3 is not signed by it for this job"),
         ([*known[:3], one.enrolled[3]], "of site 3 is not signed by it for this job"),
+        ([*known[:3], zero], "X25519 key is none"),
         ([*known, known[0]], "enrolled twice"),
         ([*known, outsiders], "site 4 is no member"),
         ([*known[:3], b""], "another length"),
