@@ -156,9 +156,11 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             site = prepared(folder)
             artifact = keep_result(folder / RESULTS, run, form, files)
             finish(site, context.run_config, run)
-            with _discreet():
-                judged = judge_result(site, run, artifact)
-        log.info("result received: run %s, %s", run, judged.words())
+        try:
+            words = judge_result(site, run, artifact).words()
+        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
+            words = f"which cannot be judged: {_where(e)[1]}"
+        log.info("result received: run %s, %s", run, words)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
     return app

@@ -86,6 +86,14 @@ def test_less_noise_than_promised_is_refused(site: Prepared) -> None:
             check(FIELDS, replace(request, **change), site)
 
 
+@pytest.mark.parametrize("clients", [5, 10_000_000])
+def test_a_share_of_the_noise_alone_is_not_sent(site: Prepared, clients: int) -> None:
+    """The server says of how many: of ten million it has a three-thousandth of the std."""
+    shared = Federation(clients, 2, epsilon=1.0, trust="distributed", noise_source="system")
+    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
+        check(Job("fedbin", shared).to_fields(), asked(shared), site)
+
+
 def test_a_wider_bound_is_refused(site: Prepared) -> None:
     request = asked()
     wide = replace(request.bound, norms=tuple(10 * c for c in request.bound.norms))
@@ -134,10 +142,3 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
             else:
                 with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1"):
                     check(FIELDS, request, site)
-
-
-def test_a_share_of_the_noise_is_not_sent_by_itself(site: Prepared) -> None:
-    """It hides nothing from a server that sees each contribution, whatever the policy allows."""
-    federation = replace(FEDERATION, trust="distributed")
-    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
-        check({**FIELDS, **federation.to_fields()}, asked(federation), site)
