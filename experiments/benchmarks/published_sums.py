@@ -69,7 +69,7 @@ def _committee(clients: int) -> Committee:
 
 
 BITS = {
-    "secagg": secagg_bits,
+    "bonawitz": secagg_bits,
     "lightsecagg": lightsecagg_bits,
     "contributor": contributor_bits,
     "member": member_bits,

@@ -58,7 +58,9 @@ from fedcal.strategies.job import Job
 from fedcal.strategies.method import Method
 from fedcal.strategies.outcome import Progress
 from fedcal.streams import Purpose, stream
+from fedcal.trust import Distributed
 from fedcal.types import Floats, Integers, Words
+from fedcal.units import Example
 
 DATA, CLIENTS, SEEDS = "resnet110-cifar10", 100, 20
 METHODS = ("fednewton", "fedtemp", "acct", "fedbbq", "evaluate")
@@ -68,8 +70,8 @@ ALONE = ("limit", "random")
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "exact sums": {},
-    "unit user, epsilon 8": {"epsilon": 8.0, "trust": "distributed"},
-    "unit example, epsilon 1": {"epsilon": 1.0, "trust": "distributed", "unit": "example"},
+    "unit user, epsilon 8": {"epsilon": 8.0, "trust": Distributed.name},
+    "unit example, epsilon 1": {"epsilon": 1.0, "trust": Distributed.name, "unit": Example.name},
 }
 MEASURED = ("ece", "nll", "accuracy")
 TEMPERATURES = ("fednewton", "fedtemp", "acct")
