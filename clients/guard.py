@@ -51,13 +51,12 @@ def check(
             "are sent"
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
-    own = own_request(fields, request, plan)
-    if plan.model.shared and not plan.protocol and site.number is None:
-        # so small as the number of clients makes it, and the server says how many there are
+    if plan.model.shared and not plan.protocol and not site.simulated:
         raise InputError(
-            f"trust '{plan.trust}' without secure aggregation by protocol: the server would see "
-            "this site's contribution with a share of the noise alone"
+            f"a share of the noise hides nothing by itself: trust '{plan.trust}' needs secure "
+            "aggregation among the sites"
         )
+    own = own_request(fields, request, plan)
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)

@@ -69,8 +69,9 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             )
             if site.shards.inputs is not None:
                 record["inputs"] = text_of(site.shards.input_shape)
-            if (place := site.number if site.place is None else site.place) is not None:
-                record["site"] = place
+            for key, known in (("site", site.number), ("place", site.place)):
+                if known is not None:
+                    record[key] = known
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
         return Message(RecordDict({"who": record}), reply_to=message)
 

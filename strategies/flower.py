@@ -6,34 +6,25 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.queries.base import MOST_CLASSES
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
 from fedcal.strategies.secure_rounds import SAID, Content, SecureRounds
-from fedcal.training.network import shape_of, text_of
+from fedcal.strategies.who import ABSENT, UNREADABLE, Who, ask_who, reason
+from fedcal.training.network import text_of
 from fedcal.types import Words
 
-WHO, ANSWER, REVEAL, RESULT = "query.who", "query.answer", "query.reveal", "query.result"
-"""Flower message types: which site is this node; a contribution; seeds shared with dropouts; what
-the run has learned, for a site to keep."""
-
-ABSENT = (
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-)
-"""Error replies of Flower itself: the node is gone. Every other error is the client's own."""
+ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
+"""Flower message types: a contribution; seeds shared with dropouts; what the run has learned, for a
+site to keep."""
 
 WHO_SECONDS = 60.0
 """A node that hangs is waited for so long, in each round, to say who it is."""
@@ -197,7 +188,7 @@ class FlowerTransport(Strategy):
         """The bytes that sites replied in the protocol; what cannot be read is as if not said."""
         said = {}
         for site, reply in self._answers(replies):
-            with suppress(_UNREADABLE):
+            with suppress(UNREADABLE):
                 text = reply.content.config_records[SAID][SAID]
                 if isinstance(text, bytes) and site >= 0:
                     said[site] = text
@@ -292,10 +283,13 @@ class FlowerTransport(Strategy):
     def _number_of(self, who: Who) -> int:
         """The number of a client: its own, the one that it had, or the first free one."""
         enrolled = self.method.plan.clients
-        if who.site is not None:
-            if not 0 <= who.site < enrolled or who.site in self._sites:
-                raise RoundFailed(f"a node says it is site {who.site}, which cannot be")
-            return who.site
+        own = who.site if self.secure is None else who.place
+        if own is not None:
+            if not 0 <= own < enrolled or own in self._sites:
+                raise RoundFailed(f"a node says it is site {own}, which cannot be")
+            return own
+        if self.secure is not None:
+            raise RoundFailed("a site does not say which one of the federation it is")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:
@@ -372,91 +366,9 @@ class FlowerTransport(Strategy):
         return unmask(total, revealed, len(total), debts)
 
 
-class Who(NamedTuple):
-    """What a node says of itself.
-
-    Attributes
-    ----------
-    node
-        Flower's random number
-    site
-        from 0; None = it does not know
-    clients
-        to how many a site of a simulation deals the data of the run config; None = its
-        rows come from elsewhere
-    classes, digest, input
-        of a real site: how many classes its rows have, the digest of their names, and whether
-        its model gives logits or probabilities; None of a simulated one
-    inputs
-        of a real site with rows to train on: the shape of one input; None = it has scores
-    """
-
-    node: int
-    site: int | None = None
-    clients: int | None = None
-    classes: int | None = None
-    digest: str | None = None
-    input: str | None = None
-    inputs: tuple[int, ...] | None = None
-
-
-def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False) -> list[Who]:
-    """Who each of the nodes is that answers, in the order of their numbers.
-
-    Raises
-    ------
-    RoundFailed
-        If one fails to say it, and is not to be passed over (`tolerant`).
-    """
-    found = []
-    asking = [message({}, node, WHO, 0, timeout) for node in nodes]
-    for reply in grid.send_and_receive(asking, timeout=timeout):
-        try:
-            if not reply.has_error():
-                found.append(_who(reply))
-            elif reply.error.code not in ABSENT:
-                raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
-        except RoundFailed:
-            if not tolerant:
-                raise
-            log.warning("fedcal: a site cannot say what it is; its own log says why")
-    return sorted(found, key=lambda who: who.node)
-
-
-def reason(reply: Message) -> str:
-    """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
-    lines = [line.strip() for line in str(reply.error.reason).splitlines() if line.strip()]
-    last = lines[-1] if lines else "no reason given"
-    return last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300]
-
-
-_UNREADABLE = Exception
-"""What reading a reply may raise: its bytes are the site's, and NumPy reads them as a file."""
-
-
 def _records(content: Content) -> dict[str, ConfigRecord]:
     """Plain values as Flower carries them."""
     return {name: ConfigRecord({**values}) for name, values in content.items()}
-
-
-def _who(reply: Message) -> Who:
-    """What a node says of itself."""
-    try:
-        said: Mapping[str, Any] = reply.content.config_records["who"]
-        numbers = {key: int(said[key]) for key in ("site", "clients", "classes") if key in said}
-        texts = {
-            field: str(said[key])
-            for field, key in (("digest", "names"), ("input", "input"))
-            if key in said
-        }
-        if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
-            raise RoundFailed("a node says it has so many classes as cannot be")
-        inputs = shape_of(str(said["inputs"])) if "inputs" in said else None
-        return Who(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
-    except RoundFailed:
-        raise
-    except _UNREADABLE:
-        raise RoundFailed("a node does not say which site it is") from None
 
 
 def _seeds(reply: Message, site: int) -> dict[int, bytes]:
@@ -464,7 +376,7 @@ def _seeds(reply: Message, site: int) -> dict[int, bytes]:
     try:
         record = reply.content.config_records["seeds"]
         return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
-    except _UNREADABLE:
+    except UNREADABLE:
         raise RoundFailed(f"site {site} sent seeds that cannot be read") from None
 
 
@@ -472,7 +384,7 @@ def _contribution(reply: Message, site: int, length: int) -> Words:
     """The words of an answer; nothing else in the message is looked at."""
     try:
         words = reply.content.array_records["answer"]["words"].numpy()
-    except _UNREADABLE:
+    except UNREADABLE:
         raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):
         raise RoundFailed(

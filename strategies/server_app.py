@@ -29,12 +29,13 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.exchange import PromptGrid, message
-from fedcal.strategies.flower import RESULT, Who, ask_who
+from fedcal.strategies.flower import RESULT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import RELEASED, Outcome
 from fedcal.strategies.run_folder import held, note_progress
 from fedcal.strategies.secure_rounds import SecureRounds
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
+from fedcal.strategies.who import Who, ask_who
 from fedcal.trust import TRUSTS
 
 FRESH: dict[str, bool] = {"resume": False, "deliver": False}

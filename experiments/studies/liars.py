@@ -58,7 +58,9 @@ from fedcal.strategies.job import Job
 from fedcal.strategies.method import Method
 from fedcal.strategies.outcome import Progress
 from fedcal.streams import Purpose, stream
+from fedcal.trust import Distributed
 from fedcal.types import Floats, Integers, Words
+from fedcal.units import Example
 
 DATA, CLIENTS, SEEDS = "resnet110-cifar10", 100, 20
 METHODS = ("fednewton", "fedtemp", "acct", "fedbbq", "evaluate")
@@ -68,8 +70,8 @@ ALONE = ("limit", "random")
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "exact sums": {},
-    "unit user, epsilon 8": {"epsilon": 8.0, "trust": "distributed"},
-    "unit example, epsilon 1": {"epsilon": 1.0, "trust": "distributed", "unit": "example"},
+    "unit user, epsilon 8": {"epsilon": 8.0, "trust": Distributed.name},
+    "unit example, epsilon 1": {"epsilon": 1.0, "trust": Distributed.name, "unit": Example.name},
 }
 MEASURED = ("ece", "nll", "accuracy")
 TEMPERATURES = ("fednewton", "fedtemp", "acct")
@@ -291,7 +293,8 @@ def claims(found: Rows) -> list[RowsClaim]:
         said = f"not of {', '.join(passed)}" if passed else "of all methods"
         made.append((f"{setting}: random integers are always refused", not passed, said))
         share = max(r["refused"] for r in here if r["lie"] in ("none", "labels", "bound"))
-        made.append((f"{setting}: nobody within the bound is refused", share == 0, f"{share:.0%}"))
+        text = f"{setting}: nobody within the bound is refused"
+        made.append((text, share == 0, f"{100 * share:.0f} %"))
         made.append(_raised(here, f"{setting}: one liar within its bound", ("bound", 1), 0.02))
         warm = [r for r in here if r["method"] in TEMPERATURES]
         text = f"{setting}: 20 liars with wrong labels, temperatures"

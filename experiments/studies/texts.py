@@ -281,6 +281,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
     "secure-sums-trust": published_sums.trust,
     "secure-sums-costs": published_sums.costs,
+    "secure-sums-measured": published_sums.measured,
     "liars-ece": lambda: liars.pivot(results("liars").rows, "ece"),
     "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
     "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),

@@ -26,7 +26,7 @@ from fedcal.clients.client_app import site_of
 from fedcal.errors import RoundFailed
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import ClientData
-from fedcal.strategies.flower import reason
+from fedcal.strategies.who import reason
 from fedcal.streams import Purpose, stream
 
 if TYPE_CHECKING:

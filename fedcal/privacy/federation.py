@@ -156,7 +156,7 @@ class Federation:
         InputError
             If so few that a sum hides nobody among those who are honest.
         """
-        least = math.ceil(self.quorum * self.clients / parts)
+        least = math.ceil(self.quorum * (self.clients // parts))  # of the smallest part
         if (honest := least - self.colluding) < 2:
             raise InputError(
                 f"a secure sum of {least} contributions, {self.colluding} of which may be of sites "

@@ -104,7 +104,7 @@ class Distributed(Trust):
         if clients == 1:
             honest = "the one client answers and is honest (adds its noise and tells it to nobody)"
         if facts.committee:
-            return [*cls._under_protocol(facts), who_sets_noise(facts)]
+            return [*_under_protocol(facts), who_sets_noise(facts)]
         if facts.summed:
             said = [
                 "Each client adds a share of the noise. This holds against everyone, the server "
@@ -135,30 +135,6 @@ class Distributed(Trust):
             "noise than planned."
         )
         return [*said, who_sets_noise(facts)]
-
-    @classmethod
-    def _under_protocol(cls, facts: Facts) -> list[str]:
-        """What noise in shares counts on where the protocol shows nothing but sums."""
-        quorum, honest = facts.quorum, facts.quorum - facts.colluding
-        friends = (
-            f"as long as no more than {facts.colluding} of the sites work with it or leave out "
-            "their noise"
-        )
-        if not facts.colluding:
-            friends = "as long as no site works with it or leaves out its noise"
-        said = [
-            f"Each client adds a share of the noise, and any {honest} shares make all of it. This "
-            f"holds against everyone, the server too, {friends}.",
-            f"A round with fewer than {quorum} contributions is not opened: dropouts never leave "
-            "less noise than planned.",
-        ]
-        if not facts.colluding:
-            said.append(
-                "Each client knows its own share: against a client only "
-                f"{quorum - 1} of {quorum} parts of the noise's variance are left. A "
-                "committee that bears a site that works with the server makes up for that."
-            )
-        return said
 
     @classmethod
     def what_spends(cls, rounds: int) -> str:
@@ -194,3 +170,27 @@ class Distributed(Trust):
             f"{facts.quorum - facts.colluding} shares make all of it; those of all "
             f"{facts.clients} clients have {math.sqrt(facts.wholes):.4g} times its std (noise_std)"
         )
+
+
+def _under_protocol(facts: Facts) -> list[str]:
+    """What noise in shares counts on where the protocol shows nothing but sums."""
+    quorum, honest = facts.quorum, facts.quorum - facts.colluding
+    friends = (
+        f"as long as no more than {facts.colluding} of the sites work with it or leave out "
+        "their noise"
+    )
+    if not facts.colluding:
+        friends = "as long as no site works with it or leaves out its noise"
+    said = [
+        f"Each client adds a share of the noise, and any {honest} shares make all of it. This "
+        f"holds against everyone, the server too, {friends}.",
+        f"A round with fewer than {quorum} contributions is not opened: dropouts never leave "
+        "less noise than planned.",
+    ]
+    if not facts.colluding:
+        said.append(
+            "Each client knows its own share: against a client only "
+            f"{quorum - 1} of {quorum} parts of the noise's variance are left. A "
+            "committee that bears a site that works with the server makes up for that."
+        )
+    return said

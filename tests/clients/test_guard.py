@@ -90,7 +90,7 @@ def test_less_noise_than_promised_is_refused(site: Prepared) -> None:
 def test_a_share_of_the_noise_alone_is_not_sent(site: Prepared, clients: int) -> None:
     """The server says of how many: of ten million it has a three-thousandth of the std."""
     shared = Federation(clients, 2, epsilon=1.0, trust="distributed", noise_source="system")
-    with pytest.raises(InputError, match="without secure aggregation by protocol"):
+    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
         check(Job("fedbin", shared).to_fields(), asked(shared), site)
 
 

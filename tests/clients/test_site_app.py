@@ -113,7 +113,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Si
 
 def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
     prepare(tmp_path / "site", rows(), number=1, simulated=True)
-    seeded = Federation(3, 2, epsilon=1.0, trust="distributed", seed=5)
+    seeded = Federation(3, 2, epsilon=1.0, trust="local", seed=5)
     site = Site(tmp_path / "site", seeded)
     request = site.request()
     assert request.seed is not None

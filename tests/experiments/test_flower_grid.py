@@ -24,7 +24,8 @@ from fedcal.queries import ClassCounts, ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
-from fedcal.strategies.flower import ANSWER, REVEAL, WHO
+from fedcal.strategies.flower import ANSWER, REVEAL
+from fedcal.strategies.who import WHO
 from fedcal.types import Words
 
 CLIENTS, CLASSES = 16, 4

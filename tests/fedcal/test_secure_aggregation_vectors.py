@@ -50,7 +50,7 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "block", "text"), BLOCKS)
+@pytest.mark.parametrize(("key", "block", "text"), BLOCKS, ids=range(1, 5))
 def test_a_mask_is_the_key_stream_of_rfc_8439(key: bytes, block: int, text: str) -> None:
     words = stream(key, 8 * block + 8)[8 * block :]
     assert words.astype("<u8").tobytes().hex() == text
@@ -152,7 +152,7 @@ SIGNED = [
 ]
 
 
-@pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED)
+@pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED, ids=range(1, 4))
 def test_signatures_are_those_of_rfc_8032(
     secret: str, public: str, message: str, signature: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

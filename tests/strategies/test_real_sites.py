@@ -28,10 +28,11 @@ from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.flower import ANSWER, WHO
+from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job, plan_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
+from fedcal.strategies.who import WHO
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 NODES = [60, 61, 62, 63, 64]

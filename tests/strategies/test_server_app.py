@@ -24,10 +24,11 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
-from fedcal.strategies.flower import ANSWER, WHO
+from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_progress
+from fedcal.strategies.who import WHO
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}

@@ -167,6 +167,10 @@ class World:
     def _party(self, site: int) -> Party:
         return Party(self.keys[site], self.roster, self._records[site])
 
+    def party(self, site: int) -> Party:
+        """An honest site as it is now."""
+        return self._parties[site]
+
     def restart(self, site: int) -> None:
         """A new process over the same records."""
         if site in self._parties:
@@ -250,8 +254,8 @@ class World:
     ) -> bytes:
         """A contribution in a site's name that the server or its friend makes up.
 
-        ``lie``: "seeds" = a member is sealed others than are committed to; "commitments" = one
-        too few; "receivers" = one that is none; "number" = a site that is none.
+        ``lie``: "all seeds" or "seeds" = members, or some, are sealed others than are committed
+        to; "commitments" = one too few; "receivers" = one that is none; "number" = no site's.
         """
         committee, of = self.committee, bytes.fromhex(job)
         words = np.array([self.rng.getrandbits(64) for _ in range(self.length)], "u8")
@@ -270,7 +274,7 @@ class World:
         sealed = {}
         for member, exchange in known.items():
             held = [seeds[k] for k in committee.held_by(member)]
-            if lie == "seeds" and self.rng.random() < 0.5:
+            if lie == "all seeds" or (lie == "seeds" and self.rng.random() < 0.5):
                 held[self.rng.randrange(len(held))] = os.urandom(SEED_BYTES)
             key = shared_key(secret, exchange, of, site, member)
             sealed[member] = seal(key, b"".join(held), sealed_for(header, member))
