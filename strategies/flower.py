@@ -276,7 +276,8 @@ class FlowerTransport(Strategy):
         RoundFailed
             If a node says it is a site that cannot be, or there are too many.
         """
-        for who in nodes:
+        # those that know their number first: the others get what is free
+        for who in sorted(nodes, key=lambda who: who.site is None):
             try:
                 site = self._number_of(who)
                 self._check(who, site)
@@ -294,7 +295,8 @@ class FlowerTransport(Strategy):
         enrolled = self.method.plan.clients
         if who.site is not None:
             if not 0 <= who.site < enrolled or who.site in self._sites:
-                raise RoundFailed(f"a node says it is site {who.site}, which cannot be")
+                same = "" if self.secure is None else ": has it another federation file?"
+                raise RoundFailed(f"a node says it is site {who.site}, which cannot be{same}")
             return who.site
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")

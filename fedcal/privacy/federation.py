@@ -159,9 +159,9 @@ class Federation:
         least = math.ceil(self.quorum * self.clients / parts)
         if (honest := least - self.colluding) < 2:
             raise InputError(
-                f"a secure sum of {least} contributions, {self.colluding} of which may be the "
-                f"server's friends, hides {max(honest, 0)}: at least 2 must be honest; give a "
-                "larger quorum, more clients, or fewer that may collude"
+                f"a secure sum of {least} contributions, {self.colluding} of them of sites that "
+                f"may collude, hides {max(honest, 0)}: at least 2 must be honest; give a larger "
+                "quorum, more clients, or a smaller --colluding"
             )
         return least
 
