@@ -13,7 +13,7 @@ from io import BytesIO
 from fedcal.errors import InputError
 
 MEMBERS = ("pyproject.toml", ".info/CONTENT")
-"""Files of a bundle of fedcal's: the run config, and Flower's list of files."""
+"""Files of a bundle that fedcal makes, which are the run config and Flower's list of files."""
 
 MOST_BYTES = 10 * 1024 * 1024
 """Of a bundle as it comes, and of each file in it by what the table of contents says; Flower's own

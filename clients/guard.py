@@ -51,7 +51,11 @@ def check(
             "are sent"
         )
     plan = own_plan(fields, request.context.run, site, plan_of_job)
-    site.check_policy(fields, plan, request.bound.length)
+    if plan.model.shared and not plan.protocol and not site.simulated:
+        raise InputError(
+            f"a share of the noise hides nothing by itself: trust '{plan.trust}' needs secure "
+            "aggregation among the sites"
+        )
     own = own_request(fields, request, plan)
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:

@@ -18,7 +18,7 @@ member can shift a sum as a crooked contributor can, where no honest one opens t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -127,8 +127,8 @@ class Party:
         secret = self._records.private_key(job)
 
         def make() -> bytes:
-            members = self._enrolled(job, enrolments)
-            sent = draw()
+            members = self._keys(job, secret, self._enrolled(job, enrolments))
+            sent = draw()  # after all that can be refused
             seeds = new_seeds(len(self._roster.committee.pieces))
             words = hidden(sent, seeds)
             header = Header(
@@ -142,7 +142,7 @@ class Party:
                 receivers=tuple(sorted(members)),
                 commitments=self._commitments(job, round_number, seeds),
             ).signed(self._key)
-            sealed = self._sealed(header, secret, members, seeds)
+            sealed = self._sealed(header, members, seeds)
             return Contribution(header, words, sealed).to_bytes()
 
         return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
@@ -165,6 +165,11 @@ class Party:
             )
         return known
 
+    def _keys(self, job: str, secret: bytes, members: Mapping[int, bytes]) -> dict[int, bytes]:
+        """What this site seals with for each member."""
+        of = bytes.fromhex(job)
+        return {m: shared_key(secret, key, of, self.site, m) for m, key in members.items()}
+
     def _commitments(
         self, job: str, round_number: int, seeds: Sequence[bytes]
     ) -> tuple[bytes, ...]:
@@ -174,12 +179,11 @@ class Party:
         )
 
     def _sealed(
-        self, header: bytes, secret: bytes, members: dict[int, bytes], seeds: Sequence[bytes]
+        self, header: bytes, keys: Mapping[int, bytes], seeds: Sequence[bytes]
     ) -> dict[int, bytes]:
         """For each member the seeds of its pieces, which nobody else can read."""
-        of, sealed = Header.read(header).job, {}
-        for member, public in members.items():
-            key = shared_key(secret, public, of, self.site, member)
+        sealed = {}
+        for member, key in keys.items():
             told = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
             sealed[member] = seal(key, told, sealed_for(header, member))
         return sealed

@@ -44,6 +44,7 @@ PUT_BACK = (
 
 _APPLICATION, _VERSION = 0x6663_7372, 1  # "fcsr" in SQLite's application_id
 _JOB = re.compile("[0-9a-f]{64}")
+_LAST = 2**62  # a round that no job has
 
 _FACTS = tuple(field.name for field in fields(JobFacts))
 _AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
@@ -208,19 +209,17 @@ class SiteRecords:
         with self._transaction():
             known = self._known(job, about)
             whole("the number of a round", round, 1, about.rounds)
-            rows = self._db.rows(
-                "SELECT round, question, answer FROM answers WHERE job = ?", (job,)
-            )
-            for _, asked, kept in (row for row in rows if row[0] == round):
+            of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
+            for asked, kept in self._db.rows(of_round, (job, round)):
                 if asked != question:
                     raise InputError("this round was asked before with another question")
                 if kept is None:
                     raise InputError("this round is an old one, whose answer is no longer kept")
                 return bytes(kept), True
-            if rows and asked_once:
-                raise InputError("in this job each client is asked once, and this one was")
-            if not rows:
+            if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
                 self._afford(job, about)
+            elif asked_once:
+                raise InputError("in this job each client is asked once, and this one was")
             answer = draw()
             if not known:
                 self._add(job, about)
@@ -228,8 +227,7 @@ class SiteRecords:
             self._db.execute(booked, (time.time(), self._transactions + 1, job))
             values = (job, round, question, answer)
             self._db.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
-            self._forget("answers", "answer = NULL", job, round - KEPT_ROUNDS)
-            self._forget("signatures", "sums = NULL", job, round - KEPT_ROUNDS)
+            self._forget(job, round - KEPT_ROUNDS)
         return answer, False
 
     def confirm(
@@ -433,9 +431,14 @@ class SiteRecords:
         ):
             self._close(old, f"{KEPT_JOBS} later jobs")
 
-    def _forget(self, table: str, what: str, job: str, last: int) -> None:
-        """Delete what is kept of the rounds up to `last`."""
-        self._db.execute(f"UPDATE {table} SET {what} WHERE job = ? AND round <= ?", (job, last))
+    def _forget(self, job: str, last: int) -> None:
+        """Delete what was sent and what would be opened of the rounds up to `last`."""
+        for table, column in (("answers", "answer"), ("signatures", "sums")):
+            self._db.execute(
+                f"UPDATE {table} SET {column} = NULL"
+                f" WHERE job = ? AND round <= ? AND {column} IS NOT NULL",
+                (job, last),
+            )
 
     def _close(self, job: str, why: str) -> None:
         self._db.execute(
@@ -443,9 +446,7 @@ class SiteRecords:
             " WHERE job = ? AND closed IS NULL",
             (why, job),
         )
-        last = 2**62
-        self._forget("answers", "answer = NULL", job, last)
-        self._forget("signatures", "signature = NULL, sums = NULL", job, last)
+        self._forget(job, _LAST)
 
     def close(self) -> None:
         """Close the file; records in memory are gone. Closing twice is no error."""

@@ -67,8 +67,9 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             )
             if site.shards.inputs is not None:
                 record["inputs"] = text_of(site.shards.input_shape)
-            if (place := site.number if site.place is None else site.place) is not None:
-                record["site"] = place
+            for key, known in (("site", site.number), ("place", site.place)):
+                if known is not None:
+                    record[key] = known
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
         return Message(RecordDict({"who": record}), reply_to=message)
 
@@ -156,9 +157,11 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             site = prepared(folder)
             artifact = keep_result(folder / RESULTS, run, form, files)
             finish(site, context.run_config, run)
-            with _discreet():
-                judged = judge_result(site, run, artifact)
-        log.info("result received: run %s, %s", run, judged.words())
+        try:
+            words = judge_result(site, run, artifact).words()
+        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
+            words = f"which cannot be judged: {_where(e)[1]}"
+        log.info("result received: run %s, %s", run, words)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
     return app

@@ -293,11 +293,17 @@ class FlowerTransport(Strategy):
     def _number_of(self, who: Who) -> int:
         """The number of a client: its own, the one that it had, or the first free one."""
         enrolled = self.method.plan.clients
-        if who.site is not None:
-            if not 0 <= who.site < enrolled or who.site in self._sites:
+        own = who.site if self.secure is None else who.place
+        if own is not None:
+            if not 0 <= own < enrolled or own in self._sites:
                 same = "" if self.secure is None else ": has it another federation file?"
-                raise RoundFailed(f"a node says it is site {who.site}, which cannot be{same}")
-            return who.site
+                raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
+            return own
+        if self.secure is not None:
+            raise RoundFailed(
+                "a site does not say which one of the federation it is: it was started without "
+                "--federation"
+            )
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:
@@ -383,6 +389,8 @@ class Who(NamedTuple):
         Flower's random number
     site
         from 0; None = it does not know
+    place
+        of a real site: its number in the federation's roster; None = it is in none
     clients
         to how many a site of a simulation deals the data of the run config; None = its
         rows come from elsewhere
@@ -395,6 +403,7 @@ class Who(NamedTuple):
 
     node: int
     site: int | None = None
+    place: int | None = None
     clients: int | None = None
     classes: int | None = None
     digest: str | None = None
@@ -445,7 +454,9 @@ def _who(reply: Message) -> Who:
     """What a node says of itself."""
     try:
         said: Mapping[str, Any] = reply.content.config_records["who"]
-        numbers = {key: int(said[key]) for key in ("site", "clients", "classes") if key in said}
+        numbers = {
+            key: int(said[key]) for key in ("site", "place", "clients", "classes") if key in said
+        }
         texts = {
             field: str(said[key])
             for field, key in (("digest", "names"), ("input", "input"))

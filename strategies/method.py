@@ -23,6 +23,8 @@ from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.queries import Query
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.types import Floats, Integers, Words
 from fedcal.units import UNITS
 
@@ -114,8 +116,9 @@ class Method(ABC):
     resumed
         how many of them by an earlier process
     bytes_up, bytes_down
-        payload that one client is expected to send and get, so far. An
-        expectation over the sampling: who was really asked stays secret
+        payload that one client is expected to send and get, so far (what members of a committee
+        send and get to open sums is not in it). An expectation over the sampling: who was really
+        asked stays secret
     on_release
         called after each release
     norms
@@ -206,9 +209,15 @@ class Method(ABC):
         asked = self._curator.open(round_number, query, self.norms)
         everybody = query.everyone or self.plan.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts
-        self.bytes_up += share * 8 * asked.request.bound.length
+        self.bytes_up += share * self._bytes_of(asked.request.bound.length)
         self.bytes_down += share * asked.request.payload_bytes
         return asked
+
+    def _bytes_of(self, numbers: int) -> int:
+        """What an answer has; under the protocol with its header and the members' seeds."""
+        if self.plan.committee is None:
+            return 8 * numbers
+        return message_bytes(Committee.of_first(*self.plan.committee), numbers)[0]
 
     def charge_round(self, asked: Asked, repliers: int) -> None:
         """Charge the ledger for a round, before its `repliers` answers are added up or unmasked.

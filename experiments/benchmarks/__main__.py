@@ -20,6 +20,7 @@ from fedcal.experiments.benchmarks import (
     planner,
     pooled,
     samplers,
+    secure_sums,
     sets,
     sites,
     training,
@@ -40,6 +41,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "planner": planner.BENCHMARK,
     "sets": sets.BENCHMARK,
     "sites": sites.BENCHMARK,
+    "secure-sums": secure_sums.BENCHMARK,
     "flower-secagg": flower_secagg.BENCHMARK,
 }
 """By the name that the command takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,12 @@ from typing import Any
 
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.show.tables import TextTable, markdown
+from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
+from fedcal.secure_aggregation.keys import DIGEST_BYTES, SIGNATURE_BYTES
+from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES, message_bytes
+
+MEASURED = "secure_sums.json"
+"""File of the benchmark's results, as it wrote them."""
 
 KEY = 256
 """Bits of a public key and of a share of a secret, as Bonawitz et al. count them."""
@@ -40,7 +47,33 @@ def lightsecagg_bits(clients: int, numbers: int, word: int) -> int:
     return 2 * (clients - 1) * piece + numbers * word + piece
 
 
-BITS = {"secagg": secagg_bits, "lightsecagg": lightsecagg_bits}
+def contributor_bits(clients: int, numbers: int, word: int) -> int:
+    """What a site sends to a sum of ours; it gets the question alone, which is not counted."""
+    whole, _, _ = message_bytes(_committee(clients), 0)
+    return 8 * whole + numbers * word
+
+
+def member_bits(clients: int, numbers: int, word: int) -> int:
+    """What a member of the committee gets and sends beyond that: headers, seeds, its pieces."""
+    committee = _committee(clients)
+    _, header, sealed = message_bytes(committee, numbers)
+    signed = committee.threshold * CONFIRMATION_BYTES + CONFIRMATION_BYTES
+    signed += SIGNATURE_BYTES + DIGEST_BYTES + 3 * 4  # of what it opens, each part with its length
+    pieces = len(committee.held_by(0)) * numbers * word
+    return 8 * (clients * (header + sealed) + signed) + pieces
+
+
+def _committee(clients: int) -> Committee:
+    size = min(clients, EVERYBODY_UP_TO)
+    return Committee.of_first(size, default_threshold(size))
+
+
+BITS = {
+    "secagg": secagg_bits,
+    "lightsecagg": lightsecagg_bits,
+    "contributor": contributor_bits,
+    "member": member_bits,
+}
 
 
 def protocols() -> list[Mapping[str, Any]]:
@@ -77,3 +110,16 @@ def costs() -> str:
         lines.append([p["name"], *sizes, "; ".join(p["figures"])])
     headings = [f"{n} x {m:,}" for n, m in SIZES]
     return markdown(TextTable(("protocol", *headings, "published"), lines, left=(0, 5)))
+
+
+def measured() -> str:
+    """What `secure_sums.BENCHMARK` measured when its results were last kept, as Markdown."""
+    kept = json.loads(Path(__file__).with_name(MEASURED).read_text("utf-8"))
+    rows = [
+        {
+            key: f"{value:.4g}" if isinstance(value, float) else str(value)
+            for key, value in row.items()
+        }
+        for row in kept["rows"]
+    ]
+    return markdown(TextTable(tuple(rows[0]), [tuple(row.values()) for row in rows], left=(1,)))

@@ -35,6 +35,7 @@ from fedcal.errors import RoundFailed
 from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.load import test_part
+from fedcal.experiments.show.tables import TextTable, markdown
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
@@ -70,8 +71,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "unit user, epsilon 8": {"epsilon": 8.0, "trust": "distributed"},
     "unit example, epsilon 1": {"epsilon": 1.0, "trust": "distributed", "unit": "example"},
 }
-MOST = 0.01
-"""Of an ECE or an accuracy: what is little."""
+MEASURED = ("ece", "nll", "accuracy")
+TEMPERATURES = ("fednewton", "fedtemp", "acct")
 
 _TIMES = 1000.0
 """Honest sums in a lie that nothing bounds."""
@@ -220,27 +221,27 @@ class Liars:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def run(cell: Cell, seed: int) -> Record | None:
-    """ECE, NLL and accuracy after one run; None = a round was refused, or no figure came of it."""
+def run(cell: Cell, seed: int) -> Record:
+    """ECE, NLL and accuracy after one run, and whether a round was refused; None = no such."""
     of = world(cell.setting, cell.method, seed)
     method = of.job.strategy()
     try:
         artifact = run_inline(method, of.shards, sum_of=Liars(cell, of, method).sums)
     except RoundFailed:
-        return None
-    return _judged(artifact, of)
+        return {"refused": True, **dict.fromkeys(MEASURED)}
+    return {"refused": False, **_judged(artifact, of)}
 
 
-def _judged(artifact: Artifact, of: World) -> Record | None:
-    """Of a calibrator, on test rows; of an evaluation how far off it is."""
+def _judged(artifact: Artifact, of: World) -> Record:
+    """Of a calibrator, on test rows; of an evaluation how far off it is, where it has figures."""
     if isinstance(artifact, Calibrator):
         after = summary(artifact.test_probs(of.test), of.test.labels)
-        return {k: float(after[k]) for k in ("ece", "nll", "accuracy")}
+        return {k: float(after[k]) for k in MEASURED}
     truth = summary(np.asarray(softmax(of.shards.logits)), of.shards.labels)
     metrics = artifact.results()["metrics"]
     found = {k: metrics[k]["value"] for k in ("ece", "accuracy")}
     if None in found.values():
-        return None
+        return dict.fromkeys(MEASURED)
     return {k: abs(float(v) - truth[k]) for k, v in found.items()} | {"nll": None}
 
 
@@ -251,12 +252,12 @@ def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
     -------
     list of dict
         `what` ("calibrators", "evaluation", or "refused" where all runs were), `setting`,
-        `method`, `lie`, `liars`, `seeds`, `refused` (share of runs), and over those that were not
-        refused the means of `ece`, `nll`, `accuracy` on test rows (of an evaluation what it is off
-        by), `worse`: how much larger the ECE (the error of the ECE) is than without liars, and
-        `worse_error`, half a 95 % interval of that over seeds; None where all runs were refused
+        `method`, `lie`, `liars`, `seeds`, `refused` (share of runs), and over runs with a result
+        the means of `ece`, `nll`, `accuracy` on test rows (of an evaluation what it is off by),
+        `worse`: how much larger the ECE (the error of the ECE) is than without liars, and
+        `worse_error`, half a 95 % interval of that over seeds; None where there are none
     """
-    base = dict[tuple[str, str], list[Record | None]]()
+    base = dict[tuple[str, str], Rows]()
     found: Rows = []
     for cell in counted(tuple(cells()), progress):
         runs = [run(cell, seed) for seed in range(seeds)]
@@ -265,64 +266,57 @@ def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
     return found
 
 
-def _row(cell: Cell, runs: Sequence[Record | None], honest: Sequence[Record | None]) -> Record:
-    kept = [(r, h) for r, h in zip(runs, honest, strict=True) if r is not None and h is not None]
+def _row(cell: Cell, runs: Rows, honest: Rows) -> Record:
+    pairs = zip(runs, honest, strict=True)
+    kept = [(r, h) for r, h in pairs if r["ece"] is not None and h["ece"] is not None]
     change = [r["ece"] - h["ece"] for r, h in kept]
     what = "evaluation" if cell.method == "evaluate" else "calibrators"
     return {
         "what": what if kept else "refused",
         **vars(cell),
         "seeds": len(runs),
-        "refused": sum(r is None for r in runs) / len(runs),
-        **{k: _mean([r[k] for r, _ in kept]) for k in ("ece", "nll", "accuracy")},
+        "refused": sum(r["refused"] for r in runs) / len(runs),
+        **{k: _mean([r[k] for r, _ in kept]) for k in MEASURED},
         "worse": _mean(change),
         "worse_error": _half(change),
     }
 
 
 def claims(found: Rows) -> list[RowsClaim]:
-    """Who is refused, what one liar does within its bound, and at the limit."""
+    """Who is refused, what liars do within their bound, and at the limit."""
     made: list[RowsClaim] = []
     for setting in SETTINGS:
         here = [r for r in found if r["setting"] == setting]
-        said = {r["method"]: r["refused"] for r in here if r["lie"] == "random"}
-        passed = [method for method, share in said.items() if share < 1]
-        text = f"{setting}: random integers are always refused"
-        made.append((text, not passed, f"passed: {', '.join(passed) or 'none'}"))
-        within = [r for r in here if r["lie"] in ("none", "labels", "bound")]
-        share = max(r["refused"] for r in within)
-        made.append((f"{setting}: nobody within the bound is refused", share == 0, f"{share:.1%}"))
-        made.append(_raises(here, setting, "bound", 1, most=MOST))
-        made.append(_raises(here, setting, "labels", 20, least=MOST))
-        made.append(_raises(here, setting, "limit", 1, least=MOST))
-        accuracy = {
-            r["lie"]: r["accuracy"]
-            for r in here
-            if r["method"] == "fedbbq" and r["lie"] in ("none", "limit")
-        }
-        lost = accuracy["none"] - (accuracy["limit"] or 0.0)
-        text = f"{setting}: fedbbq keeps its accuracy to .01 with one liar at the limit"
-        made.append((text, lost <= MOST, f"{lost:.3f} lost"))
-    kept = {
-        r["accuracy"]
-        for r in found
-        if r["method"] in ("fednewton", "fedtemp", "acct") and r["accuracy"] is not None
-    }
+        passed = [r["method"] for r in here if r["lie"] == "random" and r["refused"] < 1]
+        said = f"not of {', '.join(passed)}" if passed else "of all methods"
+        made.append((f"{setting}: random integers are always refused", not passed, said))
+        share = max(r["refused"] for r in here if r["lie"] in ("none", "labels", "bound"))
+        text = f"{setting}: nobody within the bound is refused"
+        made.append((text, share == 0, f"{100 * share:.0f} %"))
+        made.append(_raised(here, f"{setting}: one liar within its bound", ("bound", 1), 0.02))
+        warm = [r for r in here if r["method"] in TEMPERATURES]
+        text = f"{setting}: 20 liars with wrong labels, temperatures"
+        made.append(_raised(warm, text, ("labels", 20), 0.01))
+        lowest = min(r["worse"] - r["worse_error"] for r in _of(here, ("limit", 1)))
+        text = f"{setting}: one liar at the limit raises the ECE of every calibrator by .01 or more"
+        made.append((text, lowest >= 0.01, f"{lowest:.3f} or more"))
+        kept = {r["lie"]: r["accuracy"] for r in here if r["method"] == "fedbbq"}
+        lost = kept["none"] - kept["limit"]
+        text = f"{setting}: one liar at the limit leaves fedbbq its accuracy to .01"
+        made.append((text, lost <= 0.01, f"{lost:.3f} lost"))
+    same = {r["accuracy"] for r in found if r["method"] in TEMPERATURES and r["ece"] is not None}
     text = "No lie changes a prediction of a temperature"
-    return [*made, (text, max(kept) - min(kept) < 1e-12, f"accuracy {min(kept):.4f}")]
+    return [*made, (text, max(same) - min(same) < 1e-12, f"accuracy {min(same):.4f}")]
 
 
-def _raises(
-    here: Rows, setting: str, lie: str, liars: int, *, most: float = 9.0, least: float = -9.0
-) -> RowsClaim:
-    """What liars do to the ECE of calibrators, by the 95 % intervals."""
-    rows = [r for r in here if (r["what"], r["lie"], r["liars"]) == ("calibrators", lie, liars)]
-    highest = max(r["worse"] + r["worse_error"] for r in rows)
-    lowest = min(r["worse"] - r["worse_error"] for r in rows)
-    bound = f"at most {most:g}" if most < 1 else f"at least {least:g}"
-    who = "one liar" if liars == 1 else f"{liars} liars"
-    text = f"{setting}: {who} of kind '{lie}' raise the ECE of calibrators by {bound}"
-    return text, highest <= most and lowest >= least, f"{lowest:.3f} to {highest:.3f}"
+def _of(here: Rows, lie: tuple[str, int]) -> Rows:
+    return [r for r in here if (r["what"], r["lie"], r["liars"]) == ("calibrators", *lie)]
+
+
+def _raised(here: Rows, who: str, lie: tuple[str, int], most: float) -> RowsClaim:
+    """What liars add to the ECE of calibrators at most, by the 95 % intervals."""
+    highest = max(r["worse"] + r["worse_error"] for r in _of(here, lie))
+    return f"{who}: the ECE rises by at most {most:g}", highest <= most, f"{highest:.3f} at most"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -339,3 +333,46 @@ def _half(values: Sequence[float]) -> float | None:
     from scipy.stats import t
 
     return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+
+
+# --- for pages ------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    ("none", 0),
+    *((lie, n) for lie in ("labels", "bound") for n in LIARS),
+    *((lie, 1) for lie in ALONE),
+)
+
+
+def pivot(found: Rows, key: str, methods: Sequence[str] = METHODS[:-1]) -> str:
+    """A value by setting and method, and by lie and liars, as Markdown.
+
+    Parameters
+    ----------
+    found
+        rows
+    key
+        "ece" and "accuracy" are shown in %, with half of the 95 % interval of what liars change
+        where it is the ECE; "nll" in nats
+    methods
+        lines
+    """
+    places = {(r["setting"], r["method"], r["lie"], r["liars"]): r for r in found}
+    lines = [
+        [setting, f"`{method}`", *(_entry(places[setting, method, *c], key) for c in _COLUMNS)]
+        for setting in SETTINGS
+        for method in methods
+    ]
+    headings = [lie if not n else f"{lie}, {n}" for lie, n in _COLUMNS]
+    return markdown(TextTable(("setting", "method", *headings), lines, left=(0, 1)))
+
+
+def _entry(row: Record, key: str) -> str:
+    if row[key] is None:
+        return "refused" if row["refused"] == 1 else "none"
+    if key == "nll":
+        return f"{row[key]:.3f}"
+    text = f"{100 * row[key]:.1f}"
+    if key == "ece" and row["liars"] and row["worse_error"] is not None:
+        text += f" ± {100 * row['worse_error']:.1f}"
+    return text if not row["refused"] else f"{text} ({100 * row['refused']:.0f} % refused)"

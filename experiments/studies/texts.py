@@ -20,7 +20,7 @@ from fedcal.experiments.comparison.summary import Line
 from fedcal.experiments.comparison.table import Cells, as_markdown
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.show.tables import markdown
-from fedcal.experiments.studies import luo, subgroups
+from fedcal.experiments.studies import liars, luo, subgroups
 from fedcal.experiments.studies.binning_pays import crossover
 from fedcal.experiments.studies.cells import MEAN
 from fedcal.experiments.studies.check import unsure
@@ -281,6 +281,11 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
     "secure-sums-trust": published_sums.trust,
     "secure-sums-costs": published_sums.costs,
+    "secure-sums-measured": published_sums.measured,
+    "liars-ece": lambda: liars.pivot(results("liars").rows, "ece"),
+    "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
+    "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),
+    "liars-evaluate": lambda: liars.pivot(results("liars").rows, "ece", ("evaluate",)),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),

@@ -156,12 +156,12 @@ class Federation:
         InputError
             If so few that a sum hides nobody among those who are honest.
         """
-        least = math.ceil(self.quorum * self.clients / parts)
+        least = math.ceil(self.quorum * (self.clients // parts))  # of the smallest part
         if (honest := least - self.colluding) < 2:
             raise InputError(
-                f"a secure sum of {least} contributions, {self.colluding} of them of sites that "
-                f"may collude, hides {max(honest, 0)}: at least 2 must be honest; give a larger "
-                "quorum, more clients, or a smaller --colluding"
+                f"a secure sum of {least} contributions, {self.colluding} of which may be of sites "
+                f"that work with the server, has {max(honest, 0)} to hide among: at least 2 are "
+                "needed; give a larger quorum, more clients, or fewer that may collude"
             )
         return least
 

@@ -32,6 +32,9 @@ from fedcal.errors import InputError
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
+SEALED_MORE_BYTES = 28
+"""Nonce and tag: a sealed message is so much longer than what is in it."""
+
 _NONCE_BYTES = 12
 _DOMAIN = b"fedcal/secure-sum/1/"
 

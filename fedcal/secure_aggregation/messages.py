@@ -14,14 +14,17 @@ from typing import Self
 import numpy as np
 
 from fedcal.errors import InputError
+from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import (
     DIGEST_BYTES,
     KEY_BYTES,
+    SEALED_MORE_BYTES,
     SIGNATURE_BYTES,
     SigningKey,
     digest,
     verified,
 )
+from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.types import Words
 
 NONCE_BYTES = 16
@@ -30,6 +33,8 @@ _ENROL, _HEADER, _CONFIRM, _OPEN = "enrol", "contribution", "confirm", "open"
 _ENROLMENT = struct.Struct(f"<I{KEY_BYTES}s{NONCE_BYTES}s")
 _FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{KEY_BYTES}sI{DIGEST_BYTES}sHH")
 _U32 = struct.Struct("<I")
+
+CONFIRMATION_BYTES = _U32.size + SIGNATURE_BYTES
 
 
 class Damaged(InputError):
@@ -236,7 +241,7 @@ class Confirmation:
     @classmethod
     def from_bytes(cls, text: bytes) -> Self:
         """Damaged for anything else."""
-        if len(text) != _U32.size + SIGNATURE_BYTES:
+        if len(text) != CONFIRMATION_BYTES:
             raise Damaged("a confirmation has another length")
         return cls(_U32.unpack_from(text)[0], text[_U32.size :])
 
@@ -299,3 +304,17 @@ def unpacked(text: bytes) -> list[bytes]:
     if len(parts) < 2:
         raise Damaged("a message has too few parts")
     return parts
+
+
+def message_bytes(committee: Committee, numbers: int) -> tuple[int, int, int]:
+    """Bytes of a contribution of so many numbers, of its header, and of what one member gets."""
+    empty = bytes(DIGEST_BYTES)
+    header = Header(
+        *(empty, 1, empty, 0, empty, numbers, empty, committee.members),
+        commitments=(empty,) * len(committee.pieces),
+    )
+    signed = len(header.payload()) + SIGNATURE_BYTES
+    sealed = SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
+    members = len(committee.members)
+    framed = 2 * (1 + members) * _U32.size
+    return signed + members * sealed + framed + 8 * numbers, signed, sealed

@@ -184,8 +184,8 @@ def who_sets_noise(facts: Facts) -> str:
     """Where clients add noise: whether a server could ask for less of it, or for more answers."""
     if facts.real:
         return (
-            "Each site makes the plan by itself, draws its own noise and answers a round once: a "
-            "server that asks for less noise, or asks again, gets nothing more."
+            "Each site makes the plan by itself, draws its own noise, answers a round once and "
+            "books the run: a server that asks for less noise, or asks again, gets nothing more."
         )
     return (
         "The clients of a simulation answer whatever they are asked. Real sites make the plan by "

@@ -20,7 +20,7 @@ from fedcal.shards import Shards
 from fedcal.strategies import FedBin
 from fedcal.strategies.job import Job, plan_of_job
 
-FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
+FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
@@ -58,7 +58,7 @@ def test_an_honest_request_passes(site: Prepared) -> None:
         ({"classes": 3}, "3 classes, this site has 2"),
         ({"input": "probs"}, "about 'probs', this site has logits"),
         ({"epsilon": 2.0}, "epsilon"),
-        ({"trust": "local"}, "trust"),
+        ({"trust": "central"}, "trust"),
         ({"clients": 4}, "noise|ring|plan"),
         ({"unit": "example"}, "unit"),
     ],
@@ -86,6 +86,14 @@ def test_less_noise_than_promised_is_refused(site: Prepared) -> None:
             check(FIELDS, replace(request, **change), site)
 
 
+@pytest.mark.parametrize("clients", [5, 10_000_000])
+def test_a_share_of_the_noise_alone_is_not_sent(site: Prepared, clients: int) -> None:
+    """The server says of how many: of ten million it has a three-thousandth of the std."""
+    shared = Federation(clients, 2, epsilon=1.0, trust="distributed", noise_source="system")
+    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
+        check(Job("fedbin", shared).to_fields(), asked(shared), site)
+
+
 def test_a_wider_bound_is_refused(site: Prepared) -> None:
     request = asked()
     wide = replace(request.bound, norms=tuple(10 * c for c in request.bound.norms))
@@ -110,8 +118,8 @@ def test_a_promise_to_subjects_needs_subjects(site: Prepared) -> None:
 RULES = """
 methods = ["fedbin"]
 unit = ["user"]
-trust = ["distributed"]
-adjacency = ["zero-out"]
+trust = ["local"]
+adjacency = ["replace"]
 rounds = 9
 expires = 2100-01-01
 epsilon-per-run = {}

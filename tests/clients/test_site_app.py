@@ -17,7 +17,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling
 from fedcal.classes import digest_of
-from fedcal.clients import guard, site_app
+from fedcal.clients import guard, results, site_app
 from fedcal.clients.answers import contribute
 from fedcal.clients.prepared import prepare
 from fedcal.clients.results import METRICS, RESULTS
@@ -33,7 +33,7 @@ ROWS = 4321
 """How many rows the site has: a number that no log may tell."""
 
 NODE = 70
-SHARED = Federation(3, 2, epsilon=1.0, trust="distributed", noise_source="system")
+OWN_NOISE = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
 
 
 def rows(seed: int = 0, n: int = ROWS) -> Shards:
@@ -45,7 +45,7 @@ def rows(seed: int = 0, n: int = ROWS) -> Shards:
 class Site:
     """A site in this process, and a run that it is asked for."""
 
-    def __init__(self, folder: Path, federation: Federation = SHARED) -> None:
+    def __init__(self, folder: Path, federation: Federation = OWN_NOISE) -> None:
         self.folder = folder
         self.grid = InProcessGrid(site_app.site_app(folder, plan_of_job), [NODE])
         self.job = Job("fedoneshot", federation, settings={"rows_per_client": 50})
@@ -113,7 +113,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Si
 
 def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
     prepare(tmp_path / "site", rows(), number=1, simulated=True)
-    seeded = Federation(3, 2, epsilon=1.0, trust="distributed", seed=5)
+    seeded = Federation(3, 2, epsilon=1.0, trust="local", seed=5)
     site = Site(tmp_path / "site", seeded)
     request = site.request()
     assert request.seed is not None
@@ -293,6 +293,21 @@ def test_it_is_judged_on_test_rows_where_there_are_some(
     prepare(tmp_path / "site", rows(), test=(test.logits, test.labels))
     Site(tmp_path / "site").ask("result", **result(tmp_path / "server"))
     assert "on own test rows: accuracy" in caplog.messages[-1]
+
+
+def test_the_server_does_not_learn_on_which_rows_its_result_fails(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("row 7 of Mrs Smith is not finite")
+
+    told = site.ask("result", **result(tmp_path / "server"))
+    monkeypatch.setattr(results, "judge_result", fails)
+    reply = site.ask("result", **result(tmp_path / "server"))
+    assert not reply.has_error()
+    assert reply.content == told.content
+    assert "which cannot be judged: ValueError in test_site_app.py" in caplog.messages[-1]
+    assert "Smith" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ EMPTY = (0, 9, CLIENTS - 1)
 methods = pytest.mark.parametrize("method", METHODS)
 FEW = ("fedtemp", "fednewton", "fedoneshot", "fedbbq", "fedopvector", "fednewton-vector")
 few_methods = pytest.mark.parametrize("method", FEW)
+by_trusts = pytest.mark.parametrize("trust", ["central", "distributed", "local"])
 budgets = pytest.mark.parametrize("epsilon", [math.inf, 1.0], ids=["inf", "1"])
 
 
@@ -185,6 +186,45 @@ def test_a_dropout_leaves_the_plain_sum_of_the_survivors(
         assert told(make(method, masks=masks), run_in_process, shards, **lost) == want
     noisy = told(make(method, 1.0), by_hand, shards, **lost)
     assert told(make(method, 1.0, masks="masks"), run_in_process, shards, **lost) == noisy
+
+
+PROTOCOL: dict[str, Any] = {"masks": "protocol", "committee": 3, "threshold": 2, "quorum": 0.5}
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=[pytest.mark.slow] if ":" in m else []) for m in METHODS]
+)
+def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shards) -> None:
+    """Of all, and of those who are left where a member of the committee is away, too."""
+    for lost in ({}, {"unavailable": lambda number: np.array([2, 5, 11])}):
+        want = told(make(method), run_inline, shards, **lost)
+        assert told(make(method, **PROTOCOL), run_inline, shards, **lost) == want
+
+
+@few_methods
+@by_trusts
+def test_the_protocol_adds_up_noise_and_coins_as_by_hand(
+    method: str, trust: str, shards: Shards
+) -> None:
+    """Each site answers every round, and its own coin says if its rows count."""
+    noisy = partial(make, method, 1.0, 0.5, trust=trust, **PROTOCOL)
+    want = told(noisy(), by_hand, shards)
+    assert told(noisy(), run_inline, shards, block=3) == want
+
+
+@pytest.mark.slow
+def test_a_thousand_clients_under_the_protocol() -> None:
+    many: dict[str, Any] = {"clients": 1000, "committee": 7, "threshold": 5, "colluding": 2}
+    shards = some_shards(1000, 4000)
+    want = told(make("fedbin", clients=1000), run_inline, shards)
+    assert told(make("fedbin", masks="protocol", **many), run_inline, shards) == want
+
+
+def test_too_few_members_open_nothing(shards: Shards) -> None:
+    strategy = make("fednewton", **PROTOCOL)
+    with pytest.raises(RoundFailed, match="of the committee"):
+        run_inline(strategy, shards, unavailable=lambda number: np.array([0, 1]))
+    assert strategy.releases == []
 
 
 def test_the_dropouts_drawn_here_differ_by_round() -> None:

@@ -21,7 +21,7 @@ import pytest
 import sum_faults
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_sums import is_multiple, learnable
+from known_sums import learnable
 from sum_world import World
 
 from fedcal.clients import party
@@ -186,31 +186,10 @@ PAIRS = ((0, 1), (1, 2), (0, 2))
 """Of three contributors: what each of three members is shown."""
 
 
-def test_a_split_view_tells_low_bits_and_over_the_reals_it_would_not() -> None:
-    """Members 0, 1, 2 each open another pair; a piece is held by the two that are not its own.
-
-    Over the reals the three planes meet in 0 alone. Modulo 2**64 their normals' determinant, 4,
-    is no unit, and 2**63 times each pair is in all three.
-    """
-    sums = [tuple(int(k in pair) for k in range(3)) for pair in PAIRS]
-    known = [[sums[j] for j in range(3) if j != piece] for piece in range(3)]
-    normals = np.array([np.cross(*span) for span in known])
-    assert abs(round(np.linalg.det(normals))) == 4
-    found = learnable(known, 3)
-    half = 1 << 63
-    assert set(found) <= {tuple(half * a for a in v) for v in sums}
-    assert len(found) == 2
-    # where all open one sum, that is all that is known; two of them, and a single one is out
-    assert learnable([[sums[0]]] * 3, 3) == [sums[0]]
-    assert not all(
-        is_multiple(v, frozenset({0, 1})) for v in learnable([[sums[0], (1, 1, 1)]] * 3, 3)
-    )
-
-
 def test_members_who_open_what_they_are_shown_tell_a_low_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same by real messages; and with the check nobody opens anything."""
+    """`tests/fedcal/test_split_view.py` by real messages; and with the check none is opened."""
     world = World.of(Committee((0, 1, 2), 2), sites=3, least=2)
     with closing(world):
         (job,), question = world.jobs, world.question(world.jobs[0], 1)

@@ -98,6 +98,28 @@ def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, 
     assert ("deals rows, not subjects" in said) is (UNITS[unit].per == "subject")
 
 
+QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in STRATEGIES],
+)
+def test_every_strategy_runs_under_the_protocol(method: str, trust: str) -> None:
+    """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
+    protocol = {"secure_aggregation": "protocol", "committee": "4,3"}
+    bears = int(trust != "local")
+    result = run(method, trust=trust, quorum=1.0, colluding=bears, **protocol)
+    arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
+    assert all(np.isfinite(array).all() for array in arrays)
+    plan = job_of(result.config, shards()).plan
+    assert (plan.committee, plan.colluding) == ((4, 3), bears)
+    assert plan.quorum == CLIENTS // plan.parts
+    assert plan.shares == (plan.quorum - 1 if trust == "distributed" else 1)
+    assert result.privacy["releases"] == plan.rounds == len(result.rounds)
+
+
 def test_one_cell_of_each_client_by_unary_encoding() -> None:
     privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
     assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
@@ -129,6 +151,11 @@ CASES: dict[str, dict[str, Any]] = {
     "distributed, laplace": {"trust": "distributed", "mechanism": "discrete-laplace"},
     "distributed, no masks": {"trust": "distributed", "secure_aggregation": "none"},
     "distributed, example": {"trust": "distributed", "unit": "example"},
+    "distributed, protocol": {"trust": "distributed", "secure_aggregation": "protocol"},
+    "central, protocol": {
+        **{"trust": "central", "secure_aggregation": "protocol", "committee": "5,4"},
+        **{"sampling_rate": 0.5, "colluding": 1, "quorum": 0.5},
+    },
     "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
     "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
     "local, subject": {"trust": "local", "unit": "subject"},
@@ -171,7 +198,9 @@ def test_a_report_shows_trust_unit_and_mechanism(folder: Path) -> None:
     privacy = json.loads((folder / "result.json").read_text("utf-8"))["privacy"]
     for key in ("trust", "unit", "adjacency"):
         assert f"{privacy[key]}: " in text
-    assert ("quorum of a round" in text) is (privacy["trust"] == "distributed")
+    asked = privacy["trust"] == "distributed" or privacy["committee"] is not None
+    assert ("quorum of a round" in text) is asked
+    assert ("members open a sum" in text) is (privacy["committee"] is not None)
     assert f"{privacy['mechanism'].replace('discrete-', 'discrete ')} noise" in text.lower()
     for part in ("--trust", "--mechanism", "--quorum", "--noise-source", "--unit"):
         assert part in text

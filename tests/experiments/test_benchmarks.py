@@ -18,12 +18,20 @@ import numpy as np
 import pytest
 
 from fedcal.errors import FedcalError
-from fedcal.experiments.benchmarks import federated, peers, samplers, timing
+from fedcal.experiments.benchmarks import (
+    federated,
+    peers,
+    published_sums,
+    samplers,
+    secure_sums,
+    timing,
+)
 from fedcal.experiments.benchmarks.__main__ import BENCH as CASES
 from fedcal.experiments.benchmarks.__main__ import main
 from fedcal.experiments.benchmarks.harness import lines, machine, time_one
 from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
 from fedcal.experiments.engines import run_in_process
+from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES
 from fedcal.shards import Shards
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
@@ -425,3 +433,12 @@ def test_real_ray_agrees() -> None:
     ours, ray = run_of(work.contestants[0])(), run_of(work.contestants[2])()
     assert ray.seconds > 0
     assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
+
+
+def test_the_bytes_of_our_secure_sums_follow_from_the_messages() -> None:
+    for sites, members, threshold in ((5, 5, 4), (20, 7, 5)):
+        row = secure_sums.measured_row(sites, members, threshold, 50)
+        assert 8 * row["contributor up, bytes"] == published_sums.contributor_bits(sites, 50, 64)
+        told = row["member down, bytes"] + row["member up, bytes"]
+        told += threshold * CONFIRMATION_BYTES
+        assert 8 * told == published_sums.member_bits(sites, 50, 64)

@@ -72,6 +72,7 @@ def test_the_digest_of_a_job_never_changes() -> None:
 
 
 ROWS = {"rows_per_client": 9.0}
+COMMITTEE: Mapping[str, Any] = {"committee": 7, "threshold": 5, "colluding": 2}
 
 
 def jobs(name: str) -> Iterator[Job]:
@@ -79,7 +80,7 @@ def jobs(name: str) -> Iterator[Job]:
     method = STRATEGIES[name]
     for given, (trust, unit) in product(method.examples, product(TRUSTS, UNITS)):
         epsilon = 1.0 if trust in NOISY else math.inf
-        for rate in (1.0, 0.5):
+        for rate, secure in ((1.0, "masks"), (0.5, "masks"), (0.5, PROTOCOL)):
             federation = Federation(
                 *(12, 3),
                 epsilon=epsilon,
@@ -87,10 +88,11 @@ def jobs(name: str) -> Iterator[Job]:
                 unit=unit,
                 sampling_rate=rate,
                 noise_source="system",
+                **(COMMITTEE if secure == PROTOCOL else {}),
             )
             rows = ROWS if "rows_per_client" in settings_of(name) else {}
             try:
-                job = Job(name, federation, {**rows, **given})
+                job = Job(name, federation, {**rows, **given}, secure_aggregation=secure)
                 assert job.plan
             except InputError:
                 continue  # the method, or these settings, do not go with it
@@ -102,7 +104,8 @@ def opened(job: Job) -> Request:
     asked = job.strategy().open_round(1)
     assert asked is not None
     sent = asked.request
-    return Request.from_fields(sent.to_fields(), sent.context_fields())
+    fields = sent.to_fields(noise=job.secure_aggregation != PROTOCOL)
+    return Request.from_fields(fields, sent.context_fields())
 
 
 def planned(fields: Mapping[str, Any]) -> Any:
@@ -124,7 +127,16 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
         fields, request = job.to_fields(), opened(job)
         plan = planned(fields)
         assert plan == job.plan
-        assert own_request(fields, request, plan) == request
+        own = own_request(fields, request, plan)
+        assert own.noise == (plan.noise if plan.model.noise_by == "client" else None)
+        if plan.protocol:
+            assert plan.committee == (7, 5)
+            assert request.noise is None
+            assert {request.rate, request.row_rate} == {1.0}
+            assert own.row_rate == plan.row_rate
+            assert own.rate == (1.0 if own.query.everyone else 0.5)
+        else:
+            assert own == request
 
 
 # --- one thing changed ----------------------------------------------------------------------------
@@ -164,9 +176,13 @@ OF_NOISE: Mapping[str, Any] = {
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
     for job in jobs(name):
+        if job.federation.unit == "subject":
+            continue  # as "example", here
         fields, request = job.to_fields(), opened(job)
         plan = planned(fields)
         changes = dict(CHANGES)
+        if plan.protocol:  # it names none of these
+            del changes["secret coin"], changes["share of rows"]
         if not plan.private:
             del changes["bound"]  # the method bounds each question by itself
         if request.noise is not None:
@@ -177,7 +193,8 @@ def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
             except InputError:  # no such request: it is refused where it is read
                 continue
             kind = "noise" if what in OF_NOISE else what
-            with pytest.raises(InputError, match=f"request's {kind} is not the one") as error:
+            why = f"request's {kind} is not the one|does not go with a run by 'nothing'"
+            with pytest.raises(InputError, match=why) as error:
                 own_request(fields, other, plan)
             assert "\n" not in str(error.value)
 
@@ -237,14 +254,22 @@ def test_an_exact_answer_has_the_question_s_own_blocks() -> None:
 
 @pytest.mark.parametrize("trust", NOISY)
 def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
-    job = Job("fedtemp", Federation(12, 3, epsilon=1.0, trust=trust))
-    request, plan = opened(job), job.plan
-    fields = {**job.to_fields(), "secure-aggregation": PROTOCOL}
-    bare = Request.from_fields(request.to_fields(noise=False), request.context_fields())
-    assert bare.noise is None
-    assert own_request(fields, bare, plan) == request
-    if request.noise is not None:
-        with pytest.raises(InputError, match="names no noise"):
-            own_request(fields, request, plan)
-        with pytest.raises(InputError, match="noise"):
-            own_request(job.to_fields(), bare, plan)
+    shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
+    job = Job("fedtemp", shared, secure_aggregation=PROTOCOL)
+    fields, plan, request = job.to_fields(), job.plan, opened(job)
+    own = own_request(fields, request, plan)
+    assert (own.noise is None) == (trust == "central")
+    assert own.rate == 0.5
+    if own.noise is not None:
+        whole = plan.quorum - 2 if trust == "distributed" else 1  # two of them may tell theirs
+        assert own.noise.shares == whole
+    for change in (
+        ({"noise": softer(own.noise)} if own.noise else {}),
+        {"rate": 0.25},
+        {"row_rate": 0.5},
+    ):
+        if change:
+            with pytest.raises(InputError, match="names no noise"):
+                own_request(fields, replace(request, **change), plan)
+    with pytest.raises(InputError):  # the message's own noise, in a run without the protocol
+        own_request({**fields, "secure-aggregation": "none"}, request, plan)

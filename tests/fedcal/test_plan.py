@@ -583,3 +583,92 @@ def test_noise_that_the_samplers_cannot_draw_is_refused_when_planning() -> None:
     assert "\n" not in str(error.value)
     with pytest.raises(InputError, match="too far apart"):
         plan_of(1, far, mechanism="discrete-gaussian")
+
+
+# --- the protocol of secure aggregation -------------------------------------------------------
+
+SITES = {"clients": 20, "committee": 5, "threshold": 4, "colluding": 2, "quorum": 0.6}
+"""m = 12 answers at least, of which 10 may be honest."""
+
+
+@trusted
+def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(
+    mechanism: str, trust: str
+) -> None:
+    plan = plan_of(mechanism=mechanism, trust=trust, **SITES)
+    calibrated = plan_of(clients=20, mechanism=mechanism).std_of_sum(20)
+    assert (plan.quorum, plan.colluding) == (12, 2)
+    for answers in range(plan.quorum, 21):  # of which two tell the server their noise
+        assert (plan.std_of_sum(answers - 2) >= calibrated * (1 - 1e-12)).all()
+    if trust == "distributed":
+        assert plan.shares == 10
+        np.testing.assert_allclose(plan.std_of_sum(10), calibrated)
+        assert (plan.std_of_sum(9) < calibrated * 0.96).all()  # so all ten are needed
+        # shares for m answers, as without collusion, leave too little
+        trusting = plan_of(mechanism=mechanism, trust=trust, **{**SITES, "colluding": 0})
+        assert trusting.shares == 12
+        assert (trusting.std_of_sum(10) < calibrated * 0.96).all()
+
+
+@trusted
+def test_the_honest_draw_the_noise_that_is_promised(mechanism: str, trust: str) -> None:
+    """What ten sites draw, not what the plan says of it."""
+    bound = Bound((2, 1), (2.0, 0.5), "per_block")
+    plan = plan_of(2, bound, mechanism=mechanism, trust=trust, **SITES)
+    noise = noise_of_sum(plan, plan.quorum - plan.colluding, 8000)
+    calibrated = plan_of(2, bound, clients=20, mechanism=mechanism).std_of_sum(20)
+    assert (noise.std(axis=0) > 0.94 * calibrated).all()
+    if trust != "local":
+        np.testing.assert_allclose(noise.std(axis=0), calibrated, rtol=0.06)
+
+
+@pytest.mark.parametrize("trust", ["secagg", "central", "distributed", "local"])
+def test_everybody_answers_and_the_coin_is_its_own_under_every_trust(trust: str) -> None:
+    epsilon = math.inf if trust == "secagg" else 1.0
+    plan = plan_of(2, trust=trust, epsilon=epsilon, sampling_rate=0.25, **SITES)
+    assert plan.protocol
+    assert plan.asks_everyone
+    assert plan.own_rate == 0.25
+    assert plan.sample(1).tolist() == plan.sample(2).tolist() == list(range(20))
+    assert not plan.secret_sample  # the server sees who answers, and that is everybody
+    assert plan.quorum == 12
+    without = plan_of(2, clients=20, trust=trust, epsilon=epsilon, sampling_rate=0.25)
+    assert without.own_rate == (0.25 if trust == "distributed" else 1.0)
+    assert without.quorum == (18 if trust == "distributed" else 1)
+    assert plan.multiplier == without.multiplier  # nothing is gained, and nothing lost
+
+
+def test_plans_with_and_without_a_committee_are_told_apart() -> None:
+    keys = [
+        plan_of(trust="distributed", **{**SITES, **change}).key
+        for change in ({}, {"colluding": 1}, {"threshold": 5}, {"committee": 4, "threshold": 4})
+    ]
+    keys.append(plan_of(clients=20, quorum=0.6, trust="distributed").key)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quorum": 0.15}, "a secure sum of 3 contributions, 2 of which .* hides 1: at least 2"),
+        ({"clients": 5, "quorum": 0.2}, "a secure sum of 1 contributions, .* hides 0"),
+        ({"colluding": 3}, "colluding must be a whole number"),
+        ({"committee": 21}, "committee must be a whole number"),
+        ({"threshold": 2}, "needs a threshold above 2, got 2: two halves"),
+        ({"committee": 0, "threshold": 0}, "there is no committee"),
+    ],
+)
+def test_sums_that_hide_nobody_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        plan_of(**{**SITES, **change})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("clients", "parts", "least"), [(10, 4, 2), (11, 3, 3), (30, 3, 9)])
+def test_the_smallest_part_of_the_clients_can_make_a_quorum(
+    clients: int, parts: int, least: int
+) -> None:
+    who = federation(clients=clients, committee=3, threshold=2, trust="local")
+    plan = make_plan(who, rounds=parts, bound=PAIR, asked_once=True)
+    assert (plan.quorum, plan.parts) == (least, parts)
+    assert min(len(plan.sample(k + 1)) for k in range(parts)) >= least

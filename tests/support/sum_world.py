@@ -30,13 +30,11 @@ from fedcal.secure_aggregation.messages import (
     Contribution,
     Enrolment,
     Header,
+    Opening,
     commitment,
     sealed_for,
     sum_digest,
     vector_digest,
-)
-from fedcal.secure_aggregation.messages import (
-    Opening as Opened,
 )
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import hidden, stream_sum
@@ -75,7 +73,7 @@ class Clear:
 
 
 @dataclass
-class Opening:
+class Seen:
     """What an honest member opened, and how many had signed for it by then."""
 
     member: int
@@ -160,7 +158,7 @@ class World:
         self._parties = {k: self._party(k) for k in self.honest}
         self.clear: dict[bytes, Clear] = {}
         self.answers: dict[tuple[str, int, int], list[bytes]] = defaultdict(list)
-        self.openings: list[Opening] = []
+        self.openings: list[Seen] = []
         self.sums: dict[str, tuple[str, int, list[bytes]]] = {}
         self.signed: dict[str, set[int]] = defaultdict(set)
         # X25519 keys that the server told contributors under a member's number: their secrets
@@ -168,6 +166,10 @@ class World:
 
     def _party(self, site: int) -> Party:
         return Party(self.keys[site], self.roster, self._records[site])
+
+    def party(self, site: int) -> Party:
+        """An honest site as it is now."""
+        return self._parties[site]
 
     def restart(self, site: int) -> None:
         """A new process over the same records."""
@@ -252,8 +254,8 @@ class World:
     ) -> bytes:
         """A contribution in a site's name that the server or its friend makes up.
 
-        ``lie``: "seeds" = a member is sealed others than are committed to; "commitments" = one
-        too few; "receivers" = one that is none; "number" = a site that is none.
+        ``lie``: "all seeds" or "seeds" = members, or some, are sealed others than are committed
+        to; "commitments" = one too few; "receivers" = one that is none; "number" = no site's.
         """
         committee, of = self.committee, bytes.fromhex(job)
         words = np.array([self.rng.getrandbits(64) for _ in range(self.length)], "u8")
@@ -272,7 +274,7 @@ class World:
         sealed = {}
         for member, exchange in known.items():
             held = [seeds[k] for k in committee.held_by(member)]
-            if lie == "seeds" and self.rng.random() < 0.5:
+            if lie == "all seeds" or (lie == "seeds" and self.rng.random() < 0.5):
                 held[self.rng.randrange(len(held))] = os.urandom(SEED_BYTES)
             key = shared_key(secret, exchange, of, site, member)
             sealed[member] = seal(key, b"".join(held), sealed_for(header, member))
@@ -298,7 +300,7 @@ class World:
         said = self._asked(member, lambda one: one.open(job, number, of, confirmations))
         if said is not None:
             signers = self.signed[of] | (self.crooked & set(self.committee.members))
-            self.openings.append(Opening(member, job, number, of, said, len(signers)))
+            self.openings.append(Seen(member, job, number, of, said, len(signers)))
         return said  # type: ignore[no-any-return]
 
     # --- what the server has got -----------------------------------------------------------
@@ -323,7 +325,7 @@ class World:
         found = [self.clear.get(signed_part(header)) for header in headers]
         return None if None in found else found  # type: ignore[return-value]
 
-    def _check_opening(self, one: Opening) -> None:
+    def _check_opening(self, one: Seen) -> None:
         if one.of not in self.sums:
             self.wrong.append("a sum was opened that nobody was asked to confirm")
             return
@@ -341,7 +343,7 @@ class World:
             self.wrong.append("a sum of another round was opened")
         if len(sites) < self.least or len(sites - self.crooked) < self.least - len(self.crooked):
             self.wrong.append(f"a sum of {len(sites)} was opened, at least {self.least} must be")
-        said = Opened.from_bytes(one.text)
+        said = Opening.from_bytes(one.text)
         held = self.committee.held_by(one.member)
         want = [stream_sum([c.seeds[k] for c in contributors], self.length) for k in held]
         if said.of.hex() != one.of or np.array(want).tobytes() != said.pieces:
@@ -393,4 +395,3 @@ class World:
                 assert told == b"".join(clear.seeds[k] for k in held)
                 found |= set(held)
         return found
-

@@ -252,8 +252,8 @@ def test_a_federation_file_says_how_many_there_are(link: SuperLink, tmp_path: Pa
     given = replace(config(tmp_path), federation=str(file), trust="distributed")
     for threshold, changed, said in (
         (2, {"clients": 4}, r"--clients 4 contradicts .*federation.toml, which names 3 sites"),
-        (2, {"quorum": 0.3}, "a secure sum of 1 contributions, 0 of them .* hides 1: at least 2"),
-        (3, {"colluding": 2}, "a secure sum of 3 contributions, 2 of them .* hides 1"),
+        (2, {"quorum": 0.3}, "a secure sum of 1 contributions, 0 of which .* has 1 to hide among"),
+        (3, {"colluding": 2}, "a secure sum of 3 contributions, 2 of which .* has 1 to hide among"),
     ):
         file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
         with pytest.raises(InputError, match=said):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedcal.classes import digest_of
 from fedcal.clients.job_facts import OWN_NOISE, JobFacts
 from fedcal.clients.prepared import FEDERATION
 from fedcal.clients.records import SiteRecords
+from fedcal.clients.site_app import LOGGER
 from fedcal.clients.site_records import RECORDS
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments.cli import _run
+from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.site import check_federation, check_policy
 from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Member, Roster
 
 TEXT = """
@@ -66,3 +72,41 @@ def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path: Path) -> 
         records.finish("a" * 64)
     check_federation(state, new)
     check_federation(state, None)
+
+
+def test_a_site_says_at_its_start_what_it_takes_part_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_fleet(*_: object) -> None:
+        raise FedcalError("that far")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(site, "public_key", lambda _: "")
+    monkeypatch.setattr(site, "trusted", lambda _: None)
+    monkeypatch.setattr(site, "check_fleet", no_fleet)
+    np.savez("rows.npz", logits=np.eye(2), labels=[0, 1])
+    keys = [make_key(Path(f"{n}.pem")) for n in range(3)]
+    sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
+    roster = Roster("hearts", sites, Committee((0, 1, 2), 2), digest_of(["0", "1"])).signed(keys[0])
+    Path("federation.toml").write_text(roster.to_toml())
+    text = TEXT.replace("any", "protocol")
+    Path("site.toml").write_text(f'{text}coordinator = "{keys[0].public.hex()}"\n')
+    words = ["site", "--data", "rows.npz", "--fleet", "127.0.0.1:1", "--root-certificates", "ca"]
+    words += ["--key", "k", "--policy", "site.toml", "--federation", "federation.toml"]
+
+    def started(*more: str) -> tuple[str, str]:
+        logger = logging.getLogger(LOGGER)
+        assert _run([*words, *more]) == (1 if "--sign-key" in more else 2)
+        for handler in logger.handlers[:]:
+            logger.removeHandler(handler)
+            handler.close()
+        out, err = capfd.readouterr()
+        return out, err
+
+    out, err = started("--sign-key", "2.pem")
+    assert "that far" in err
+    assert f"site 2 of the federation hearts, digest {roster.digest}" in out
+    assert "policy until 2030-01-01 (UTC): fedtemp, fednewton; unit example; trust local" in out
+    assert "not verifiable here: what other sites send" in out
+    _, err = started()
+    assert "needs --federation, --sign-key and --policy together" in err

@@ -90,7 +90,7 @@ def applied(there: Deployment) -> Path:
     ("more", "said"),
     [
         (("--set", "shape=8"), "inputs of shape 16, and the network reads inputs of shape 8"),
-        (("--set", "shape=16", "--trust", "distributed"), "give --trust central or local"),
+        (("--set", "shape=16", "--trust", "distributed"), "--trust central or local"),
     ],
 )
 def test_what_cannot_be_is_one_line(there: Deployment, more: tuple[str, ...], said: str) -> None:

@@ -1,0 +1,178 @@
+"""A site in a secure sum: what it refuses, one thing at a time.
+
+What follows from all of it, whatever goes wrong: tests/end_to_end/test_secure_sum_faults.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sum_world import ABOUT, Given, World, digest
+
+from fedcal.clients.party import Party
+from fedcal.errors import InputError
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.messages import (
+    Confirmation,
+    Contribution,
+    Enrolment,
+    Header,
+    sum_digest,
+)
+
+SITES, LEAST = 5, 3
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Five sites, the first four of which are members; three open a sum, of three at least."""
+    made = World.of(Committee((0, 1, 2, 3), 3), sites=SITES, least=LEAST)
+    yield made
+    made.close()
+
+
+class Round:
+    """The first round of a world, answered by all."""
+
+    def __init__(self, world: World, number: int = 1) -> None:
+        self.world, self.number = world, number
+        (self.job,) = world.jobs
+        said = [world.enrol(member, self.job) for member in world.committee.members]
+        self.enrolled = [text for text in said if text is not None]
+        question = world.question(self.job, number)
+        self.sent = [
+            Contribution.from_bytes(text)
+            for k in range(SITES)
+            if (text := world.answer(k, self.job, number, question, self.enrolled)) is not None
+        ]
+        assert len(self.sent) == SITES
+
+    def party(self, site: int) -> Party:
+        return self.world.party(site)
+
+    def given(self, member: int, *contributors: int) -> Given:
+        return [(self.sent[k].header, self.sent[k].sealed[member]) for k in contributors]
+
+    def confirm(self, member: int, *contributors: int) -> bytes:
+        given = self.given(member, *contributors)
+        return self.party(member).confirm(self.job, self.number, LEAST, given)
+
+    def of(self, *contributors: int) -> str:
+        headers = [self.sent[k].header for k in contributors]
+        return sum_digest(bytes.fromhex(self.job), self.number, headers).hex()
+
+    def refused(self, match: str, member: int, given: Given, number: int | None = None) -> None:
+        with pytest.raises(InputError, match=match) as error:
+            self.party(member).confirm(self.job, number or self.number, LEAST, given)
+        assert "\n" not in str(error.value)
+
+
+def test_a_member_signs_one_sum_of_a_round_for_ever(world: World) -> None:
+    one = Round(world)
+    signed = one.confirm(0, 0, 1, 2, 4)
+    assert one.confirm(0, 4, 2, 1, 0) == signed  # a set has no order
+    for restart in (False, True):
+        if restart:
+            world.restart(0)
+        one.refused("another set of contributors was signed", 0, one.given(0, 0, 1, 2))
+    assert one.confirm(0, 0, 1, 2, 4) == signed
+
+
+def test_a_sum_is_opened_on_enough_signatures_of_it(world: World) -> None:
+    one = Round(world)
+    all_of, fewer = range(SITES), (0, 1, 2)
+    signed = [one.confirm(m, *all_of) for m in (0, 1)]
+    other, of = one.confirm(2, *fewer), one.of(*all_of)
+    outside = Confirmation.made(world.keys[4], 4, bytes.fromhex(of)).to_bytes()
+    forged = Confirmation.made(SigningKey(bytes(32)), 2, bytes.fromhex(of)).to_bytes()
+    for more in ([], signed, [other], [outside], [forged]):
+        with pytest.raises(InputError, match="2 members have signed for this sum, and 3 must"):
+            one.party(0).open(one.job, 1, of, [*signed, *more])
+    signed.append(one.confirm(3, *all_of))
+    assert one.party(0).open(one.job, 1, of, signed)
+    with pytest.raises(InputError, match="nothing is kept"):  # it signed for another
+        one.party(2).open(one.job, 1, of, signed)
+    for name in ("", of.upper(), of[:-1], "sum"):
+        with pytest.raises(InputError, match="64 hexadecimal digits"):
+            one.party(0).open(one.job, 1, name, signed)
+
+
+def test_a_sum_of_fewer_than_m_is_not_signed(world: World) -> None:
+    one = Round(world)
+    one.refused("a sum of 2 contributions is asked for", 0, one.given(0, 0, 4))
+    one.refused("twice in the sum", 0, one.given(0, 0, 4, 4))
+    one.refused("a sum of 0", 0, [])
+
+
+def test_a_contribution_counts_that_its_site_signed_for_this_round(world: World) -> None:
+    one, two = Round(world), Round(world, 2)
+    good = one.given(0, 0, 1, 2)
+    header = Header.read(one.sent[4].header)
+    forged = header.signed(SigningKey(bytes(32)))
+    sealed = one.sent[4].sealed[0]
+    one.refused("of site 4 is not signed by it", 0, [*good, (forged, sealed)])
+    one.refused("to another round", 0, [*good, *two.given(0, 4)])
+    one.refused("damaged, or meant for something else", 0, [*good[:2], (good[2][0], good[1][1])])
+    one.refused("damaged, or meant for something else", 0, one.given(1, 0, 1, 2))
+    one.refused("header", 0, [*good, (b"", sealed)])
+
+
+@pytest.mark.parametrize(
+    ("lie", "match"),
+    [
+        ("commitments", "sealed or committed to too few"),
+        ("number", "not in the federation"),
+        ("all seeds", "sealed other seeds"),
+    ],
+)
+def test_a_lying_contributor_is_left_out(lie: str, match: str, world: World) -> None:
+    one = Round(world)
+    world.crooked = frozenset([4])
+    made = Contribution.from_bytes(world.crooked_answer(4, one.job, 1, one.enrolled, lie))
+    one.refused(match, 0, [*one.given(0, 0, 1, 2), (made.header, made.sealed[0])])
+    assert one.confirm(0, 0, 1, 2)
+
+
+def test_only_members_keys_for_this_job_are_sealed_for(world: World) -> None:
+    one = Round(world)
+    job, question = digest("another job"), digest("question")
+    told = [world.enrol(member, job) for member in world.committee.members]
+    known = [text for text in told if text is not None]
+    drawn: list[Any] = []
+
+    def draw() -> Any:
+        drawn.append(0)
+        return np.zeros(3, np.uint64)
+
+    own = world.told_key(3, SigningKey(bytes(32)), job)
+    zero = Enrolment.made(world.keys[3], bytes.fromhex(job), 3, bytes(32), bytes(16)).to_bytes()
+    outsiders = world.enrol(4, job)
+    assert outsiders is not None
+    for enrolments, match in (
+        (known[:2], "2 members of the committee have enrolled, and 3 are needed"),
+        ([*known[:3], own], "of site 3 is not signed by it for this job"),
+        ([*known[:3], one.enrolled[3]], "of site 3 is not signed by it for this job"),
+        ([*known[:3], zero], "X25519 key is none"),
+        ([*known, known[0]], "enrolled twice"),
+        ([*known, outsiders], "site 4 is no member"),
+        ([*known[:3], b""], "another length"),
+    ):
+        with pytest.raises(InputError, match=match):
+            one.party(4).answer(job, ABOUT, 1, question, enrolments, draw)
+    assert not drawn  # before anything is drawn
+
+
+def test_the_answer_of_a_round_is_one_text(world: World) -> None:
+    one = Round(world)
+    question = world.question(one.job, 1)
+    for enrolments in (one.enrolled, one.enrolled[:3], []):
+        world.restart(4)
+        text = world.answer(4, one.job, 1, question, enrolments)
+        assert text == one.sent[4].to_bytes()
+    with pytest.raises(InputError, match="another question"):
+        one.party(4).answer(one.job, ABOUT, 1, digest("?"), one.enrolled, lambda: np.zeros(3, "u8"))
+    assert world.violations() == []

@@ -1,0 +1,243 @@
+"""Known answers: the RFCs' own vectors, and the whole protocol bit by bit in plain Python."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from contextlib import ExitStack
+
+import numpy as np
+import plain_protocol as plain
+import pytest
+
+from fedcal.clients import party
+from fedcal.clients.party import Party
+from fedcal.clients.records import JobFacts, SiteRecords
+from fedcal.errors import InputError
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
+from fedcal.secure_aggregation.masking import stream
+from fedcal.secure_aggregation.messages import Contribution
+from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.shares import opened
+
+ZERO, ONE = bytes(32), bytes(31) + b"\1"
+
+# RFC 8439, appendix A.1, test vectors 1 to 4: (key, block, key stream); all with nonce 0
+BLOCKS = [
+    (
+        *(ZERO, 0),
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586",
+    ),
+    (
+        *(ZERO, 1),
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f",
+    ),
+    (
+        *(ONE, 1),
+        "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
+        "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0",
+    ),
+    (
+        *(b"\0\xff" + bytes(30), 2),
+        "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca"
+        "13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "block", "text"), BLOCKS, ids=range(1, 5))
+def test_a_mask_is_the_key_stream_of_rfc_8439(key: bytes, block: int, text: str) -> None:
+    words = stream(key, 8 * block + 8)[8 * block :]
+    assert words.astype("<u8").tobytes().hex() == text
+    assert plain.chacha20_block(key, block, bytes(12)).hex() == text
+
+
+def test_sealing_is_the_aead_of_rfc_8439(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 2.8.2."""
+    key = bytes(range(0x80, 0xA0))
+    nonce = bytes.fromhex("070000004041424344454647")
+    about = bytes.fromhex("50515253c0c1c2c3c4c5c6c7")
+    text = (
+        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the "
+        b"future, sunscreen would be it."
+    )
+    sealed = nonce + bytes.fromhex(
+        "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6"
+        "3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36"
+        "92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc"
+        "3ff4def08e4b7a9de576d26586cec64b6116"
+        "1ae10b594f09e26a7e902ecbd0600691"
+    )
+    assert unseal(key, sealed, about) == text
+    assert nonce + plain.aead(key, nonce, text, about) == sealed
+    monkeypatch.setattr(os, "urandom", lambda size: nonce[:size])
+    assert seal(key, text, about) == sealed
+    for other in (about + b"\0", b""):
+        with pytest.raises(InputError, match="damaged, or meant for something else"):
+            unseal(key, sealed, other)
+
+
+# RFC 7748, section 6.1
+ALICE = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+BOB = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
+BOBS = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
+AGREED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
+
+# RFC 5869, appendix A, cases 1 to 3: (secret, salt, info, what comes out)
+DERIVED = [
+    (
+        *(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA))),
+        "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865",
+    ),
+    (
+        *(bytes(range(0x50)), bytes(range(0x60, 0xB0)), bytes(range(0xB0, 0x100))),
+        "b11e398dc80327a1c8e7f78c596a49344f012eda2d4efad8a050cc4c19afa97c59045a99cac7827271cb41c65e"
+        "590e09da3275600c2f09b8367793a9aca3db71cc30c58179ec3e87c14c01d5c1f3434f1d87",
+    ),
+    (
+        *(b"\x0b" * 22, b"", b""),
+        "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8",
+    ),
+]
+
+
+def test_keys_between_sites_are_those_of_rfc_7748_and_rfc_5869() -> None:
+    for secret, salt, info, out in DERIVED:
+        assert plain.hkdf(secret, salt, info, len(out) // 2).hex() == out
+    for secret, public, other in ((ALICE, ALICES, BOBS), (BOB, BOBS, ALICES)):
+        assert plain.x25519(secret) == public
+        assert plain.x25519(secret, other) == AGREED
+        for sender, receiver in ((3, 5), (5, 3)):
+            info = b"fedcal/secure-sum/1/seal\0" + bytes([sender, 0, 0, 0, receiver, 0, 0, 0])
+            made = shared_key(secret, other, b"j" * 32, sender, receiver)
+            assert made == plain.hkdf(AGREED, b"j" * 32, info, 32)
+
+
+@pytest.mark.parametrize("point", [0, 1, plain.PRIME - 1, plain.PRIME, plain.PRIME + 1])
+def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point: int) -> None:
+    """RFC 7748, section 6.1: points of small order."""
+    with pytest.raises(InputError, match="X25519 key is none"):
+        shared_key(ALICE, point.to_bytes(32, "little"), bytes(32), 0, 1)
+
+
+# RFC 8032, section 7.1, tests 1 to 3: (secret, public, message, signature)
+SIGNED = [
+    (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701c"
+        "f9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0"
+        "f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f76098"
+        "4dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED, ids=range(1, 4))
+def test_signatures_are_those_of_rfc_8032(
+    secret: str, public: str, message: str, signature: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, text = SigningKey(bytes.fromhex(secret)), bytes.fromhex(message)
+    assert key.public.hex() == public == plain.ed25519_public(bytes.fromhex(secret)).hex()
+    assert plain.ed25519_sign(bytes.fromhex(secret), text).hex() == signature
+    own = plain.ed25519_sign(bytes.fromhex(secret), b"fedcal/secure-sum/1/enrol\0" + text)
+    assert key.sign("enrol", text) == own
+    assert verified(key.public, "enrol", text, own)
+    assert not verified(key.public, "confirm", text, own)
+    assert not verified(key.public, "enrol", text + b"\0", own)
+    monkeypatch.setattr(keys, "domain", lambda purpose: b"")
+    assert key.sign("enrol", text).hex() == signature
+
+
+# --- the whole protocol -----------------------------------------------------------------------
+
+ABOUT = JobFacts(
+    *("fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, 1, "claimed", "", math.inf)
+)
+JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
+
+
+@pytest.mark.parametrize(
+    ("members", "threshold", "sites"),
+    [((0, 1, 2), 2, 3), ((0, 1, 2), 3, 4), ((1, 2, 3, 5), 3, 6), ((0, 1, 2, 3, 4), 4, 6)],
+)
+def test_the_protocol_has_the_bits_of_a_plain_loop(
+    members: tuple[int, ...], threshold: int, sites: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fixed keys, seeds and nonces; the last member has not enrolled where it may be absent."""
+    rng = random.Random(sites)
+    told: list[bytes] = []
+
+    def chosen(size: int) -> bytes:
+        told.append(rng.randbytes(size))
+        return told[-1]
+
+    exchange = [rng.randbytes(32) for _ in range(sites)]
+    waiting = iter([(secret, plain.x25519(secret)) for secret in exchange])
+    monkeypatch.setattr(os, "urandom", chosen)
+    monkeypatch.setattr(party, "new_exchange_key", lambda: next(waiting))
+    secrets = [rng.randbytes(32) for _ in range(sites)]
+    signing = [SigningKey(secret) for secret in secrets]
+    committee = Committee(members, threshold)
+    listed = tuple(Member(f"site {k}", key.public) for k, key in enumerate(signing))
+    roster = Roster("plain", listed, committee)
+    pieces = plain.pieces_of(list(members), threshold)
+    assert list(committee.pieces) == pieces
+    there = list(members)[: len(members) - committee.dropouts]
+    vectors = [[rng.getrandbits(64) for _ in range(11)] for _ in range(sites)]
+
+    with ExitStack() as stack:
+        parties = [Party(key, roster, stack.enter_context(SiteRecords(None))) for key in signing]
+        enrolled = []
+        for k, one in enumerate(parties):
+            text = one.enrol(JOB.hex(), ABOUT)
+            assert text == plain.enrolment(secrets[k], exchange[k], JOB, k, told[-1])
+            enrolled += [text] if k in there else []
+        sent, seeds = [], []
+        for k, one in enumerate(parties):
+            told.clear()
+            words = np.array(vectors[k], np.uint64)
+            text, _ = one.answer(JOB.hex(), ABOUT, 1, QUESTION.hex(), enrolled, words.copy)
+            drawn, *nonces = told
+            seeds.append([drawn[32 * p : 32 * p + 32] for p in range(len(pieces))])
+            keys_of = {member: plain.x25519(exchange[member]) for member in there}
+            assert text == plain.contribution(
+                *(secrets[k], exchange[k], JOB, 1, QUESTION, k, keys_of, pieces, vectors[k]),
+                *(seeds[k], dict(zip(there, nonces, strict=True))),
+            )
+            sent.append(text)
+        messages = [Contribution.from_bytes(text) for text in sent]
+        of = plain.sum_digest(JOB, 1, sent)
+        confirmed = []
+        for member in there:
+            given = [(m.header, m.sealed[member]) for m in messages]
+            confirmed.append(parties[member].confirm(JOB.hex(), 1, sites, given))
+            assert confirmed[-1] == plain.confirmation(secrets[member], member, of)
+        openings = {}
+        for member in there:
+            text = parties[member].open(JOB.hex(), 1, of.hex(), confirmed)
+            assert text == plain.opening(secrets[member], member, of, pieces, seeds, 11)
+            rows = np.frombuffer(text[40 : -4 - 64], "<u8").reshape(-1, 11)
+            openings[member] = dict(zip(committee.held_by(member), rows, strict=True))
+    hidden_sum = np.sum([m.words for m in messages], axis=0, dtype=np.uint64)
+    total = opened(hidden_sum, openings, len(pieces))
+    assert total.tolist() == [sum(column) % 2**64 for column in zip(*vectors, strict=True)]

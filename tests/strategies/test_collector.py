@@ -1,0 +1,89 @@
+"""The server's side of a secure sum: one site's damaged message does not spoil the round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sum_world import World
+
+from fedcal.errors import RoundFailed
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.strategies.collector import Collector, enrolled
+
+SITES = 5
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Five sites, of which the first three are members and two open a sum."""
+    made = World.of(Committee((0, 1, 2), 2), sites=SITES, least=3)
+    yield made
+    made.close()
+
+
+def damaged(text: bytes, place: int) -> bytes:
+    changed = bytearray(text)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+def answers(world: World) -> dict[int, bytes]:
+    (job,) = world.jobs
+    said = {k: text for k in range(3) if (text := world.enrol(k, job)) is not None}
+    known = list(enrolled(world.roster, job, said).values())
+    sent = {k: world.answer(k, job, 1, world.question(job, 1), known) for k in range(SITES)}
+    return {k: text for k, text in sent.items() if text is not None}
+
+
+def collector(world: World) -> Collector:
+    (job,) = world.jobs
+    bound = SimpleNamespace(length=world.length)
+    request: Any = SimpleNamespace(round=1, digest=world.question(job, 1), bound=bound)
+    return Collector(world.roster, job, request)
+
+
+def openings(world: World, to: Collector, members: tuple[int, ...] = (0, 1, 2)) -> dict[int, bytes]:
+    (job,) = world.jobs
+    asked = to.to_confirm()
+    said = {m: world.confirm(m, job, 1, asked[m]) for m in members}
+    signed = to.confirmed({m: text for m, text in said.items() if text is not None})
+    opened = {m: world.open(m, job, 1, to.digest, signed) for m in to.openers}
+    return {m: text for m, text in opened.items() if text is not None}
+
+
+def test_what_cannot_be_used_is_absent(world: World) -> None:
+    to, sent = collector(world), answers(world)
+    assert not to.add(3, damaged(sent[3], 5))  # its header
+    assert not to.add(3, damaged(sent[3], len(sent[3]) // 2))
+    assert not to.add(3, sent[4])
+    assert not to.add(3, b"")
+    for lie in ("commitments", "receivers", "number"):
+        world.crooked = frozenset([3])
+        enrolments = [text for k in range(3) if (text := world.enrol(k, world.jobs[0])) is not None]
+        assert not to.add(3, world.crooked_answer(3, world.jobs[0], 1, enrolments, lie))
+    for site in (0, 1, 2, 4, 4):
+        assert to.add(site, sent[site])
+    to.settle()
+    total = to.total(openings(world, to))
+    want = sum(c.words for c in world.clear.values() if c.site in (0, 1, 2, 4))
+    assert np.array_equal(total, want)
+
+
+@pytest.mark.parametrize("place", [4, 40, -1])
+def test_a_damaged_opening_is_no_opening(place: int, world: World) -> None:
+    """Of its digest, of a mask or of its signature; any two others do."""
+    to = collector(world)
+    for site, text in answers(world).items():
+        to.add(site, text)
+    to.settle()
+    said = openings(world, to)
+    want = sum(clear.words for clear in world.clear.values())
+    spoilt = {**said, 1: damaged(said[1], place)}
+    assert np.array_equal(to.total(spoilt), want)
+    del spoilt[2]
+    with pytest.raises(RoundFailed, match="too few members"):
+        to.total(spoilt)
