@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.agreement import PlanOfJob
+from fedcal.agreement import PlanOfJob, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
@@ -102,8 +102,9 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
                 plan = own_plan(context.run_config, asked.run, site, plan_of_job)
                 words, again = answer_once(site, context.run_config, plan, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
+            job = job_digest(context.run_config, asked.run)
         said = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d%s", asked.run, asked.round, said)
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], said)
         return reply
 
     @app.query("enrol")

@@ -267,7 +267,8 @@ class FlowerTransport(Strategy):
         RoundFailed
             If a node says it is a site that cannot be, or there are too many.
         """
-        for who in nodes:
+        # those that know their number first: the others get what is free
+        for who in sorted(nodes, key=lambda who: who.site is None):
             try:
                 site = self._number_of(who)
                 self._check(who, site)
@@ -286,10 +287,14 @@ class FlowerTransport(Strategy):
         own = who.site if self.secure is None else who.place
         if own is not None:
             if not 0 <= own < enrolled or own in self._sites:
-                raise RoundFailed(f"a node says it is site {own}, which cannot be")
+                same = "" if self.secure is None else ": has it another federation file?"
+                raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            raise RoundFailed("a site does not say which one of the federation it is")
+            raise RoundFailed(
+                "a site does not say which one of the federation it is: it was started without "
+                "--federation"
+            )
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:

@@ -72,7 +72,7 @@ class SecureRounds:
         if len(self._enrolled) < (least := self.roster.committee.threshold):
             raise RoundFailed(
                 f"{len(self._enrolled)} members of the committee are there and take part, and "
-                f"{least} open a sum; nothing was asked"
+                f"{least} open a sum; nothing was asked (the others' own logs say why)"
             )
 
     @property
