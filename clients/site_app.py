@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
+from fedcal.shards import Shards
 from fedcal.training.network import text_of
 from fedcal.types import Words
 
@@ -87,9 +89,7 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
 
             def draw() -> Words:
                 with _discreet():
-                    sites = np.array([site.number or 0])
-                    sent = contribute(site.shards, request, sites, simulated=site.simulated)
-                    return np.asarray(sent[0])
+                    return _drawn(site, request, private=asked.epsilon < math.inf)
 
             if under_protocol(context.run_config):
                 records = message.content.config_records
@@ -178,6 +178,29 @@ def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
 def said_to(message: Message, text: bytes) -> Message:
     """The reply to a message of the protocol."""
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
+
+
+def _drawn(site: Prepared, request: Request, *, private: bool) -> Words:
+    """The contribution, (length,); of rows that the question fails on that of no rows, if private.
+
+    A hostile question may fail on some rows and not on others. Whether it did would be an exact
+    fact about them, and so the server is told of no failure that a site without rows does not have.
+    """
+
+    def of(shards: Shards) -> Words:
+        sites = np.array([site.number or 0])
+        return np.asarray(contribute(shards, request, sites, simulated=site.simulated)[0])
+
+    try:
+        return of(site.shards)
+    except OverLimit:
+        raise  # the server sees how long an answer takes in any case
+    except Exception as e:
+        if not private:
+            raise
+        words = of(site.shards.keep(np.zeros(0, np.int64)))
+        log.warning("the question fails on this site's rows, none are counted: %s", _where(e)[1])
+        return words
 
 
 def _question(request: Request, asked: Asked) -> str:

@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message
-from hostile_server import JOB, asked_by, content_of, hostile
+from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
 from fedcal.clients.prepared import prepare, prepared
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.clients.site_records import records_of
 from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.queries.outcomes import BinOutcomes
 from fedcal.shards import Shards
-from fedcal.strategies.job import plan_of_job
+from fedcal.strategies.job import Job, plan_of_job
 
 NODE, RUN = 70, "0123456789abcdef"
 
@@ -27,10 +29,10 @@ NODE, RUN = 70, "0123456789abcdef"
 class Site:
     """A site in this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rows: int = 60) -> None:
         rng = np.random.Generator(np.random.Philox(key=1))
-        logits, labels = rng.normal(size=(60, 2)), rng.integers(2, size=60)
-        prepare(folder, Shards(logits, labels, np.array([0, 60])))
+        logits, labels = rng.normal(size=(rows, 2)), rng.integers(2, size=rows)
+        prepare(folder, Shards(logits, labels, np.array([0, rows])))
         self.folder = folder
         self.grid = InProcessGrid(site_app(folder, plan_of_job), [NODE])
 
@@ -86,3 +88,18 @@ def test_facts_that_change_in_mid_run_are_refused(
         line = refused(site.ask(honest_again, fields), caplog)
         assert "not those that the run began with" in line
     assert site.booked() == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_the_server_does_not_learn_on_which_rows_a_question_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rows: int
+) -> None:
+    """Unary encoding takes a single 1, which counts of one row are, and those of more are not."""
+    job = Job("dp-histogram", replace(FEDERATION, clients=300, mechanism="unary"))
+    honest = asked_by(job, RUN)
+    (length,) = honest.query.lengths()
+    site = Site(tmp_path / "site", rows)
+    counts = BinOutcomes(length // 2, "correct_wrong")
+    assert not site.ask(replace(honest, query=counts), job.to_fields()).has_error()
+    assert site.booked() == 1
+    assert sum("fails on this site's rows" in line for line in caplog.messages) == (rows > 1)
