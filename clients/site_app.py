@@ -28,6 +28,7 @@ from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
+from fedcal.secure_aggregation.messages import SAID
 from fedcal.shards import Shards
 from fedcal.training.network import text_of
 from fedcal.types import Words
@@ -38,9 +39,6 @@ log = logging.getLogger(LOGGER)
 there are, or of a secret is ever written to it."""
 
 _LONGEST = 300
-
-SAID = "said"
-"""Record and key of what is replied in the protocol of secure aggregation."""
 
 
 def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:

@@ -15,9 +15,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
+from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
-from fedcal.strategies.secure_rounds import SAID, Content, SecureRounds
+from fedcal.strategies.secure_rounds import Content, SecureRounds
 from fedcal.strategies.who import ABSENT, UNREADABLE, Who, ask_who, reason
 from fedcal.training.network import text_of
 from fedcal.types import Words
