@@ -222,6 +222,10 @@ class Policy:
         key = roster.coordinator.hex() if roster.coordinator else "nobody"
         if self.coordinator and key != self.coordinator.lower():
             raise _refusal("coordinator", key, self.coordinator)
+        own = (len(roster.committee.members), roster.committee.threshold)
+        if self.committee and own not in self.committee:
+            raise _refusal("committee and threshold", own, list(self.committee))
+        _at_least("number that may collude", roster.committee.colluding, self.colluding)
 
     def check(
         self,
@@ -292,8 +296,6 @@ class Policy:
         own = (len(roster.committee.members), roster.committee.threshold)
         if (asked := tuple(plan.committee)) != own:
             raise _refusal("committee and threshold", asked, own)
-        if self.committee and own not in self.committee:
-            raise _refusal("committee and threshold", own, list(self.committee))
         _at_least("number that may collude", plan.colluding, self.colluding)
         if plan.model.noise_by == "client":  # what is summed up has its noise
             _at_least("fewest contributions in a sum", plan.quorum, self.answers)

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.agreement import PlanOfJob
+from fedcal.agreement import PlanOfJob, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
@@ -28,6 +28,7 @@ from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
+from fedcal.secure_aggregation.messages import SAID
 from fedcal.shards import Shards
 from fedcal.training.network import text_of
 from fedcal.types import Words
@@ -38,9 +39,6 @@ log = logging.getLogger(LOGGER)
 there are, or of a secret is ever written to it."""
 
 _LONGEST = 300
-
-SAID = "said"
-"""Record and key of what is replied in the protocol of secure aggregation."""
 
 
 def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
@@ -102,8 +100,9 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
                 plan = own_plan(context.run_config, asked.run, site, plan_of_job)
                 words, again = answer_once(site, context.run_config, plan, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
+            job = job_digest(context.run_config, asked.run)
         said = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d%s", asked.run, asked.round, said)
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], said)
         return reply
 
     @app.query("enrol")

@@ -297,7 +297,7 @@ class Config(Options):
         if self.root_certificates is None:
             raise InputError("control needs root_certificates: the control API is reached by TLS")
         if self.clients is None and self.federation is None:
-            raise InputError("with real sites --clients must say how many are enrolled")
+            raise InputError("with real sites --clients or --federation must say who is enrolled")
         if self.method in POOLED or self.method == AUTO:
             raise InputError(
                 f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "

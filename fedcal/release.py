@@ -251,9 +251,10 @@ class Curator:
             )
         if len(asked.clients) and repliers < self.plan.quorum:
             self.abandon()
+            needs = "the noise was planned for" if self.plan.model.shared else "a secure sum needs"
             raise RoundFailed(
-                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, the "
-                f"noise was planned for at least {self.plan.quorum}; nothing was released"
+                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, {needs} "
+                f"at least {self.plan.quorum}; nothing was released"
             )
         if self.plan.private and self._ledger is not None and asked.round not in self._paid:
             self._ledger.charge(self._run, asked.round)

@@ -180,8 +180,8 @@ class Checkpoint:
         for key in sorted({*self.job, *job} - set(WAITING)):
             if self.job.get(key) != job.get(key):
                 raise InputError(
-                    f"the run was started with {key} = {self.job.get(key)!r}, not "
-                    f"{job.get(key)!r}: a run goes on as it began"
+                    f"the run was started with {key} = {self.job.get(key)!r:.80}, not "
+                    f"{job.get(key)!r:.80}: a run goes on as it began"
                 )
 
 

@@ -15,9 +15,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
+from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
-from fedcal.strategies.secure_rounds import SAID, Content, SecureRounds
+from fedcal.strategies.secure_rounds import Content, SecureRounds
 from fedcal.strategies.who import ABSENT, UNREADABLE, Who, ask_who, reason
 from fedcal.training.network import text_of
 from fedcal.types import Words
@@ -267,7 +268,8 @@ class FlowerTransport(Strategy):
         RoundFailed
             If a node says it is a site that cannot be, or there are too many.
         """
-        for who in nodes:
+        # those that know their number first: the others get what is free
+        for who in sorted(nodes, key=lambda who: who.site is None):
             try:
                 site = self._number_of(who)
                 self._check(who, site)
@@ -286,10 +288,14 @@ class FlowerTransport(Strategy):
         own = who.site if self.secure is None else who.place
         if own is not None:
             if not 0 <= own < enrolled or own in self._sites:
-                raise RoundFailed(f"a node says it is site {own}, which cannot be")
+                same = "" if self.secure is None else ": has it another federation file?"
+                raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            raise RoundFailed("a site does not say which one of the federation it is")
+            raise RoundFailed(
+                "a site does not say which one of the federation it is: it was started without "
+                "--federation"
+            )
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:

@@ -24,9 +24,6 @@ ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
 CONFIRMED = "confirmed.json"
 """File of the sites in the sum that was last to be confirmed."""
 
-SAID = "said"
-"""Record and key of what a site replies in the protocol."""
-
 Said = str | int | list[bytes]
 Content = dict[str, dict[str, Said]]
 """Name of a record -> its values."""
@@ -72,7 +69,7 @@ class SecureRounds:
         if len(self._enrolled) < (least := self.roster.committee.threshold):
             raise RoundFailed(
                 f"{len(self._enrolled)} members of the committee are there and take part, and "
-                f"{least} open a sum; nothing was asked"
+                f"{least} open a sum; nothing was asked (the others' own logs say why)"
             )
 
     @property

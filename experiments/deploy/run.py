@@ -62,6 +62,8 @@ def job_for_sites(config: Config) -> Job:
     """
     config = replace(config, noise_source="system")
     federation = public_facts(config, config.clients or 0, _CLASSES)
+    if federation.committee:
+        federation.fewest()  # here, and not once the server has started
     if lacks_rows(config.method, federation, config.set):
         raise InputError(
             f"{config.method} with privacy needs a public nominal number of rows of a client, "
@@ -144,11 +146,17 @@ def deployed(
 
 
 def _with_federation(config: Config) -> Config:
-    """A federation file says how many clients there are."""
+    """A federation file says how many clients there are; InputError if --clients says else."""
     if config.federation is None:
         return config
     path = Path(config.federation).resolve()
-    return replace(config, clients=len(Roster.read(path).sites), federation=str(path))
+    sites = len(Roster.read(path).sites)
+    if config.clients not in (None, sites):
+        raise InputError(
+            f"--clients {config.clients} contradicts {config.federation}, which names {sites} "
+            "sites: leave --clients out"
+        )
+    return replace(config, clients=sites, federation=str(path))
 
 
 def _as_it_is(config: Config, data: str) -> Config:

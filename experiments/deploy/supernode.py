@@ -25,8 +25,8 @@ from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
-WORKER = "fedcal.experiments.deploy.worker"
-"""What answers a message."""
+NODE, WORKER = "fedcal.experiments.deploy.node", "fedcal.experiments.deploy.worker"
+"""What looks for messages, and what answers one."""
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
 
@@ -135,7 +135,7 @@ def supernode(
     self_test()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
-        found = scripts("a site", "supernode", "superexec")
+        found = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", found)
         env = _environment(home, folder, commands)
         log = folder / FLOWER_LOG
@@ -143,7 +143,7 @@ def supernode(
         start = log.stat().st_size
         warm = [sys.executable, "-P", "-m", WORKER, "--worker"]
         node: list[str | Path] = [
-            *(found / "flower-supernode", "--superlink", fleet),
+            *(sys.executable, "-P", "-m", NODE, "flower-supernode", "--superlink", fleet),
             *("--root-certificates", root_certificates.resolve()),
             *("--auth-supernode-private-key", key.resolve()),
             *("--host", "127.0.0.1", "--port", str(free_port())),

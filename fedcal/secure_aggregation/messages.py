@@ -27,6 +27,9 @@ from fedcal.secure_aggregation.keys import (
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.types import Words
 
+SAID = "said"
+"""Record, and key in it, of what a site replies."""
+
 NONCE_BYTES = 16
 
 _ENROL, _HEADER, _CONFIRM, _OPEN = "enrol", "contribution", "confirm", "open"

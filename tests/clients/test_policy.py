@@ -307,6 +307,16 @@ def test_what_a_policy_may_not_say(case: str, tmp_path: Path) -> None:
     assert len(str(refused.value)) < 500
 
 
+def test_a_committee_that_is_not_allowed_is_refused_at_the_start() -> None:
+    small = replace(ROSTER, signature=None, committee=Committee((0, 1, 2), 2)).signed(KEYS[7])
+    named = {"federation": small.digest}
+    with pytest.raises(InputError, match=r"committee and threshold: asked is \(3, 2\), allowed"):
+        replace(POLICY, committee=((5, 4),), **named).check_roster(small)
+    with pytest.raises(InputError, match="number that may collude: asked is 0, allowed at least 1"):
+        replace(POLICY, committee=(), colluding=1, **named).check_roster(small)
+    replace(POLICY, committee=((3, 2),), colluding=0, **named).check_roster(small)
+
+
 def test_what_cannot_be_verified_is_said() -> None:
     said = "\n".join(replace(ANY_SUM, exact_sums=True, secure_aggregation="any").described())
     for words in (

@@ -32,7 +32,7 @@ from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job, plan_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
-from fedcal.strategies.who import WHO
+from fedcal.strategies.who import WHO, Who
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 NODES = [60, 61, 62, 63, 64]
@@ -176,6 +176,13 @@ def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path:
     _, sites = run(tmp_path, job, seeded=False)
     assert sorted(sites.answered) == sorted([0, 1, 2, 3] * 3)
     assert Checkpoint.load(tmp_path / "out").roster == dict(zip(NODES[:4], range(4), strict=True))
+
+
+def test_a_site_without_a_number_takes_none_that_another_one_has() -> None:
+    strategy = job_of().strategy()
+    strategy.tolerant = True
+    strategy.meet([Who(7), Who(8, site=0)])
+    assert strategy.roster == {8: 0, 7: 1}
 
 
 @pytest.mark.parametrize("given", ["", digest_of(NAMES)])

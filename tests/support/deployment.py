@@ -81,7 +81,8 @@ class Deployment:
             arrays["labels"] = labels
         np.savez(self.folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
         words = [
-            *("fedcal", "site", "--data", f"{name}.npz", "--state", f"site-{name}"),
+            *("fedcal", "site", "--data", f"{name}.npz"),
+            *(() if "--state" in extra else ("--state", f"site-{name}")),
             *("--fleet", f"127.0.0.1:{self.machine.place.fleet}"),
             *("--root-certificates", "certificates/ca.crt"),
             *("--key", f"certificates/sites/{name}.key", *extra),

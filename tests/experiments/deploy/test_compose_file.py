@@ -133,3 +133,30 @@ def test_fedcal_knows_the_options_of_its_services() -> None:
     for name in SITES:
         _, command, *words = SERVICES[name]["command"]
         cli.load_command(command).make_context(command, [*words])
+
+
+def test_sites_that_protect_themselves_have_more_of_the_same() -> None:
+    """The second file adds keys, federation and policy to each site, and changes nothing else."""
+    more = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
+    schema = get_builtin_schema("vendor.compose-spec")
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert [f"{e.json_path}: {e.message}" for e in validator.iter_errors(more)] == []
+    assert more["services"].keys() == {*SITES, "tools"}
+    federation = {"source": "federation.toml", "target": "/federation.toml"}
+    assert more["services"]["tools"] == {"configs": [federation]}
+    added = ["--federation=/federation.toml", "--sign-key=/run/secrets/signing.pem"]
+    for name in SITES:
+        service, site = more["services"][name], name.removeprefix("site-")
+        assert service.keys() == {"command", "configs", "secrets"}
+        assert service["command"] == [*SERVICES[name]["command"], *added, "--policy=/site.toml"]
+        own = {"source": f"{site}.toml", "target": "/site.toml"}
+        assert service["configs"] == [federation, own]
+        assert service["secrets"] == [{"source": f"{site}.pem", "target": "signing.pem"}]
+        _, command, *words = service["command"]
+        cli.load_command(command).make_context(command, [*words])
+    files = {value["file"] for kind in ("configs", "secrets") for value in more[kind].values()}
+    assert files == {
+        "./federation.toml",
+        *(f"./policies/{site}.toml" for site in "abc"),
+        *(f"./certificates/sites/{site}.pem" for site in "abc"),
+    }

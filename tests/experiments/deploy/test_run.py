@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.config import Config
 from fedcal.experiments.deploy import run as deploy
 from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.shards import Shards
 from fedcal.strategies import run_folder
 from fedcal.strategies.flower import RESULT
@@ -238,3 +242,23 @@ def test_the_config_of_a_run_is_found_again_from_another_folder(
 def test_nothing_to_go_on_with_is_one_line(link: SuperLink, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         deploy.deployed(config(tmp_path), out=tmp_path / "out", resume=True)
+
+
+def test_a_federation_file_says_how_many_there_are(link: SuperLink, tmp_path: Path) -> None:
+    """And what its sums cannot hide is said before anything is started."""
+    keys = [SigningKey(bytes([n]) * 32) for n in range(1, 4)]
+    sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
+    file = tmp_path / "federation.toml"
+    given = replace(config(tmp_path), federation=str(file), trust="distributed")
+    for threshold, changed, said in (
+        (2, {"clients": 4}, r"--clients 4 contradicts .*federation.toml, which names 3 sites"),
+        (2, {"quorum": 0.3}, "a secure sum of 1 contributions, 0 of which .* has 1 to hide among"),
+        (3, {"colluding": 2}, "a secure sum of 3 contributions, 2 of which .* has 1 to hide among"),
+    ):
+        file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
+        with pytest.raises(InputError, match=said):
+            deploy.deployed(replace(given, **changed), out=tmp_path / "out")  # type: ignore[arg-type]
+    assert link.runs == 0
+    assert not (tmp_path / "out").exists()
+    job = deploy.job_for_sites(replace(given, clients=3))
+    assert (job.federation.colluding, job.plan.quorum) == (1, 3)

@@ -1,0 +1,204 @@
+"""Sites with keys, a federation and policies of their own, by the commands that a user types."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deployment import SITES
+from federated import Federated
+from machine import Machine
+from procfs import descendants
+
+from fedcal import simulate
+
+pytestmark = pytest.mark.slow
+
+ALL, MOST = ("--quorum", "1"), ("--quorum", "0.6")
+ONCE = ("--method", "fedoneshot", "--epsilon", "1", "--unit", "example", "--trust", "distributed")
+EXACT = ("--method", "fednewton", "--rounds", "2")
+NOISY = (*EXACT, *ONCE[2:])
+AGAIN = ", again, with the same numbers"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
+    with Machine(tmp_path_factory.mktemp("federated")) as machine:
+        there = Federated(machine)
+        there.up()
+        digest = there.agree()
+        for name in SITES:
+            there.member(name, digest)
+        machine.until(lambda: machine.online(there.env) == 3)
+        yield there
+
+
+def restarted(there: Federated, digest: str, state: str, **changed: str | float) -> Path:
+    """The last site, with other rules and a folder of its own; what it logs."""
+    there.machine.trees.pop("site-c").end()
+    there.machine.until(lambda: there.machine.online(there.env) == 2)
+    folder = there.member("c", digest, state=state, **changed)  # type: ignore[arg-type]
+    there.machine.until(lambda: there.machine.online(there.env) == 3)
+    return folder / "site.log"
+
+
+def done(run: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    """The exit code of a command, and what it said but for its progress."""
+    _, err = run.communicate(timeout=300)
+    progress = ("fedcal: fedoneshot: ", "fedcal: fednewton: ", "fedcal: fedbin: ")
+    return run.returncode, [line for line in err.splitlines() if not line.startswith(progress)]
+
+
+def crash(there: Federated, name: str) -> None:
+    """End a service as a machine that loses its power does."""
+    tree = there.machine.trees.pop(name)
+    alive = descendants(tree._guard.pid)
+    tree.kill()
+    for process in alive:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def until(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("trust", "vouches"), [("distributed", "own noise"), ("central", "claimed")]
+)
+def test_a_site_books_each_run_once(there: Federated, trust: str, vouches: str) -> None:
+    code, lines = done(there.start(trust, *ONCE[:-1], trust, *ALL))
+    assert code == 0, lines
+    for name in SITES:
+        *_, job = there.books(f"site-{name}")
+        told = (job["epsilon"], job["verified"], job["answered"], job["closed"], job["trust"])
+        assert told == (1.0, vouches, [1], "finished", trust)
+    privacy = there.result(trust)["privacy"]
+    assert (privacy["epsilon"], privacy["noise_source"]) == (1.0, "system")
+
+
+def assert_as_simulated(there: Federated, out: str) -> None:
+    """Bits of the releases of exact sums, and what is learned from them."""
+    result = simulate(
+        str(there.together()),
+        partition="natural",
+        method="fednewton",
+        rounds=2,
+        secure_aggregation="protocol",
+        committee="3,2",
+        quorum=1.0,
+    )
+    lines = (there.folder / out / "rounds.jsonl").read_text().splitlines()
+    learned = ("values", "temperature")
+    found = [[json.loads(line)[key] for key in learned] for line in lines]
+    assert found == [[record[key] for key in learned] for record in result.rounds]
+
+
+@pytest.mark.parametrize(
+    ("out", "given", "step"),
+    [("cut-exact", EXACT, "answered: "), ("cut-noisy", NOISY, "confirmed: ")],
+)
+def test_a_server_that_dies_in_mid_round_charges_nobody_twice(
+    there: Federated, out: str, given: tuple[str, ...], step: str
+) -> None:
+    """It dies between the contributions and the opening of their sum, in the second round."""
+    private = given is NOISY
+    ledger = ("--ledger", f"{out}.db", "--cap", "1") if private else ()
+    before = {name: len(there.log(name)) for name in SITES}
+
+    def reached() -> bool:
+        news = [there.log(name)[before[name] :] for name in SITES]
+        there_is = [any(step in line and "round 2" in line for line in n.split("\n")) for n in news]
+        return any(there_is) if private else all(there_is)
+
+    run = there.start(out, *given, *ALL, *ledger)
+    until(reached, run)
+    crash(there, "executor")
+    crash(there, "superlink")
+    run.send_signal(signal.SIGINT)
+    assert done(run)[0] in (1, 130)
+    assert not (there.folder / out / "result.json").exists()
+    there.superlink()
+    there.executor()
+    there.machine.until(lambda: there.machine.online(there.env) == 3)
+    code, lines = done(there.fedcal("deploy", "resume", "--out", out))
+    assert code == 0, (lines, there.log("a"))
+    for name in SITES:
+        *_, job = there.books(f"site-{name}")
+        assert (job["answered"], job["closed"]) == ([1, 2], "finished")
+        told = there.log(name)[before[name] :]
+        assert (told.count("answered: "), told.count(AGAIN)) == (3, 1), told
+    if private:
+        assert there.charged(out) == (1, 2)
+        assert there.result(out)["privacy"]["releases"] == 2
+    else:
+        assert (job["epsilon"], job["trust"]) == (None, "secagg")
+        assert_as_simulated(there, out)
+
+
+@pytest.mark.parametrize(
+    ("out", "asked", "said"),
+    [
+        ("method", ("--method", "fedbin", *ONCE[2:]), "the method: asked is fedbin"),
+        ("epsilon", (*ONCE, "--epsilon", "2"), "the epsilon: asked is 2.0, allowed at most 1.0"),
+    ],
+)
+def test_what_no_policy_allows_is_no_run(
+    there: Federated, out: str, asked: tuple[str, ...], said: str
+) -> None:
+    booked = [there.books(f"site-{name}") for name in SITES]
+    code, lines = done(there.start(out, *asked, *ALL))
+    assert (code, lines) == (
+        1,
+        [
+            "fedcal: error: 0 members of the committee are there and take part, and 2 open a sum; "
+            "nothing was asked (the others' own logs say why)"
+        ],
+    )
+    for name in SITES:
+        last = there.log(name).splitlines()[-1]
+        assert f"refused to enrol: this site's policy refuses {said}" in last
+    assert [there.books(f"site-{name}") for name in SITES] == booked
+
+
+def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated) -> None:
+    log = restarted(there, there.agree(), "spent", total=1.0)
+    for out, most in (("first", ["fedcal: round 1: 2 of 3 clients answered"]), ("second", [])):
+        code, lines = done(there.start(out, *ONCE, *MOST))
+        answered = log.read_text().count("answered: run")
+        assert (code, answered) == (0, 1), lines
+        assert (most[0] in lines) == (out == "second")
+    assert "refused to enrol: " in log.read_text().splitlines()[-1]
+    assert "1 of at most 1" in log.read_text().splitlines()[-1]
+    assert len(there.books("spent")) == 1
+
+
+def test_a_run_stops_where_too_few_take_part(there: Federated) -> None:
+    """One policy is out of date; the next site was given another federation."""
+    stops = [
+        "fedcal: round 1: 2 of 3 clients answered",
+        "fedcal: error: round 1: 2 of 3 clients answered, the noise was planned for at least 3; "
+        "nothing was released",
+    ]
+    log = restarted(there, there.agree(), "late", expires="2026-01-01")
+    assert done(there.start("late-run", *ONCE, *ALL)) == (1, stops)
+    assert "policy refuses the day: asked is" in log.read_text()
+    assert there.books("late") == []
+    other = there.agree("lungs", "lungs.toml")
+    log = restarted(there, other, "other", file="lungs.toml")
+    assert done(there.start("other-run", *ONCE, *ALL)) == (1, stops)
+    refusal = "refused to enrol: the job's federation is not the one that this site has pinned"
+    assert refusal in log.read_text()
+    assert there.books("other") == []
