@@ -7,7 +7,7 @@ site's damaged message from spoiling the round.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -89,9 +89,10 @@ class Collector:
         return sound
 
     def settle(self, only: Sequence[int] | None = None) -> None:
-        """Leave in the sum those who sealed their seeds for the same members.
+        """Leave in the sum those whose seeds are sealed for enough members in common.
 
-        All do, but for a round that a restarted server asks again: members may have gone or come.
+        Those of all are, but for a round that a restarted server asks again, which sites answer as
+        before: where so many members have gone or come, those of the most sites alone.
 
         Parameters
         ----------
@@ -104,14 +105,21 @@ class Collector:
             If one of these is away.
         """
         if only is None:
-            most = [who for who, _ in Counter(self._receivers.values()).most_common(1)]
-            only = [site for site, who in self._receivers.items() if who in most]
+            only = list(self._receivers)
+            if len(self._common(only)) < self._roster.committee.threshold:
+                most = [who for who, _ in Counter(self._receivers.values()).most_common(1)]
+                only = [site for site, who in self._receivers.items() if who in most]
         if not set(only) <= set(self.contributions):
             raise RoundFailed(
                 f"round {self._request.round}: members were asked to confirm a sum before the "
                 "server restarted, and not all sites in it are there; start them and resume"
             )
         self.contributions = {site: self.contributions[site] for site in sorted(only)}
+
+    def _common(self, sites: Iterable[int]) -> set[int]:
+        """Members that all of these sites sealed their seeds for."""
+        members = set(self._roster.committee.members)
+        return members.intersection(*(self._receivers[site] for site in sites))
 
     @property
     def digest(self) -> str:
@@ -121,7 +129,7 @@ class Collector:
 
     def to_confirm(self) -> dict[int, list[tuple[bytes, bytes]]]:
         """Member -> each contributor's header and what it sealed for this member."""
-        members = set.intersection(*(set(s.sealed) for s in self.contributions.values()))
+        members = self._common(self.contributions)
         return {
             member: [(s.header, s.sealed[member]) for s in self.contributions.values()]
             for member in sorted(members)

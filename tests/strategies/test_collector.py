@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,11 +31,13 @@ def damaged(text: bytes, place: int) -> bytes:
     return bytes(changed)
 
 
-def answers(world: World) -> dict[int, bytes]:
+def answers(
+    world: World, members: Sequence[int] = (0, 1, 2), sites: Sequence[int] = range(SITES)
+) -> dict[int, bytes]:
     (job,) = world.jobs
-    said = {k: text for k in range(3) if (text := world.enrol(k, job)) is not None}
+    said = {k: text for k in members if (text := world.enrol(k, job)) is not None}
     known = list(enrolled(world.roster, job, said).values())
-    sent = {k: world.answer(k, job, 1, world.question(job, 1), known) for k in range(SITES)}
+    sent = {k: world.answer(k, job, 1, world.question(job, 1), known) for k in sites}
     return {k: text for k, text in sent.items() if text is not None}
 
 
@@ -87,3 +89,21 @@ def test_a_damaged_opening_is_no_opening(place: int, world: World) -> None:
     del spoilt[2]
     with pytest.raises(RoundFailed, match="too few members"):
         to.total(spoilt)
+
+
+def test_a_member_that_comes_while_a_server_restarts_leaves_nobody_out(world: World) -> None:
+    """Sites answer once: some sealed their seeds for two members, and the others for three."""
+    to = collector(world)
+    for site, text in (answers(world, (0, 1), (0, 1)) | answers(world, sites=(2, 3, 4))).items():
+        assert to.add(site, text)
+    to.settle()
+    total = to.total(openings(world, to, (0, 1)))
+    assert np.array_equal(total, sum(clear.words for clear in world.clear.values()))
+
+
+def test_without_enough_members_in_common_the_sum_is_that_of_the_most(world: World) -> None:
+    to = collector(world)
+    for site, text in (answers(world, (0, 1), (0, 1)) | answers(world, (1, 2), (2, 3, 4))).items():
+        assert to.add(site, text)
+    to.settle()
+    assert sorted(to.contributions) == [2, 3, 4]
