@@ -8,6 +8,7 @@ request says is compared with it at each message.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from pathlib import Path
@@ -29,6 +30,9 @@ PLANS = "plans.json"
 """File with the plans of the last runs."""
 
 KEPT_PLANS = 20
+
+SYSTEM = "system"
+"""`noise-source` of real sites' runs."""
 
 
 def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: PlanOfJob) -> Plan:
@@ -87,6 +91,10 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
     given = read(fields, "input", str) or site.shards.input
     if given != site.shards.input:
         raise InputError(f"the run is about {given[:20]!r}, this site has {site.shards.input}")
+    source = read(fields, "noise-source", str)
+    if source != SYSTEM and not site.simulated and math.isfinite(read(fields, "epsilon", float)):
+        # the plan of a seeded run has no room for the errors of the draws that are made here
+        raise InputError(f"the run is planned for noise from {source[:20]!r}, here it is {SYSTEM}")
 
 
 def plan_fields(plan: Plan) -> dict[str, Any]:

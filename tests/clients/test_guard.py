@@ -61,6 +61,7 @@ def test_an_honest_request_passes(site: Prepared) -> None:
         ({"trust": "central"}, "trust"),
         ({"clients": 4}, "noise|ring|plan"),
         ({"unit": "example"}, "unit"),
+        ({"noise-source": "seeded"}, "noise from 'seeded', here it is system"),
     ],
 )
 def test_a_run_that_is_another_is_refused(
