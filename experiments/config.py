@@ -15,6 +15,7 @@ from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.checks import one_of, positive, unused
 from fedcal.classes import digest_of, names_in
 from fedcal.errors import InputError
+from fedcal.experiments.committee import committee_facts, read_committee
 from fedcal.experiments.options import (
     DATA,
     PRIVACY,
@@ -29,13 +30,6 @@ from fedcal.mechanisms import PRIVATE
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
-from fedcal.secure_aggregation.committee import (
-    EVERYBODY_UP_TO,
-    check_committee,
-    colluding,
-    default_threshold,
-)
-from fedcal.secure_aggregation.roster import Roster
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
@@ -330,15 +324,6 @@ _SITES = ("control", "root_certificates", "class_names", "federation", "timeout"
 _OPTIONS = options_of(Config)
 
 
-def read_committee(text: str) -> tuple[int, int]:
-    """Members and threshold of "C,T"; InputError for anything else."""
-    if not (found := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
-        raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
-    size, threshold = int(found[1]), int(found[2])
-    check_committee(size, threshold)
-    return size, threshold
-
-
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """A Config from a TOML file and overriding values.
 
@@ -420,6 +405,15 @@ def federation_of(config: Config, shards: Shards) -> Federation:
 
 def public_facts(config: Config, clients: int, classes: int) -> Federation:
     """The same before anybody has looked at a row."""
+    facts: dict[str, int] = {}
+    if config.protocol:
+        facts = committee_facts(
+            clients,
+            config.quorum,
+            committee=config.committee,
+            federation=config.federation,
+            may_collude=config.colluding,
+        )
     return Federation(
         clients=clients,
         classes=classes,
@@ -433,30 +427,8 @@ def public_facts(config: Config, clients: int, classes: int) -> Federation:
         mechanism=config.mechanism,
         quorum=config.quorum,
         noise_source=config.noise_source,
-        **_committee(config, clients),
+        **facts,
     )
-
-
-def _committee(config: Config, clients: int) -> dict[str, int]:
-    """The committee's fields of a federation; {} without the protocol."""
-    if not config.protocol:
-        return {}
-    if config.federation is not None:
-        members = Roster.read(Path(config.federation)).committee
-        size, threshold = len(members.members), members.threshold
-    elif config.committee is not None:
-        size, threshold = read_committee(config.committee)
-    else:
-        size = min(clients, EVERYBODY_UP_TO)
-        threshold = default_threshold(size)
-        check_committee(size, threshold)
-    borne = min(colluding(size, threshold), max(0, math.ceil(config.quorum * clients) - 2))
-    given = config.colluding
-    return {
-        "committee": size,
-        "threshold": threshold,
-        "colluding": borne if given is None else given,
-    }
 
 
 def job_of(config: Config, shards: Shards) -> Job:

@@ -83,7 +83,7 @@ class SecureRounds:
         return Collector(self.roster, self.job, request)
 
     def settle(self, collector: Collector, number: int) -> int:
-        """Decide for good who is in the sum of a round; how many they are.
+        """Decide who is in the sum of a round; how many they are.
 
         Raises
         ------
@@ -91,11 +91,7 @@ class SecureRounds:
             If members were asked before to confirm a sum with others in it, who are away now.
         """
         collector.settle(self._asked_before(number))
-        there = sorted(collector.contributions)
-        if self._kept is not None and there:
-            with whole_file(self._kept, durable=True) as file:
-                file.write(json.dumps({"job": self.job, "round": number, "sites": there}).encode())
-        return len(there)
+        return len(collector.contributions)
 
     def _asked_before(self, number: int) -> list[int] | None:
         if self._kept is None or not self._kept.exists():
@@ -112,6 +108,11 @@ class SecureRounds:
         RoundFailed
             If too few members confirm it, or open it.
         """
+        # from here on it is for good; a round that too few answered is asked again as a new one
+        if self._kept is not None:
+            kept = {"job": self.job, "round": number, "sites": sorted(collector.contributions)}
+            with whole_file(self._kept, durable=True) as file:
+                file.write(json.dumps(kept).encode())
         around = set(there)
         asking = {
             member: self._about(number, headers=[h for h, _ in given], sealed=[s for _, s in given])

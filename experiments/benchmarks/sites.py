@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -23,6 +24,7 @@ DATA = "resnet110-cifar10"
 RUNS: tuple[dict[str, Any], ...] = (
     {"method": "fedoneshot", "clients": 3},
     {"method": "fednewton", "clients": 3, "rounds": 4},
+    {"method": "fednewton", "clients": 5, "rounds": 4, "committee": (5, 4)},
     {"method": "fednewton", "clients": 20, "rounds": 4},
     {"method": "fednewton", "clients": 20, "rounds": 4, "die": 2},
 )
@@ -35,12 +37,25 @@ def rows(quick: bool = False) -> Iterator[Row]:
         yield measured_row(**run)
 
 
-def measured_row(method: str, clients: int, rounds: int | None = None, die: int = 0) -> Row:
-    """A run with epsilon 1 for each row; the last `die` sites lose their power after round 1."""
+def measured_row(
+    method: str,
+    clients: int,
+    rounds: int | None = None,
+    die: int = 0,
+    committee: tuple[int, int] | None = None,
+) -> Row:
+    """A run with epsilon 1 for each row; the last `die` sites lose their power after round 1.
+
+    With a committee (members, threshold) sites add up by the protocol of secure aggregation.
+    """
     data = datasets.load(DATA).split(0)
     shards = deal(data, "iid", clients, 0)
     federation = Federation(clients, shards.classes, rounds, epsilon=1.0, unit=Example.name)
-    job = Job(method, federation, timeout=TIMEOUT)
+    summed = "none"
+    if committee is not None:
+        summed, (size, threshold) = "protocol", committee
+        federation = replace(federation, committee=size, threshold=threshold)
+    job = Job(method, federation, secure_aggregation=summed, timeout=TIMEOUT)
     nodes, ended = list[SuperNode](), list[float]()
 
     def moved(done: int, planned: int) -> None:
@@ -59,6 +74,7 @@ def measured_row(method: str, clients: int, rounds: int | None = None, die: int 
     return {
         "method": method,
         "sites": clients,
+        "secure aggregation": summed,
         "die after round 1": die,
         "rounds": len(outcome.records),
         "first round, s": took[0],

@@ -327,7 +327,7 @@ class Plan:
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
             *(("fine",) if self.fine else ()),
-            *(("protocol", self.committee, self.colluding) if self.committee else ()),
+            *((self.committee, self.colluding) if self.committee or self.colluding else ()),
         )
 
     @property

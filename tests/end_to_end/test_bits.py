@@ -198,7 +198,9 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shard
     """Of all, and of those who are left where a member of the committee is away, too."""
     for lost in ({}, {"unavailable": lambda number: np.array([2, 5, 11])}):
         want = told(make(method), run_inline, shards, **lost)
-        assert told(make(method, **PROTOCOL), run_inline, shards, **lost) == want
+        found = told(make(method, **PROTOCOL), run_inline, shards, **lost)
+        want.pop("bytes"), found.pop("bytes")  # a contribution has a header, and sealed seeds
+        assert found == want
 
 
 @few_methods

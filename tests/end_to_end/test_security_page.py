@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedcal.bounding import Bound
-from fedcal.experiments.config import read_committee
+from fedcal.experiments.committee import read_committee
 from fedcal.mechanisms import DiscreteGaussian
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION

@@ -169,6 +169,7 @@ def test_a_server_that_knows_the_data_refuses_them_without_the_column(
         **{"method": "fednewton", "clients": CLIENTS, "classes": 0, "rounds": 2, "input": ""},
         **{"sampling-rate": 1.0, "epsilon": 1.0, "delta": 1e-5, "unit": "subject", "trust": ""},
         **{"seed": 3, "mechanism": "auto", "quorum": 0.9, "noise-source": "seeded"},
+        **{"committee": 0, "threshold": 0, "colluding": 0, "roster": ""},
         **{"settings": "{}", "secure-aggregation": "none", "dropout": 0.0, "ledger": ""},
         **{"cap": 0.0, "cap-delta": 0.0, "partition": "natural", "data": str(file)},
         **{"tolerant": False, "timeout": 60.0, "grace": 60.0, "class-digest": ""},

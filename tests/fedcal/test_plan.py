@@ -650,8 +650,8 @@ def test_plans_with_and_without_a_committee_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"quorum": 0.15}, "a secure sum of 3 contributions, 2 of which .* hides 1: at least 2"),
-        ({"clients": 5, "quorum": 0.2}, "a secure sum of 1 contributions, .* hides 0"),
+        ({"quorum": 0.15}, "a secure sum of 3 contributions, 2 of which .* has 1 to hide among"),
+        ({"clients": 5, "quorum": 0.2}, "a secure sum of 1 contributions, .* has 0 to hide among"),
         ({"colluding": 3}, "colluding must be a whole number"),
         ({"committee": 21}, "committee must be a whole number"),
         ({"threshold": 2}, "needs a threshold above 2, got 2: two halves"),

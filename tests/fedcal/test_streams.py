@@ -99,6 +99,7 @@ OF_NO_CONSEQUENCE = {
     "counting_rounds",  # exact sums
 }
 OTHER = {
+    "committee": (5, 4),
     "law": Laplace(0.5),
     "row_rate": 0.5,
     "unit": "example",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from sum_world import World
 from fedcal.errors import RoundFailed
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.strategies.collector import Collector, enrolled
+from fedcal.strategies.secure_rounds import SecureRounds
 
 SITES = 5
 
@@ -107,3 +109,21 @@ def test_without_enough_members_in_common_the_sum_is_that_of_the_most(world: Wor
         assert to.add(site, text)
     to.settle()
     assert sorted(to.contributions) == [2, 3, 4]
+
+
+def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(
+    world: World, tmp_path: Path
+) -> None:
+    """A round that too few answered is open to others when the run goes on."""
+    rounds = SecureRounds(world.roster, world.jobs[0], "run", tmp_path)
+    sent, few = answers(world), collector(world)
+    few.add(0, sent[0])
+    assert rounds.settle(few, 1) == 1
+    all_there = collector(world)
+    for site, text in sent.items():
+        all_there.add(site, text)
+    assert rounds.settle(all_there, 1) == SITES
+    with pytest.raises(RoundFailed, match="0 members of the committee confirmed"):
+        rounds.total(all_there, 1, range(SITES), lambda kind, content, number: {})
+    with pytest.raises(RoundFailed, match="not all sites in it are there"):
+        rounds.settle(few, 1)

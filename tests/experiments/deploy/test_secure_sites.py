@@ -175,20 +175,23 @@ def test_what_no_policy_allows_is_no_run(
 
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated) -> None:
     log = restarted(there, there.agree(), "spent", total=1.0)
-    for out, most in (("first", ["fedcal: round 1: 2 of 3 clients answered"]), ("second", [])):
+    for out in ("first", "second"):
         code, lines = done(there.start(out, *ONCE, *MOST))
         answered = log.read_text().count("answered: run")
         assert (code, answered) == (0, 1), lines
-        assert (most[0] in lines) == (out == "second")
-    assert "refused to enrol: " in log.read_text().splitlines()[-1]
-    assert "1 of at most 1" in log.read_text().splitlines()[-1]
+        without = "fedcal: warning: round 1: 2 of 3 clients answered" in lines
+        assert without == (out == "second")
+    refused = [line for line in log.read_text().splitlines() if "refused" in line]
+    assert ["enrol" in line for line in refused] == [True, False]
+    assert all("unit example: epsilon 1 of 1 is spent" in line for line in refused)
+    assert len(refused) == 2
     assert len(there.books("spent")) == 1
 
 
 def test_a_run_stops_where_too_few_take_part(there: Federated) -> None:
     """One policy is out of date; the next site was given another federation."""
     stops = [
-        "fedcal: round 1: 2 of 3 clients answered",
+        "fedcal: warning: round 1: 2 of 3 clients answered",
         "fedcal: error: round 1: 2 of 3 clients answered, the noise was planned for at least 3; "
         "nothing was released",
     ]
