@@ -71,7 +71,8 @@ class Policy:
     epsilon_per_run, delta_per_run
         of a run, at most
     epsilon_total, delta_total
-        over all runs of a site's folder
+        over all runs of a site's folder, for each unit: a promise to rows and one to users are
+        about different things, and are not added up
     settings
         method -> setting -> [lowest, highest], or a list of texts or truth values. Others, and
         settings that are not listed, must be left to the method; those that are listed must be
@@ -206,7 +207,7 @@ class Policy:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Epsilon and delta over all runs."""
+        """Epsilon and delta over all runs with one unit."""
         return self.epsilon_total, self.delta_total
 
     # --- checks -------------------------------------------------------------------------------
@@ -329,7 +330,7 @@ class Policy:
             f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
             f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
             f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, "
-            f"{self.epsilon_total:g} and {self.delta_total:g} in all; sums of at least "
+            f"{self.epsilon_total:g} and {self.delta_total:g} in all, for each unit; sums of at least "
             f"{self.answers}"
         ]
         if self.exact_sums:
