@@ -330,8 +330,8 @@ class Policy:
             f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
             f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
             f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, "
-            f"{self.epsilon_total:g} and {self.delta_total:g} in all, for each unit; sums of at least "
-            f"{self.answers}"
+            f"{self.epsilon_total:g} and {self.delta_total:g} in all, for each unit; sums of at "
+            f"least {self.answers}"
         ]
         if self.exact_sums:
             lines.append("policy: exact sums are allowed; they spend no budget and promise nothing")
