@@ -241,6 +241,9 @@ FLOWER_SERVERS = {
 
 def check_compose(words: list[str]) -> None:
     """The services that a `docker compose` line names exist, and so does what `tools` runs."""
+    while words[:1] == ["--file"]:
+        assert (ROOT / words[1]).is_file()
+        words = words[2:]
     command, *rest = [w for w in words if w not in ("--detach", "--rm")]
     services = compose.read()["services"]
     if command == "run":

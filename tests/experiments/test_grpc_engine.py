@@ -71,7 +71,10 @@ def test_too_many_processes_are_refused_before_any_starts() -> None:
         ({"control": "h:1"}, "control needs root_certificates"),
         ({"root_certificates": "ca.crt"}, "root_certificates needs real sites"),
         ({"class_names": "a,b,c"}, "class_names needs real sites"),
-        ({"control": "h:1", "root_certificates": "c", "clients": None}, "--clients must say how"),
+        (
+            {"control": "h:1", "root_certificates": "c", "clients": None},
+            "--clients or --federation must say",
+        ),
         ({"control": "h:1", "root_certificates": "c", "method": "none"}, "real sites keep theirs"),
         ({"control": "h:1", "root_certificates": "c", "dropout": 0.1}, "real sites are as they"),
         (
