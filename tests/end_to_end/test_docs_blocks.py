@@ -246,7 +246,7 @@ def check_compose(words: list[str]) -> None:
         words = words[2:]
     command, *rest = [w for w in words if w not in ("--detach", "--rm")]
     services = compose.read()["services"]
-    if command == "run":
+    if command in ("run", "exec"):
         assert rest[0] in services
         assert rest[1] == "fedcal"
         parse_fedcal(rest[2:])
