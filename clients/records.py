@@ -271,11 +271,6 @@ class SiteRecords:
                     return bytes(sums)
         raise InputError("nothing is kept for this round and this set of contributors")
 
-    def knows(self, job: str) -> bool:
-        """Whether this site ever enrolled in a job, or answered in it."""
-        with self._transaction():
-            return bool(self._of_job("job", job))
-
     def finish(self, job: str) -> None:
         """Delete the secrets and answers of a job; its name, rounds and charge stay for ever."""
         with self._transaction():

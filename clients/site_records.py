@@ -108,15 +108,6 @@ def answer_once(
     return np.frombuffer(sent, "<u8").astype(np.uint64), again
 
 
-def check_result(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
-    """InputError for the result of a run that a site with a policy took no part in."""
-    if site.policy is None:
-        return
-    with records_of(site) as records:
-        if not records.knows(job_digest(fields, run)):
-            raise InputError("this site took no part in that run")
-
-
 def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again."""
     with records_of(site) as records:

@@ -19,7 +19,6 @@ from fedcal.clients.site_records import (
     EARLIER,
     RECORDS,
     answer_once,
-    check_result,
     finish,
     records_of,
 )
@@ -128,19 +127,3 @@ def test_a_run_that_began_with_an_earlier_version_is_refused(site: Prepared, clo
         run.answer(site)
     assert run.drawn == 0
     Run().answer(site)
-
-
-def test_a_site_with_a_policy_keeps_no_result_of_a_run_it_took_no_part_in(tmp_path: Path) -> None:
-    (policy := tmp_path / "rules.toml").write_text(POLICY)
-    for folder, given in (("with", policy), ("without", None)):
-        prepare(tmp_path / folder, ROWS, policy=given)
-        site, run = prepared(tmp_path / folder), Run()
-        if given is None:
-            check_result(site, run.fields, run.name)
-            continue
-        with pytest.raises(InputError, match="took no part in that run"):
-            check_result(site, run.fields, run.name)
-        answer_once(site, run.fields, run.plan, run.request, run.draw)
-        check_result(site, run.fields, run.name)
-        finish(site, run.fields, run.name)
-        check_result(site, run.fields, run.name)  # it may be told once more
