@@ -14,6 +14,7 @@ from fedcal.agreement import PlanOfJob, own_request
 from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
+from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.training.network import text_of
@@ -24,7 +25,7 @@ MOST_NUMBERS = 1 << 22
 
 def check(
     fields: Mapping[str, Any], request: Request, site: Prepared, plan_of_job: PlanOfJob
-) -> Request:
+) -> tuple[Request, Plan]:
     """The request as this site may answer it, with its own noise where clients add noise.
 
     Parameters
@@ -35,6 +36,11 @@ def check(
         as it came
     plan_of_job
         makes the site's own plan
+
+    Returns
+    -------
+    tuple[Request, Plan]
+        and the site's own plan of the job
 
     Raises
     ------
@@ -60,7 +66,7 @@ def check(
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
-    return own
+    return own, plan
 
 
 def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from fedcal.checks import whole
 from fedcal.clients.count_file import CountFile
@@ -64,7 +63,7 @@ _TABLES = (
 )
 
 
-class SiteRecords:
+class SiteRecords(AbstractContextManager["SiteRecords"]):
     """The records of one site.
 
     Formal guarantees, against a server that asks whatever it likes as often as it likes, over
@@ -455,15 +454,7 @@ class SiteRecords:
             self._count.close()
             self._count = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

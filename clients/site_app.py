@@ -81,7 +81,7 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             if (asked := came.context) is None:
                 raise InputError("the request does not say what it is asked for")
             log.info("asked: %s", _question(came, asked))
-            request = check(context.run_config, came, site, plan_of_job)
+            request, plan = check(context.run_config, came, site, plan_of_job)
             if asks_for_masks(message):
                 _must_be_numbered(site)
 
@@ -91,13 +91,12 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
 
             if under_protocol(context.run_config):
                 records = message.content.config_records
-                secure = SecureSite(site, context.run_config, asked.run, plan_of_job)
+                secure = SecureSite(site, context.run_config, asked.run, plan)
                 sent, again = secure.answer(
                     request, texts_in(records["members"], "enrolments"), draw
                 )
                 reply = said_to(message, sent)
             else:
-                plan = own_plan(context.run_config, asked.run, site, plan_of_job)
                 words, again = answer_once(site, context.run_config, plan, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
             job = job_digest(context.run_config, asked.run)
@@ -135,7 +134,10 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
         run = read(message.content.config_records[record], "run", str)
-        return SecureSite(prepared(folder), context.run_config, run, plan_of_job)
+        site, fields = prepared(folder), context.run_config
+        plan = own_plan(fields, run, site, plan_of_job)
+        site.check_policy(fields, plan, 0)
+        return SecureSite(site, fields, run, plan)
 
     @app.query("reveal")
     def reveal(message: Message, context: Context) -> Message:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fedcal.agreement import PROTOCOL, PlanOfJob, job_digest
-from fedcal.clients.own_plan import own_plan
+from fedcal.agreement import PROTOCOL, job_digest
 from fedcal.clients.party import Party
 from fedcal.clients.prepared import Prepared
 from fedcal.clients.site_records import job_facts, records_of
@@ -51,31 +50,26 @@ class SecureSite:
         the run config: the job's public facts
     run
         its name, as the server says it
-    plan_of_job
-        makes the site's own plan
+    plan
+        the site's own of the job, which its policy allows
 
     Raises
     ------
     InputError
-        If the job is not one under the protocol among the sites of this site's roster, its policy
-        does not allow it, or there is no such plan.
+        If the job is not one under the protocol among the sites of this site's roster.
     """
 
-    def __init__(
-        self, site: Prepared, fields: Mapping[str, Any], run: str, plan_of_job: PlanOfJob
-    ) -> None:
+    def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
         if site.roster is None or site.sign_key is None:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )
         if not under_protocol(fields):
             raise InputError("this job is not one under the protocol of secure aggregation")
-        self.job = job_digest(fields, run)
-        self.plan = own_plan(fields, run, site, plan_of_job)
-        check_roster(fields, self.plan, site.roster)
-        site.check_policy(fields, self.plan, 0)
+        check_roster(fields, plan, site.roster)
+        self.job, self.plan = job_digest(fields, run), plan
         self._site, self._roster, self._key = site, site.roster, site.sign_key
-        self._facts = job_facts(fields, self.plan, site.server)
+        self._facts = job_facts(fields, plan, site.server)
 
     @contextmanager
     def _party(self) -> Iterator[Party]:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from fedcal.checks import positive, whole
 from fedcal.database import Database
@@ -102,7 +101,7 @@ def check_caps(
             )
 
 
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """A budget that several runs, and several processes, draw from.
 
     Parameters
@@ -341,13 +340,5 @@ class Ledger:
         """Close the file; an in-memory ledger is gone. Closing twice is no error."""
         self._db.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -28,7 +28,7 @@ ROWS = Shards.from_owner(
 
 
 def check(fields: dict[str, Any], request: Request, site: Prepared) -> Request:
-    return guard.check(fields, request, site, plan_of_job)
+    return guard.check(fields, request, site, plan_of_job)[0]
 
 
 def asked(federation: Federation = FEDERATION) -> Request:
