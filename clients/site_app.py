@@ -136,8 +136,9 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
         run = read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
         plan = own_plan(fields, run, site, plan_of_job)
+        secure = SecureSite(site, fields, run, plan)  # first: it names another federation as such
         site.check_policy(fields, plan, 0)
-        return SecureSite(site, fields, run, plan)
+        return secure
 
     @app.query("reveal")
     def reveal(message: Message, context: Context) -> Message:
