@@ -31,7 +31,7 @@ from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.toml_files import check_keys, read_toml
+from fedcal.toml_files import check_keys, read_as
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -186,11 +186,7 @@ class Policy:
             One line that names the file and what is wrong with it; of a key that is not known
             the nearest one.
         """
-        table = read_toml(path, MOST_BYTES)
-        try:
-            return cls._of(table)
-        except InputError as e:
-            raise InputError(f"{path}: {e}") from None
+        return read_as(path, MOST_BYTES, cls._of)
 
     @classmethod
     def _of(cls, table: Mapping[str, Any]) -> Self:

@@ -47,7 +47,8 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
     `plan_of_job` makes the site's own plan, which each request is held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
-    if the request follows from the job's public facts), `query.reveal` (in a simulation alone) and
+    if the request follows from the job's public facts), under the protocol of secure aggregation
+    `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
     `query.result` (keeps the result and judges it; nothing of that is sent). Of whatever goes
     wrong the server learns the class of the error; the site's log says why.
     """
@@ -104,6 +105,46 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
         log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], said)
         return reply
 
+    @app.query("reveal")
+    def reveal(message: Message, context: Context) -> Message:
+        with _told("reveal a mask"):
+            site = prepared(folder)
+            _must_be_numbered(site)
+            return seeds_for(message, site.number or 0)
+
+    @app.query("result")
+    def result(message: Message, context: Context) -> Message:
+        from fedcal.clients.results import RESULTS, judge_result, keep_result
+
+        with _told("keep a result"):
+            records = message.content.config_records
+            said, files = records["run"], records["files"]
+            run, form = str(said["run"]), str(said["form"])
+            site = prepared(folder)
+            artifact = keep_result(folder / RESULTS, run, form, files)
+            finish(site, context.run_config, run)
+        try:
+            words = judge_result(site, run, artifact).words()
+        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
+            words = f"which cannot be judged: {_where(e)[1]}"
+        log.info("result received: run %s, %s", run, words)
+        return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
+
+    _take_part_in_sums(app, folder, plan_of_job)
+    return app
+
+
+def _take_part_in_sums(app: ClientApp, folder: Path, plan_of_job: PlanOfJob) -> None:
+    """Let an app answer what the protocol of secure aggregation asks beside contributions."""
+
+    def in_job(message: Message, context: Context, record: str) -> SecureSite:
+        run = read(message.content.config_records[record], "run", str)
+        site, fields = prepared(folder), context.run_config
+        plan = own_plan(fields, run, site, plan_of_job)
+        secure = SecureSite(site, fields, run, plan)  # first: it names another federation as such
+        site.check_policy(fields, plan, 0)
+        return secure
+
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
         with _told("enrol"):
@@ -131,41 +172,6 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             said = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
         log.info("opened: job %s, round %d", secure.job[:12], number)
         return said_to(message, said)
-
-    def in_job(message: Message, context: Context, record: str) -> SecureSite:
-        run = read(message.content.config_records[record], "run", str)
-        site, fields = prepared(folder), context.run_config
-        plan = own_plan(fields, run, site, plan_of_job)
-        secure = SecureSite(site, fields, run, plan)  # first: it names another federation as such
-        site.check_policy(fields, plan, 0)
-        return secure
-
-    @app.query("reveal")
-    def reveal(message: Message, context: Context) -> Message:
-        with _told("reveal a mask"):
-            site = prepared(folder)
-            _must_be_numbered(site)
-            return seeds_for(message, site.number or 0)
-
-    @app.query("result")
-    def result(message: Message, context: Context) -> Message:
-        from fedcal.clients.results import RESULTS, judge_result, keep_result
-
-        with _told("keep a result"):
-            records = message.content.config_records
-            said, files = records["run"], records["files"]
-            run, form = str(said["run"]), str(said["form"])
-            site = prepared(folder)
-            artifact = keep_result(folder / RESULTS, run, form, files)
-            finish(site, context.run_config, run)
-        try:
-            words = judge_result(site, run, artifact).words()
-        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
-            words = f"which cannot be judged: {_where(e)[1]}"
-        log.info("result received: run %s, %s", run, words)
-        return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
-
-    return app
 
 
 def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcal.checks import one_of
 from fedcal.errors import InputError
+
+T = TypeVar("T")
 
 
 def read_toml(path: Path, most: int) -> dict[str, Any]:
@@ -41,6 +43,21 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML that can be read: it is nested too deeply") from None
     except ValueError as e:  # of the syntax, of UTF-8, and of numbers with too many digits
         raise InputError(f"{path} is not TOML: {' '.join(str(e).split())[:200]}") from None
+
+
+def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
+    """What `make` makes of the tables of a TOML file; its errors name the file.
+
+    Raises
+    ------
+    InputError
+        As `read_toml`, and as `make`.
+    """
+    table = read_toml(path, most)
+    try:
+        return make(table)
+    except InputError as e:
+        raise InputError(f"{path}: {e}") from None
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:

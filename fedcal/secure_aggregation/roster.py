@@ -24,7 +24,7 @@ from fedcal.classes import class_names, digest_of
 from fedcal.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
-from fedcal.toml_files import check_keys, read_toml
+from fedcal.toml_files import check_keys, read_as
 
 MOST_SITES = 100_000
 MOST_BYTES = 1 << 25
@@ -198,11 +198,7 @@ class Roster:
         InputError
             One line that names the file and what is wrong with it.
         """
-        table = read_toml(path, MOST_BYTES)
-        try:
-            return cls._of(table)
-        except InputError as e:
-            raise InputError(f"{path}: {e}") from None
+        return read_as(path, MOST_BYTES, cls._of)
 
     @classmethod
     def _of(cls, table: Mapping[str, Any]) -> Roster:
