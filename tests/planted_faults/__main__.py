@@ -1,15 +1,15 @@
 """Do the tests notice what they are for? `python tests/planted_faults [NAME ...]`.
 
-Each `NAME.patch` beside this file plants one fault in the source. The working tree is copied, but
-for what git ignores; the tests that the patches name must pass there (the green baseline); then
-each patch is applied to a copy of its own, where one of its tests must fail. One line for each:
+Each row of `faults.toml` plants one fault in the source. The working tree is copied, but for what
+git ignores; the tests that the rows name must pass there (the green baseline); then each fault is
+planted in a copy of its own, where one of its tests must fail. One line for each:
 
     caught          a test failed
     MISSED          all of its tests passed, or could not be run
-    does not apply  the source has changed: make the patch anew
+    does not apply  the source has changed: mend the row
 
 Exit code 1 if a fault is missed or does not apply, or if the baseline is not green. With `--whole`
-all tests of `make test` run, up to the first that fails, in place of those that a patch names.
+all tests of `make test` run, up to the first that fails, in place of those that a row names.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,18 +29,22 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-WHAT, CAUGHT_BY = "What: ", "Caught by: "
 PLANS = ".plans"
 LIMIT_S = 600.0
-"""Of the tests of one patch; those of the baseline, or all tests, may take six times as long."""
+"""Limit of the tests of one fault; those of the baseline, or all tests, may take six times as long.
+"""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One patch.
+    """One row of the table.
 
     Attributes
     ----------
+    file
+        path of the source file, from the root
+    old, new
+        lines that stand in the file once, and what is planted in their place
     what
         the fault, in a sentence
     tests
@@ -47,43 +52,29 @@ class Fault:
     """
 
     name: str
+    file: str
+    old: str
+    new: str
     what: str
     tests: tuple[str, ...]
 
-    @property
-    def patch(self) -> Path:
-        """The file."""
-        return HERE / f"{self.name}.patch"
-
-
-def read(patch: Path) -> Fault:
-    """The fault of a patch; ValueError without the two lines that each begins with."""
-    what, caught_by, *_ = [*patch.read_text("utf-8").splitlines(), "", ""]
-    if not what.startswith(WHAT) or not caught_by.startswith(CAUGHT_BY):
-        raise ValueError(f"{patch.name} must begin with '{WHAT}...' and '{CAUGHT_BY}...'")
-    tests = caught_by.removeprefix(CAUGHT_BY).split(", ")
-    return Fault(patch.stem, what.removeprefix(WHAT), tuple(tests))
-
 
 def faults() -> dict[str, Fault]:
-    """All of them, by name."""
-    return {path.stem: read(path) for path in sorted(HERE.glob("*.patch"))}
+    """All faults, by name; ValueError if two have the same name."""
+    rows = tomllib.loads((HERE / "faults.toml").read_text("utf-8"))["fault"]
+    known = {row["name"]: Fault(**{**row, "tests": tuple(row["tests"])}) for row in rows}
+    if len(known) != len(rows):
+        raise ValueError("two faults have the same name")
+    return known
 
 
-def apply(fault: Fault, tree: Path, *options: str) -> str:
-    """Apply its patch to a tree (`--check`: see whether it could be); "" or git's complaint."""
-    # a repository around the tree is none of our business
-    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
-    done = subprocess.run(
-        ["git", "apply", *options, str(fault.patch)],
-        cwd=tree,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        return " ".join(done.stderr.split()) or f"git apply ends with {done.returncode}"
-    return ""
+def planted(fault: Fault, tree: Path) -> tuple[str, str]:
+    """Return the file of a tree with the fault in it, and "" or why that cannot be."""
+    path = tree / fault.file
+    text = path.read_text("utf-8") if path.is_file() else ""
+    if (times := text.count(fault.old)) != 1:
+        return text, f"its old lines stand {times} times in {fault.file}"
+    return text.replace(fault.old, fault.new), ""
 
 
 def files() -> list[Path]:
@@ -105,7 +96,7 @@ def copied(names: Sequence[Path], tree: Path) -> Path:
 
 
 def copy_of(tree: Path, copy: Path) -> Path:
-    """Copy a tree, what it has compiled too: Python goes by times, and a patched file is new."""
+    """Copy a tree, what it has compiled too: Python goes by times, and a planted file is new."""
     ignored = shutil.ignore_patterns(PLANS)
     shutil.copytree(tree, copy, symlinks=True, ignore=ignored)
     return copy
@@ -137,7 +128,7 @@ def python(tree: Path, *arguments: str, limit_s: float) -> tuple[int, str]:
 def pytest(tree: Path, tests: Sequence[str], *, jobs: int, whole: bool) -> tuple[int, str]:
     """Run tests of a tree, up to the first that fails; all but the slow ones if `whole`."""
     chosen = ["-m", "not slow"]
-    # the test of the patches sees each applied one as one that does not apply
+    # the test of the rows sees each planted one as one that does not apply
     chosen += ["--ignore", "tests/planted_faults"] if whole else tests
     # loadfile: fixtures of a module are made once
     workers = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else ["-p", "no:xdist"]
@@ -161,8 +152,10 @@ def verdict(fault: Fault, green: Path, whole: bool) -> tuple[bool, str]:
     """Plant one fault in a copy of the green tree: (caught, a line that says so)."""
     tree = copy_of(green, green.with_name(fault.name))
     try:
-        if complaint := apply(fault, tree):
+        text, complaint = planted(fault, tree)
+        if complaint:
             return False, f"does not apply  {fault.name}: {complaint}"
+        (tree / fault.file).write_text(text, "utf-8")
         code, told = pytest(tree, fault.tests, jobs=1, whole=whole)
     finally:
         shutil.rmtree(tree)
@@ -197,14 +190,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python tests/planted_faults", description=__doc__, formatter_class=described
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="of a patch; none = all")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="of a fault; none = all")
     parser.add_argument("--jobs", type=int, default=2, help="faults at a time (2)")
     parser.add_argument("--whole", action="store_true", help="run all of `make test` on each")
     parser.add_argument("--list", action="store_true", help="say what they are, and run nothing")
     given = parser.parse_args()
     known = faults()
     if unknown := sorted(set(given.names) - set(known)):
-        parser.error(f"no such patch: {', '.join(unknown)}")
+        parser.error(f"no such fault: {', '.join(unknown)}")
     chosen = [known[name] for name in given.names or known]
     if given.list:
         for fault in chosen:
