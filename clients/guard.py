@@ -1,8 +1,8 @@
 """What a real site checks before it answers.
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
-nothing: the plan is made again here (`own_plan`). What was sent is kept, and sent again word for
-word, by `site_records`: a second answer to a round would be a second release.
+nothing: plan and questions are made again here (`own_terms`). What was sent is kept, and sent again
+word for word, by `site_records`: a second answer to a round would be a second release.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.agreement import PlanOfJob, own_request
-from fedcal.clients.own_plan import own_plan
+from fedcal.agreement import Terms, TermsOfJob, own_request
+from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
-from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.shards import NO_SUBJECTS
 from fedcal.training.network import text_of
@@ -24,8 +23,8 @@ MOST_NUMBERS = 1 << 22
 
 
 def check(
-    fields: Mapping[str, Any], request: Request, site: Prepared, plan_of_job: PlanOfJob
-) -> tuple[Request, Plan]:
+    fields: Mapping[str, Any], request: Request, site: Prepared, terms_of_job: TermsOfJob
+) -> tuple[Request, Terms]:
     """The request as this site may answer it, with its own noise where clients add noise.
 
     Parameters
@@ -34,13 +33,13 @@ def check(
         the run config: the job's public facts
     request
         as it came
-    plan_of_job
-        makes the site's own plan
+    terms_of_job
+        makes the site's own terms
 
     Returns
     -------
-    tuple[Request, Plan]
-        and the site's own plan of the job
+    tuple[Request, Terms]
+        and the site's own terms of the job
 
     Raises
     ------
@@ -56,17 +55,18 @@ def check(
             f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
             "are sent"
         )
-    plan = own_plan(fields, request.context.run, site, plan_of_job)
+    terms = own_terms(fields, request.context.run, site, terms_of_job)
+    plan = terms.plan
     if plan.model.shared and not plan.protocol and not site.simulated:
         raise InputError(
             f"a share of the noise hides nothing by itself: trust '{plan.trust}' needs secure "
             "aggregation among the sites"
         )
-    own = own_request(fields, request, plan)
-    site.check_policy(fields, plan, own.bound.length)
+    own = own_request(fields, request, terms)
+    site.check_policy(fields, terms, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
-    return own, plan
+    return own, terms
 
 
 def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:

@@ -2,7 +2,11 @@
 
 Formal guarantee: a run whose public facts pass `Policy.check` asks for nothing beyond the file:
 no other method or setting, no weaker promise, no more budget a run, no smaller sums, no other
-committee. What a run may spend in total is kept by `fedcal.clients.records` under `Policy.limits`.
+committee. A request that passes `fedcal.clients.guard.check` besides asks a question of that
+method and these settings, in a round that has it, and none else. Sums that the server sees without
+noise tell rows apart into at most as many numbers as leave `cell_rows` of the public nominal rows
+to each, where `site_rows` names those. What a run may spend in total is kept by
+`fedcal.clients.records` under `Policy.limits`.
 
 A site can check what it does itself: its own noise and coins, and under the protocol of secure
 aggregation how many contributions are in a sum. It cannot check
@@ -13,22 +17,26 @@ aggregation how many contributions are in a sum. It cannot check
   has several contributions in a sum. `colluding` is for these, too;
 * how the coordinator knew whose keys they are;
 * how whoever asks chose the parameters. A setting that is chosen by looking at one site's rows
-  tells of these rows, whatever noise comes later. The ranges limit that, they do not end it.
+  tells of these rows, whatever noise comes later. The ranges limit that, they do not end it;
+* how many rows a cell really has: the nominal number is public, and rows may crowd.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from fedcal.agreement import Terms
 from fedcal.checks import one_of, whole
 from fedcal.clients.ranges import Allowed, check_range, within, words_of
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
+from fedcal.queries.declared import cells_of
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
 from fedcal.toml_files import check_keys, read_as
@@ -37,6 +45,9 @@ from fedcal.units import UNITS
 
 MOST_BYTES = 1 << 20
 """Of a policy's file."""
+
+CELL_ROWS = 10
+"""Rows for each number of a run's sums without noise, where a policy does not say."""
 
 FEWEST_IN_AN_EXACT_SUM = 3
 """Of two contributions each sender could subtract its own."""
@@ -97,7 +108,14 @@ class Policy:
     cpu_seconds
         that an answer may take, at most
     exact_sums
-        whether sums without noise may be released (trust secagg, which promises no privacy)
+        whether sums without noise may be released (trust secagg, which promises no privacy); they
+        need `site_rows`
+    site_rows
+        public nominal number of rows of a site like this one; 0 = sums that the server sees
+        without noise (under trust central) are of any resolution
+    cell_rows
+        so many of these rows, of all sites in a sum, there must be for each number of a run's
+        answers; 0 = any
 
     Raises
     ------
@@ -126,6 +144,8 @@ class Policy:
     largest_vector: int = 100_000
     cpu_seconds: int = CPU_SECONDS
     exact_sums: bool = False
+    site_rows: int = 0
+    cell_rows: int = CELL_ROWS
 
     def __post_init__(self) -> None:
         _names("methods", self.methods, None)
@@ -133,7 +153,8 @@ class Policy:
             _names(name, getattr(self, name), tuple(known))
         for name in ("rounds", "answers", "largest_vector", "cpu_seconds"):
             whole(_dashed(name), getattr(self, name), 1)
-        whole("colluding", self.colluding, 0)
+        for name in ("colluding", "site_rows", "cell_rows"):
+            whole(_dashed(name), getattr(self, name), 0)
         if type(self.expires) is not datetime.date:  # a datetime is a date, too
             raise InputError(f"expires must be a day, as 2027-06-30, got {self.expires!s:.80}")
         for spent, most in (("epsilon", None), ("delta", 1.0)):
@@ -162,6 +183,11 @@ class Policy:
             check_committee(*pair)
         if not isinstance(self.exact_sums, bool):
             raise InputError(f"exact-sums must be true or false, got {self.exact_sums!r}")
+        if self.exact_sums and self.cell_rows and not self.site_rows:
+            raise InputError(
+                "exact-sums = true needs site-rows, a public nominal number of rows of a site: it "
+                "limits how few rows a number may be about (cell-rows = 0: no limit)"
+            )
 
     def _check_budget(self, spent: str, most: float | None) -> None:
         one, total = getattr(self, f"{spent}_per_run"), getattr(self, f"{spent}_total")
@@ -227,7 +253,7 @@ class Policy:
     def check(
         self,
         job: Mapping[str, Any],
-        plan: Plan,
+        terms: Terms,
         length: int,
         roster: Roster | None,
         today: datetime.date | None = None,
@@ -238,7 +264,7 @@ class Policy:
         ----------
         job
             the public fields of the job, in the run config
-        plan
+        terms
             that this site made of them
         length
             numbers in the answer that is asked for
@@ -256,6 +282,7 @@ class Policy:
         if day > self.expires:
             raise _refusal("day", day, f"until {self.expires}")
         self.check_method(job)
+        plan = terms.plan
         self._check_protocol(job, plan, roster)
         classes = job.get("class-digest") or (roster.class_digest if roster else "")
         if self.class_digest and classes != self.class_digest:
@@ -269,6 +296,9 @@ class Policy:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
+        if plan.model.noise_by != "client" and self.site_rows:
+            summed = plan.quorum if plan.protocol else 1
+            self._check_resolution(self.site_rows * summed, cells_of(terms.questions, plan.rounds))
 
     def check_method(self, job: Mapping[str, Any]) -> None:
         """InputError for a method, or a setting of it, that is not allowed."""
@@ -299,6 +329,16 @@ class Policy:
         else:
             least = max(self.answers, FEWEST_IN_AN_EXACT_SUM)
             _at_least("fewest contributions in an exact sum", plan.quorum, least)
+
+    def _check_resolution(self, rows: int, cells: float) -> None:
+        """What sums without noise tell of single rows, by public facts."""
+        if self.cell_rows and rows < self.cell_rows * cells:
+            asked = f"{cells:,.0f} numbers" if math.isfinite(cells) else "cuts chosen in the run"
+            raise _refusal(
+                "resolution of sums without noise",
+                f"{asked} of about {rows:,} rows",
+                f"at least {self.cell_rows} rows for each number (site-rows, cell-rows)",
+            )
 
     def _check_settings(self, method: str, text: Any) -> None:
         try:
@@ -338,6 +378,8 @@ class Policy:
                 "not verifiable here: that the server adds its noise (trust central). It sees "
                 "exact sums; the epsilon is booked as it claims it"
             )
+            if not self.site_rows:
+                lines.append("policy: site-rows is not set: these sums may be of any resolution")
         lines.append(
             "not verifiable here: what other sites send, who holds their keys, and how whoever "
             "asks chose the method's parameters"

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.agreement import Terms
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
 from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.errors import InputError
 from fedcal.locks import locked
-from fedcal.privacy.plan import Plan
 from fedcal.scores import KINDS
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
@@ -109,15 +109,15 @@ class Prepared:
         """What the process that answers one message may take."""
         return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
 
-    def check_policy(self, job: Mapping[str, Any], plan: Plan, length: int) -> None:
+    def check_policy(self, job: Mapping[str, Any], terms: Terms, length: int) -> None:
         """InputError for a run that this site has not agreed to; see `Policy.check`.
 
         Without a policy a site answers as it is asked, but not under the protocol of secure
         aggregation: whoever is asked to trust nobody has to say what to.
         """
         if self.policy is not None:
-            self.policy.check(job, plan, length, self.roster)
-        elif plan.protocol and not self.simulated:
+            self.policy.check(job, terms, length, self.roster)
+        elif terms.plan.protocol and not self.simulated:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.agreement import PlanOfJob
+from fedcal.agreement import TermsOfJob
 from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
 from fedcal.clients.limits import limit_cpu
@@ -35,7 +35,7 @@ LOG = "site.log"
 log = logging.getLogger(LOGGER)
 
 
-def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) -> int:
+def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -44,7 +44,7 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
         as Flower gives them to `flwr-clientapp`
     folder
         of the site
-    plan_of_job
+    terms_of_job
         makes the site's own plans
 
     Returns
@@ -56,7 +56,7 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
     asked = _parser().parse_args(arguments)
     limit_cpu(_cpu_seconds(folder))
     try:
-        with own_app(site_app(folder, plan_of_job)):
+        with own_app(site_app(folder, terms_of_job)):
             flower.run_clientapp(
                 runtime_api_address=asked.runtime_api_address,
                 token=asked.token,
@@ -76,7 +76,7 @@ def _cpu_seconds(folder: Path) -> int:
         return CPU_SECONDS  # the message is answered with what is wrong
 
 
-def work(folder: Path, plan_of_job: PlanOfJob) -> None:
+def work(folder: Path, terms_of_job: TermsOfJob) -> None:
     """Listen for messages in the working folder, and answer each in a fork of this process.
 
     Nothing here may start a thread: a fork would be left without it.
@@ -89,16 +89,16 @@ def work(folder: Path, plan_of_job: PlanOfJob) -> None:
             line, _ = door.accept()
             with line:
                 if os.fork() == 0:
-                    _answer(line, folder, plan_of_job)
+                    _answer(line, folder, terms_of_job)
 
 
-def _answer(line: socket.socket, folder: Path, plan_of_job: PlanOfJob) -> None:
+def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
-        code = run_message(arguments, folder, plan_of_job)
+        code = run_message(arguments, folder, terms_of_job)
         line.sendall(str(code).encode())
         print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
@@ -128,7 +128,7 @@ def log_to(path: Path) -> None:
     log.propagate = False
 
 
-def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
+def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
     """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
         folder = Path(os.environ[SITE])
@@ -142,5 +142,5 @@ def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
-        work(folder, plan_of_job)
-    return run_message(arguments, folder, plan_of_job)
+        work(folder, terms_of_job)
+    return run_message(arguments, folder, terms_of_job)

@@ -15,12 +15,12 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.agreement import PlanOfJob, job_digest
+from fedcal.agreement import TermsOfJob, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
 from fedcal.clients.limits import OverLimit
-from fedcal.clients.own_plan import own_plan
+from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared, prepared
 from fedcal.clients.site_records import answer_once, finish
 from fedcal.clients.site_rounds import SecureSite, under_protocol
@@ -41,10 +41,10 @@ there are, or of a secret is ever written to it."""
 _LONGEST = 300
 
 
-def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
+def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     """A ClientApp over the folder that `fedcal.clients.prepared.prepare` wrote.
 
-    `plan_of_job` makes the site's own plan, which each request is held against.
+    `terms_of_job` makes the site's own terms, which each request is held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
     if the request follows from the job's public facts), under the protocol of secure aggregation
@@ -82,7 +82,8 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
             if (asked := came.context) is None:
                 raise InputError("the request does not say what it is asked for")
             log.info("asked: %s", _question(came, asked))
-            request, plan = check(context.run_config, came, site, plan_of_job)
+            request, terms = check(context.run_config, came, site, terms_of_job)
+            plan = terms.plan
             if asks_for_masks(message):
                 _must_be_numbered(site)
 
@@ -130,19 +131,19 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
         log.info("result received: run %s, %s", run, words)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
-    _take_part_in_sums(app, folder, plan_of_job)
+    _take_part_in_sums(app, folder, terms_of_job)
     return app
 
 
-def _take_part_in_sums(app: ClientApp, folder: Path, plan_of_job: PlanOfJob) -> None:
+def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -> None:
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
         run = read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
-        plan = own_plan(fields, run, site, plan_of_job)
-        secure = SecureSite(site, fields, run, plan)  # first: it names another federation as such
-        site.check_policy(fields, plan, 0)
+        terms = own_terms(fields, run, site, terms_of_job)
+        secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
+        site.check_policy(fields, terms, 0)
         return secure
 
     @app.query("enrol")

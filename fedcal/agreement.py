@@ -1,9 +1,9 @@
-"""A site's own plan: which job a request is of, and whether the request agrees with the plan.
+"""A site's own terms of a job: which job a request is of, and whether it follows from the terms.
 
 A site that knows the public facts of a job (in Flower's run config) need not believe a request
-about its own privacy. It makes the plan from the method and its settings, by the very function
-that the server uses, and compares what it is asked with that. The seed is not needed: it is in no
-plan's digest.
+about its own privacy, nor about what the job is for. It makes the method from its settings, by the
+very function that the server uses, and compares what it is asked with the plan and the questions
+of that. The seed is not needed: it is in no plan's digest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedcal.errors import InputError
@@ -19,6 +19,7 @@ from fedcal.fields import read
 from fedcal.mechanisms import Noise
 from fedcal.privacy.plan import Plan
 from fedcal.queries.base import Query, fits
+from fedcal.queries.declared import Question, check_question
 from fedcal.queries.request import Context, Request
 from fedcal.scores import Kind
 
@@ -52,9 +53,26 @@ PROTOCOL = "protocol"
 
 _PURPOSE = "fedcal/job/1"
 
-PlanOfJob = Callable[[Mapping[str, Any], int, Kind], Plan]
-"""(the job's fields, what `classes` = 0 and `input` = "" stand for) -> its plan. Made by the
-strategies (`fedcal.strategies.job.plan_of_job`), which clients do not import."""
+
+@dataclass(frozen=True)
+class Terms:
+    """All that a site holds the requests of a job against.
+
+    Attributes
+    ----------
+    plan
+        what is protected, and by which noise
+    questions
+        what each round may ask
+    """
+
+    plan: Plan
+    questions: tuple[Question, ...]
+
+
+TermsOfJob = Callable[[Mapping[str, Any], int, Kind], Terms]
+"""(the job's fields, what `classes` = 0 and `input` = "" stand for) -> its terms. Made by the
+strategies (`fedcal.strategies.job.terms_of_job`), which clients do not import."""
 
 
 def job_digest(fields: Mapping[str, Any], run: str) -> str:
@@ -86,14 +104,16 @@ def job_digest(fields: Mapping[str, Any], run: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Request:
-    """The request as this site answers it: what came, if it follows from the site's own plan.
+def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Request:
+    """The request as this site answers it: what came, if it follows from the site's own terms.
 
     Under the protocol a request names neither noise nor coin: both are the plan's.
 
     Formal guarantee: an answer to what is returned is clipped to the bound and, where clients add
     it, has the noise that the stated epsilon and delta need under this site's own plan, whatever
-    the server's was. Assumed is that the site answers each round once.
+    the server's was. It answers a question that the job's method asks in this round with the job's
+    settings; parameters that follow from earlier releases lie within declared ranges, and whether
+    they do follow from them cannot be seen here. Assumed is that the site answers each round once.
 
     Parameters
     ----------
@@ -101,7 +121,7 @@ def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Requ
         of the job
     request
         as it came
-    plan
+    terms
         this site's own, made from the fields
 
     Raises
@@ -109,6 +129,7 @@ def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Requ
     InputError
         One line that names the first thing that differs.
     """
+    plan = terms.plan
     if read(fields, "secure-aggregation", str) == PROTOCOL:
         if request.noise is not None or request.rate < 1 or request.row_rate < 1:
             raise InputError("under secure aggregation by a committee a request names no noise")
@@ -118,19 +139,19 @@ def own_request(fields: Mapping[str, Any], request: Request, plan: Plan) -> Requ
             rate=_coin_rate(plan, request.query),
             row_rate=plan.row_rate,
         )
-    check_request(request, plan)
+    check_request(request, terms)
     return request
 
 
-def check_request(request: Request, plan: Plan) -> None:
-    """Refuse a request that is not one of the rounds of this plan.
+def check_request(request: Request, terms: Terms) -> None:
+    """Refuse a request that is not one of the rounds of these terms.
 
     Raises
     ------
     InputError
         One line that names the first thing that differs.
     """
-    context, query = _context(request), request.query
+    context, query, plan = _context(request), request.query, terms.plan
     pairs = {
         "epsilon": (context.epsilon, plan.epsilon),
         "delta": (context.delta, plan.delta),
@@ -160,6 +181,7 @@ def check_request(request: Request, plan: Plan) -> None:
         suits = fits(request.bound, query) and not query.everyone and once
     if not suits:
         raise InputError(f"the question '{query.kind}' is not one that the plan was made for")
+    check_question(terms.questions, request.round, query)
 
 
 def client_noise(plan: Plan) -> Noise | None:

@@ -14,6 +14,7 @@ from fedcal.checks import one_of, positive, unused, whole
 from fedcal.privacy.choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
+from fedcal.queries.declared import Question
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.types import Floats
@@ -145,6 +146,13 @@ class _Binning(CalibrationStrategy):
         if not self.plan.private and self.weighting != "none" and round_number == 1:
             return ClassCounts(self.classes)
         return self._query
+
+    def questions(self) -> tuple[Question, ...]:
+        """Histograms in all rounds, but for the one that counts classes."""
+        first, then = self.query(1), self._query
+        if first is then:
+            return (Question.like(then, self._all_rounds),)
+        return Question.like(first, (1, 1)), Question.like(then, (2, self.plan.rounds))
 
     def update(self, release: Release) -> None:
         """Accumulate counts and the variance of their noise."""

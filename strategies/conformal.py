@@ -18,6 +18,7 @@ from fedcal.errors import InputError
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries.conformal import SetQuery
+from fedcal.queries.declared import Question
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.quantiles import QUANTILES, QuantileRule, Wanted
@@ -208,6 +209,10 @@ class FedConformal(CalibrationStrategy):
     def query(self, round_number: int) -> SetQuery | None:
         """As the rule asks."""
         return self._rule.query(round_number)
+
+    def questions(self) -> tuple[Question, ...]:
+        """As the rule says."""
+        return self._rule.questions()
 
     def update(self, release: Release) -> None:
         """Thresholds."""

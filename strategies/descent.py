@@ -15,6 +15,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
 from fedcal.privacy.plan import Plan, make_plan
 from fedcal.queries import Query
+from fedcal.queries.declared import Question, Range
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.training.optimisers import (
@@ -122,6 +123,10 @@ class Descent(CalibrationStrategy):
     @abstractmethod
     def query(self, round_number: int) -> Query:
         """The gradient at w."""
+
+    def questions(self) -> tuple[Question, ...]:
+        """At any w: steps are not bounded."""
+        return (Question.like(self.query(1), self._all_rounds, w=Range()),)
 
     def update(self, release: Release) -> None:
         """One step of the optimiser.

@@ -29,6 +29,7 @@ from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import Part, Query, ScoreCounts
 from fedcal.queries.base import Order
+from fedcal.queries.declared import Question
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.encoding_choice import HEIGHTS, quietest
@@ -233,6 +234,10 @@ class FedEvaluate(CalibrationStrategy):
     def query(self, round_number: int) -> Query | None:
         """Counts; see `score_rounds`."""
         return self._ways.query(round_number)
+
+    def questions(self) -> tuple[Question, ...]:
+        """As `score_rounds` says."""
+        return self._ways.questions()
 
     def update(self, release: Release) -> None:
         """Read counts."""

@@ -14,6 +14,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries import LocalUpdate
+from fedcal.queries.declared import SEED, Question, Range
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import Family
@@ -88,6 +89,7 @@ class DPFedAvg(CalibrationStrategy):
         self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
         self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
         self.clip, self.unclipped = positive("clip", clip), unclipped
+        self._first_clip = self.clip
         if unclipped is not None and not 0 < unclipped < 1:
             raise InputError(f"unclipped must be in (0, 1), got {unclipped!r}")
         self.w = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
@@ -107,6 +109,14 @@ class DPFedAvg(CalibrationStrategy):
             seed=round_number,
             classes=self.classes,
         )
+
+    def questions(self) -> tuple[Question, ...]:
+        """From any w, with a clip that so many rounds can lead to, and any order of rows."""
+        moving = {"w": Range(), "seed": SEED}
+        if self.unclipped is not None:
+            factor = math.exp(CLIP_LR * self.plan.rounds)
+            moving["clip"] = Range(self._first_clip / factor, self._first_clip * factor)
+        return (Question.like(self.query(1), self._all_rounds, **moving),)
 
     def update(self, release: Release) -> None:
         """One step by the mean update, and one of the clip; the divisor q K is public.

@@ -17,6 +17,7 @@ from fedcal.numerics import log_grid
 from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.release import Release
 from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search, interval
@@ -174,6 +175,13 @@ class _TemperatureSearch(CalibrationStrategy):
             return self.question(tuple(self._temperatures.tolist()))
         t = self._search.next()
         return None if t is None else self.question(float(t[0]))
+
+    def questions(self) -> tuple[Question, ...]:
+        """Any temperature of the interval, or all of the grid."""
+        if self._search is None:
+            return super().questions()
+        within = Range(self._low, self._high)
+        return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedcal.agreement import Terms
 from fedcal.checks import one_of, positive
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.fields import read
@@ -248,8 +249,8 @@ class Job:
         )
 
 
-def plan_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
-    """The plan of a job, made of its fields alone: what a site holds a request against.
+def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
+    """The terms of a job, made of its fields alone: what a site holds a request against.
 
     Parameters
     ----------
@@ -263,7 +264,8 @@ def plan_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
     InputError
         If there is no such job.
     """
-    return Job.from_fields(fields, classes=classes, input=input).plan
+    strategy = Job.from_fields(fields, classes=classes, input=input).strategy()
+    return Terms(strategy.plan, strategy.questions())
 
 
 def _settings(given: str) -> dict[str, Setting]:

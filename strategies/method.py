@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from fedcal.artifact import Artifact
@@ -21,6 +22,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
 from fedcal.queries import Query
+from fedcal.queries.declared import Question, check_question
 from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
@@ -201,11 +203,36 @@ class Method(ABC):
 
     # -- the shared round -----------------------------------------------------------------
 
+    def questions(self) -> tuple[Question, ...]:
+        """Declare every query that a round may ask, by settings and public facts alone.
+
+        It is the same before anything is learned and after: a site makes the method by itself, and
+        answers nothing else. The first round's query in all rounds, word for word, if not
+        overridden.
+        """
+        query = self.query(1)
+        return () if query is None else (Question.like(query, self._all_rounds),)
+
+    @property
+    def _all_rounds(self) -> tuple[int, int]:
+        return 1, self.plan.rounds
+
+    @cached_property
+    def _declared(self) -> tuple[Question, ...]:
+        return self.questions()
+
     def open_round(self, round_number: int) -> Asked | None:
-        """The round's query and its clients, or None if the method is done."""
+        """The round's query and its clients, or None if the method is done.
+
+        Raises
+        ------
+        InputError
+            If the method does not declare the query: no real site would answer it.
+        """
         query = self.query(round_number)
         if query is None:
             return None
+        check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         everybody = query.everyone or self.plan.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts

@@ -18,11 +18,12 @@ from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
 from fedcal.numerics import LOG_A_LIMIT
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.scaling import Curvature
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.newton_steps import KalmanFilter, TrustRegion, symmetric
-from fedcal.strategies.temperature import gradient_clip
+from fedcal.strategies.temperature import LOG_A, gradient_clip
 from fedcal.types import Floats
 from fedcal.units import UNITS
 
@@ -79,6 +80,11 @@ class _Newton(CalibrationStrategy):
     def query(self, round_number: int) -> ScalingNewton:
         """Gradient and curvature at w."""
         return ScalingNewton(self.form.kind, self.w, self._curvature, self.classes)
+
+    def questions(self) -> tuple[Question, ...]:
+        """At any w that is near enough to the identity."""
+        near = near_identity(self.form, self.classes)
+        return (Question.like(self.query(1), self._all_rounds, w=near),)
 
     def update(self, release: Release) -> None:
         """One guarded step."""
@@ -177,6 +183,14 @@ class FedNewtonTop(CalibrationStrategy):
         offset, slope = float(self.w[0]), float(self.w[1])
         return TopLabelNewton(self.log_a, offset, slope, self.classes)
 
+    def questions(self) -> tuple[Question, ...]:
+        """At any temperature and map that the calibrator may have."""
+        offset, slope = (Range(at - TOP_LIMIT, at + TOP_LIMIT) for at in IDENTITY.tolist())
+        like = Question.like(
+            self.query(1), self._all_rounds, log_a=LOG_A, offset=offset, slope=slope
+        )
+        return (like,)
+
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""
         if self.plan.private and not release.std.any():
@@ -259,6 +273,12 @@ class FedNewtonOPVector(_ByForm):
     name, form = "fednewton-opvector", OrderPreservingVector
     stds = (0.2, 1.0)
     most_noise = 0.2
+
+
+def near_identity(form: type[ParametricScaling], classes: int) -> Range:
+    """Return the range of parameters that the server keeps a form's in."""
+    identity = form.identity(classes)
+    return Range(float(identity.min()) - LIMIT, float(identity.max()) + LIMIT)
 
 
 def _clip(name: str, federation: Federation, rounds: int, rows_per_client: float | None) -> float:

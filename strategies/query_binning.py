@@ -18,6 +18,7 @@ from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import BinOutcomes, OutcomeCell
+from fedcal.queries.declared import SEED, Question
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import nominal_clip
@@ -104,6 +105,11 @@ class DPHistogram(CalibrationStrategy):
     def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
         """The counts, or one cell of each client."""
         return self._question(self.plan.client_seed)
+
+    def questions(self) -> tuple[Question, ...]:
+        """The same in any run; a cell of any draw."""
+        moving = {"seed": SEED} if self.unary else {}
+        return (Question.like(self.query(1), self._all_rounds, **moving),)
 
     def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
         if self.unary:

@@ -18,9 +18,11 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.checks import positive, whole
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import MLPUpdate, ScalingUpdate
+from fedcal.queries.declared import SEED, Question
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import CLIP, exact_norms
+from fedcal.strategies.newton import near_identity
 
 
 class _Averaged(CalibrationStrategy):
@@ -73,6 +75,14 @@ class _Averaged(CalibrationStrategy):
     @abstractmethod
     def query(self, round_number: int) -> ScalingUpdate | MLPUpdate:
         """How far from w does training on your own rows lead? Without privacy also whether any."""
+
+    def questions(self) -> tuple[Question, ...]:
+        """From any w that is near enough to the identity, with any order of rows."""
+        query = self.query(1)
+        moving = {"w": near_identity(self.form, self.classes)}
+        if isinstance(query, MLPUpdate):
+            moving["seed"] = SEED
+        return (Question.like(query, self._all_rounds, **moving),)
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""

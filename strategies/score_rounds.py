@@ -13,6 +13,7 @@ from fedcal.encodings import decoder_of, matrix_of
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.queries import Query, ScoreCell, ScoreCounts
+from fedcal.queries.declared import SEED, Question, Range
 from fedcal.release import Release
 from fedcal.types import Floats, Integers
 
@@ -25,6 +26,10 @@ class ScoreRounds(ABC):
     @abstractmethod
     def query(self, number: int) -> Query | None:
         """The question of a round; None where it follows from a release that is not there yet."""
+
+    @abstractmethod
+    def questions(self) -> tuple[Question, ...]:
+        """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
 
     @abstractmethod
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
@@ -41,6 +46,10 @@ class AtOnce(ScoreRounds):
     def query(self, number: int) -> ScoreCounts:
         """The counts."""
         return self.question
+
+    def questions(self) -> tuple[Question, ...]:
+        """The counts."""
+        return (Question.like(self.question, (1, 1)),)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """The counts."""
@@ -72,6 +81,15 @@ class Twice(ScoreRounds):
     def query(self, number: int) -> ScoreCounts:
         """The first or the last question."""
         return self.first if number == 1 else self.last
+
+    def questions(self) -> tuple[Question, ...]:
+        """The first one; the last one between any edges, with any reference, where it has them."""
+        asked, moving = self.last, dict[str, Range]()
+        if self.equi_depth:
+            moving["edges"] = Range(0.0, 1.0, asked.buckets + 1, asked.buckets + 1)
+        if self.nominal is not None:
+            moving["reference"] = Range(0.0, 1.0, asked.counts, asked.counts)
+        return Question.like(self.first, (1, 1)), Question.like(asked, (2, 2), **moving)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """The counts; a residual is added to what it is the residual of."""
@@ -120,6 +138,11 @@ class LevelByLevel(ScoreRounds):
         """A node of the level."""
         q = self.question
         return ScoreCell(q.classes, q.edges, q.height, number - 1, self.seed, q.score)
+
+    def questions(self) -> tuple[Question, ...]:
+        """A node of each round's level, of any draw."""
+        rounds = range(1, self.rounds + 1)
+        return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """Counts by least squares from the levels that are known, for all clients."""

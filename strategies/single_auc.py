@@ -16,10 +16,12 @@ from fedcal.mechanisms import Laplace
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries import MeanGaps, ScoreCounts
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.single_metrics import one_part
 from fedcal.release import Release
 from fedcal.strategies.single_metrics import WIDE, SingleMetricStrategy, mean_estimate
 from fedcal.streams import Purpose, stream
+from fedcal.types import Floats
 
 MANY = 300.0
 """Epsilon times clients from which `FedAUC` takes 16 buckets."""
@@ -118,6 +120,24 @@ class FedAUC(SingleMetricStrategy):
         """The histogram; what values differ from the AUC of it, once it is known."""
         return self._first if round_number == 1 else self._last
 
+    def questions(self) -> tuple[Question, ...]:
+        """The histogram; then any values of its buckets, and where their mean is looked for."""
+        first = self._first
+        values = np.arange(2.0 * (first.buckets + 1))
+        share = Range(0.0, 1.0)
+        if self.plan.private:
+            moving = {"low": share, "high": share, "gain": Range(0.0)}
+            then = self._means(values, 0.5, 0.5, 1.0)
+        else:
+            moving, then = {}, self._means(values, 0.0, 1.0, 1.0)
+        last = Question.like(then, (2, 2), values=Range(), **moving)
+        return Question.like(first, (1, 1)), last
+
+    def _means(self, values: Floats, low: float, high: float, gain: float) -> MeanGaps:
+        """The last question: sums at 0 and 1 also tell how many rows there are."""
+        points, numbers = (1, self._first.lengths()[0]) if low == high else (2, 1)
+        return MeanGaps(self.classes, self._score, values, low, high, points, gain, numbers)
+
     def update(self, release: Release) -> None:
         """Make the second question of the histogram; then read the answer."""
         if self._last is None:
@@ -143,18 +163,8 @@ class FedAUC(SingleMetricStrategy):
             gain = 1.0 / max(clip, WIDE * self._rows / at_one)
         elif self.plan.private:
             gain = 1.0 / max(float(np.abs(values - auc).max()), 1e-6)
-        two = 1 if self.plan.private else 2  # sums at 0 and at 1 also tell how many rows there are
-        low, high = (auc, auc) if two == 1 else (0.0, 1.0)
-        self._last = MeanGaps(
-            self.classes,
-            self._score,
-            values.ravel(),
-            low,
-            high,
-            two,
-            gain,
-            self._first.lengths()[0] if two == 1 else 1,
-        )
+        low, high = (auc, auc) if self.plan.private else (0.0, 1.0)
+        self._last = self._means(values.ravel(), low, high, gain)
 
     def _read(self, release: Release, asked: MeanGaps) -> None:
         """The mean."""

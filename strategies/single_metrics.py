@@ -26,6 +26,7 @@ from fedcal.privacy.choice import order_of
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries import MeanGaps, ScoreGaps
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.single_metrics import one_part
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
@@ -171,6 +172,12 @@ class FedAccuracy(SingleMetricStrategy):
         """Correct predictions less what is expected of them."""
         correct = np.array([[0.0, 0.0], [1.0, 1.0]])  # the outcome, whatever the score
         return self._mean.question(self.classes, "confidence", correct, self._scale)
+
+    def questions(self) -> tuple[Question, ...]:
+        """At all candidates; where each round has one, at any."""
+        share = Range(0.0, 1.0)
+        moving = {"low": share, "high": share} if self._mean.how == "rounds" else {}
+        return (Question.like(self.query(1), self._all_rounds, **moving),)
 
     def update(self, release: Release) -> None:
         """Where the residual crosses zero."""

@@ -18,6 +18,7 @@ from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.queries import Query, ScoreCounts, ScoreSpread, ScoreSquares
 from fedcal.queries.base import Order
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.evaluation import ROOM
 from fedcal.release import Release
 from fedcal.strategies.score_rounds import ScoreRounds
@@ -77,6 +78,23 @@ class ThenSpread(ScoreRounds):
         """Counts; at the end, when these are known, how they vary."""
         return self.ways.query(number) if number <= self.ways.rounds else self._asked
 
+    def questions(self) -> tuple[Question, ...]:
+        """Those of the counts; then any weights of the buckets that were counted last."""
+        counted = self.ways.questions()
+        score, buckets = self.question.score, self.question.buckets
+        weights = np.zeros(len(MEASURED[score]) * 2 * buckets)
+        moving = {"weights": Range()}
+        if "edges" in counted[-1].moving:
+            moving["edges"] = counted[-1].moving["edges"]
+        spread, last = self._spread(self.question.edges, weights), (self.rounds, self.rounds)
+        return *counted, Question.like(spread, last, **moving)
+
+    def _spread(self, edges: Floats, weights: Floats) -> ScoreSpread:
+        """The last question: sums in folds where a row's part has a bound, else their squares."""
+        kind = ScoreSquares if self.row is None else ScoreSpread
+        asked = kind(self.question.classes, edges, weights, self.question.score)
+        return replace(asked, pad=sum(self.question.lengths()) - sum(asked.lengths()))
+
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """Counts, or their variance over clients."""
         if release.round <= self.ways.rounds:
@@ -112,7 +130,6 @@ class ThenSpread(ScoreRounds):
             weights = psi / np.where(unit > 0, unit, 1.0)[:, None]
             most = float(np.linalg.norm(weights, self.order, axis=0).max())
             factor = self.row * (1.0 - SLACK) / ROOM / max(most, 1e-9)
-            kind, width = ScoreSpread, ScoreSpread.folds
         else:  # a client of independent rows has a square of 1
             counts = np.maximum(h.counts.ravel(), 0.0)
             rows = max(float(h.counts.sum()) / self.clients if self.rows is None else self.rows, 1)
@@ -123,16 +140,8 @@ class ThenSpread(ScoreRounds):
                 widest = SMALL * self.clients / self.noise
                 several = len(psi) if self.order == 1 else math.sqrt(len(psi))
                 factor = 1.0 / math.sqrt(max(LEAST_CLIP * several, widest))
-            kind, width = ScoreSquares, 1
-        length = sum(self.question.lengths())
         self._scales = unit / factor
-        self._asked = kind(
-            asked.classes,
-            asked.edges,
-            (weights * factor).ravel(),
-            asked.score,
-            length - len(psi) * width,
-        )
+        self._asked = self._spread(asked.edges, (weights * factor).ravel())
 
 
 def with_room(question: ScoreCounts) -> ScoreCounts:

@@ -15,6 +15,7 @@ from fedcal.numerics import LOG_A_LIMIT, log_grid
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
@@ -25,6 +26,9 @@ from fedcal.types import Floats
 from fedcal.units import UNITS
 
 _STEP = 0.7  # at most doubling or halving the temperature in a round
+
+LOG_A = Range(-LOG_A_LIMIT, LOG_A_LIMIT)
+"""Any log(1/T) that a calibrator may have."""
 
 ASKED = 8
 """Temperatures that FedOneShot asks about where it releases their scores."""
@@ -112,6 +116,11 @@ class FedTemp(_Temperature):
         """How far is your own optimum from w? Without privacy also whether there are rows."""
         return TemperatureUpdate(self.w, self.average, self._count, self.limit, self.steps)
 
+    def questions(self) -> tuple[Question, ...]:
+        """At any w within the limit."""
+        within = Range(1 / self.limit, self.limit)
+        return (Question.like(self.query(1), self._all_rounds, w=within),)
+
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
         divisor = self.divisor(release)
@@ -161,6 +170,10 @@ class FedNewton(_Temperature):
     def query(self, round_number: int) -> TemperatureNewton:
         """Gradient and curvature at the current temperature."""
         return TemperatureNewton(self.log_a, self.classes)
+
+    def questions(self) -> tuple[Question, ...]:
+        """At any temperature."""
+        return (Question.like(self.query(1), self._all_rounds, log_a=LOG_A),)
 
     def update(self, release: Release) -> None:
         """One guarded Newton step."""

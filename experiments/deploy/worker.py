@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from fedcal.clients.runtime import main
-from fedcal.strategies.job import plan_of_job
+from fedcal.strategies.job import terms_of_job
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], plan_of_job))
+    sys.exit(main(sys.argv[1:], terms_of_job))

@@ -63,6 +63,9 @@ class Query(ABC):
         each client answers in one round of a run only: rounds are for disjoint parts of the clients
     fine
         an answer adds up many rows: its grid is as fine as they leave room for (`Plan.fine`)
+    cuts
+        fields that say where rows are told apart: who chooses these in the run chooses how few
+        rows a count is of
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
@@ -77,6 +80,7 @@ class Query(ABC):
     everyone: ClassVar[bool] = False
     asked_once: ClassVar[bool] = False
     fine: ClassVar[bool] = False
+    cuts: ClassVar[tuple[str, ...]] = ()
     facts: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 

@@ -60,6 +60,7 @@ class SetQuery(Query):
     """
 
     facts = ("classes",)
+    cuts = ("thresholds",)
 
     classes: int
     thresholds: Any

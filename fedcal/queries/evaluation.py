@@ -106,6 +106,7 @@ class ScoreCounts(Query):
 
     kind = "score_counts"
     facts = ("classes",)
+    cuts = ("edges",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "edges": np.array([4.0])},
         {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
@@ -313,6 +314,7 @@ class ScoreCell(Query):
     signed = False
     asked_once = True
     facts = ("classes",)
+    cuts = ("edges",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},

@@ -46,6 +46,7 @@ class ScoreSpread(Query):
 
     kind = "score_spread"
     facts = ("classes",)
+    cuts = ("edges",)
     folds: ClassVar[int] = FOLDS
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {

@@ -20,6 +20,7 @@ from fedcal.mechanisms import Mechanism
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetQuery
+from fedcal.queries.declared import Question
 from fedcal.release import Release
 from fedcal.types import Floats
 from fedcal.units import UNITS
@@ -167,6 +168,11 @@ class QuantileRule(ABC):
     @abstractmethod
     def query(self, number: int) -> SetQuery | None:
         """The question of a round; None = there is nothing left to ask."""
+
+    def questions(self) -> tuple[Question, ...]:
+        """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""
+        first = self.query(1)
+        return () if first is None else (Question.like(first, (1, self.rounds)),)
 
     @abstractmethod
     def learn(self, release: Release) -> Floats:

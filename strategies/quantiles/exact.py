@@ -15,6 +15,7 @@ from fedcal.conformal.weighted import exact_terms
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps
+from fedcal.queries.declared import Question, Range
 from fedcal.release import Release
 from fedcal.strategies.quantiles.base import QuantileRule, Wanted
 from fedcal.types import Floats
@@ -65,19 +66,35 @@ class Exact(QuantileRule):
 
     def _ask(self) -> None:
         """Thresholds between low and high, of every part."""
-        each = max(POINTS // len(self._low), 16)
         between = [
-            np.linspace(max(low, 0.0), high, each + 1)[0 if low < 0 else 1 :]
+            np.linspace(max(low, 0.0), high, self._each + 1)[0 if low < 0 else 1 :]
             for low, high in zip(self._low, self._high, strict=True)
         ]
         thresholds = np.unique(np.concatenate([*between, [1.0]]))
         self._asked = replace(self._asked, thresholds=thresholds)
+
+    @property
+    def _each(self) -> int:
+        """Thresholds of each part in a round."""
+        return max(POINTS // len(self._low), 16)
 
     def query(self, number: int) -> SetGaps | SetCounts | None:
         """Sums at thresholds; in a last round rows of each group on both sides of the one."""
         if number <= type(self).rounds:
             return self._asked
         return None if self._high[0] >= ALL_LABELS else self._second
+
+    def questions(self) -> tuple[Question, ...]:
+        """Sums at any thresholds, as many as are between; then rows on both sides of any one."""
+        rounds, parts = type(self).rounds, len(self._low)
+        most = parts * (self._each + 1) + 1
+        longest = replace(self._asked, thresholds=np.linspace(0.0, 1.0, most))
+        within = Range(0.0, 1.0, 1, most)
+        looks = Question.like(longest, (1, rounds), thresholds=within)
+        if self.rounds == rounds:
+            return (looks,)
+        last = (self.rounds, self.rounds)
+        return looks, Question.like(self._second, last, thresholds=Range(0.0, 1.0, 2, 2))
 
     @property
     def _second(self) -> SetCounts:

@@ -16,6 +16,7 @@ from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetCounts
+from fedcal.queries.declared import Question, Range
 from fedcal.release import Release
 from fedcal.strategies.encoding_choice import quietest
 from fedcal.strategies.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
@@ -109,6 +110,13 @@ class PrefixCounts(QuantileRule):
         if threshold >= ALL_LABELS:
             return None  # all rows are covered
         return replace(self._second, thresholds=np.array([threshold, 1.0]))
+
+    def questions(self) -> tuple[Question, ...]:
+        """The counts; in a last round those on both sides of any threshold."""
+        first = Question.like(self._query, (1, 1))
+        if self.rounds == 1:
+            return (first,)
+        return first, Question.like(self._second, (2, 2), thresholds=Range(0.0, 1.0))
 
     def learn(self, release: Release) -> Floats:
         """Thresholds from the counts."""

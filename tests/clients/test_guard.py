@@ -18,7 +18,7 @@ from fedcal.privacy import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import FedBin
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
@@ -28,7 +28,7 @@ ROWS = Shards.from_owner(
 
 
 def check(fields: dict[str, Any], request: Request, site: Prepared) -> Request:
-    return guard.check(fields, request, site, plan_of_job)[0]
+    return guard.check(fields, request, site, terms_of_job)[0]
 
 
 def asked(federation: Federation = FEDERATION) -> Request:

@@ -15,13 +15,13 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
+from fedcal.clients.answers import STATISTICS
 from fedcal.clients.prepared import prepare, prepared
 from fedcal.clients.site_app import LOGGER, site_app
 from fedcal.clients.site_records import records_of
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.queries.outcomes import BinOutcomes
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 
 NODE, RUN = 70, "0123456789abcdef"
 
@@ -34,7 +34,7 @@ class Site:
         logits, labels = rng.normal(size=(rows, 2)), rng.integers(2, size=rows)
         prepare(folder, Shards(logits, labels, np.array([0, rows])))
         self.folder = folder
-        self.grid = InProcessGrid(site_app(folder, plan_of_job), [NODE])
+        self.grid = InProcessGrid(site_app(folder, terms_of_job), [NODE])
 
     def ask(self, request: Any, fields: dict[str, Any], **more: ConfigRecord) -> Message:
         self.grid._contexts[NODE].run_config = fields
@@ -92,14 +92,22 @@ def test_facts_that_change_in_mid_run_are_refused(
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_server_does_not_learn_on_which_rows_a_question_fails(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, rows: int
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
 ) -> None:
-    """Unary encoding takes a single 1, which counts of one row are, and those of more are not."""
+    """A statistic that takes one row, and fails on more of them."""
     job = Job("dp-histogram", replace(FEDERATION, clients=300, mechanism="unary"))
-    honest = asked_by(job, RUN)
-    (length,) = honest.query.lengths()
+    cell = STATISTICS["outcome_cell"]
+
+    def fails_on_two(shards: Shards, query: Any) -> Any:
+        if len(shards.labels) > 1:
+            raise ValueError("row 1")
+        return cell(shards, query)
+
+    monkeypatch.setitem(STATISTICS, "outcome_cell", fails_on_two)
     site = Site(tmp_path / "site", rows)
-    counts = BinOutcomes(length // 2, "correct_wrong")
-    assert not site.ask(replace(honest, query=counts), job.to_fields()).has_error()
+    assert not site.ask(asked_by(job, RUN), job.to_fields()).has_error()
     assert site.booked() == 1
     assert sum("fails on this site's rows" in line for line in caplog.messages) == (rows > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -15,6 +16,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcal.agreement import Terms
 from fedcal.bounding import Bound
 from fedcal.classes import digest_of
 from fedcal.clients.policy import ADJACENCIES, Policy
@@ -22,6 +24,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan, make_plan
+from fedcal.queries.declared import Question
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -59,6 +62,7 @@ class Asked:
     roster: Roster | None = ROSTER
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
+    cells: float = 1.0
 
     def of(self, policy: Policy) -> None:
         job = {
@@ -71,7 +75,8 @@ class Asked:
             **self.job,
         }
         plan = replace(plan_of(self.federation, self.rounds), **self.plan)
-        policy.check(job, plan, self.length, self.roster, self.today)
+        question = Question("temperature_update", {}, {}, (1, self.rounds), self.cells)
+        policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
 
 
 POLICY = Policy(
@@ -134,6 +139,15 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         Asked(replace(NOBODY, epsilon=float("inf"), trust="secagg", quorum=0.9)),
         "secure aggregation: asked is none, allowed protocol, for exact sums",
     ),
+    "site_rows": (  # 4 rounds of 7 numbers, 28 cells, 10 rows each, 5 sites in a sum
+        replace(ANY_SUM, site_rows=56), Asked(CENTRAL, cells=7.0),
+        Asked(CENTRAL, cells=7.01), "resolution of sums without noise: asked is 28 numbers of "
+        "about 280 rows, allowed at least 10 rows for each number",
+    ),
+    "cell_rows": (
+        replace(ANY_SUM, site_rows=56, cell_rows=5), Asked(CENTRAL, cells=14.0),
+        Asked(CENTRAL, cells=math.inf), "asked is cuts chosen in the run of about 280 rows",
+    ),
     "answers": (
         POLICY, Asked(), Asked(replace(FEDERATION, quorum=4 / 7)),
         "fewest contributions in a sum: asked is 4, allowed at least 5",
@@ -153,7 +167,7 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         POLICY, Asked(), Asked(length=51), "numbers in an answer: asked is 51, allowed at most 50",
     ),
     "exact_sums": (
-        replace(ANY_SUM, exact_sums=True), Asked(replace(EXACT, quorum=3 / 7)),
+        replace(ANY_SUM, exact_sums=True, cell_rows=0), Asked(replace(EXACT, quorum=3 / 7)),
         Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
@@ -318,7 +332,8 @@ def test_a_committee_that_is_not_allowed_is_refused_at_the_start() -> None:
 
 
 def test_what_cannot_be_verified_is_said() -> None:
-    said = "\n".join(replace(ANY_SUM, exact_sums=True, secure_aggregation="any").described())
+    loose = replace(ANY_SUM, exact_sums=True, cell_rows=0, secure_aggregation="any")
+    said = "\n".join(loose.described())
     for words in (
         "its noise (trust central)",
         "exact sums are allowed",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcal.agreement import Terms
 from fedcal.bounding import Bound
 from fedcal.classes import digest_of
 from fedcal.clients.policy import CPU_SECONDS, Policy
@@ -193,8 +194,9 @@ def test_under_the_protocol_a_site_needs_a_policy(tmp_path: Path) -> None:
     facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "distributed"}
     for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
         plan = make_plan(Federation(**facts, **committee), rounds=1, bound=Bound((2,), (1.0,)))
+        terms = Terms(plan, ())
         if committee:
             with pytest.raises(InputError, match="needs --federation, --sign-key and --policy"):
-                site.check_policy({}, plan, 2)
+                site.check_policy({}, terms, 2)
         else:
-            site.check_policy({}, plan, 2)
+            site.check_policy({}, terms, 2)

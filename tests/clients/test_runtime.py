@@ -22,7 +22,7 @@ from fedcal.clients.prepared import prepare
 from fedcal.clients.site_app import Refused
 from fedcal.errors import FedcalError, InputError
 from fedcal.shards import Shards
-from fedcal.strategies.job import plan_of_job
+from fedcal.strategies.job import terms_of_job
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 
@@ -54,9 +54,9 @@ def test_a_message_is_answered_by_the_site_s_own_app(
 
     monkeypatch.setattr(flower, "run_clientapp", run)
     monkeypatch.setattr(runtime, "limit_cpu", limits.append)
-    assert runtime.run_message(ARGUMENTS, tmp_path / "site", plan_of_job) == 7
+    assert runtime.run_message(ARGUMENTS, tmp_path / "site", terms_of_job) == 7
     with pytest.raises(Refused):  # there is no site here, and the message is answered all the same
-        runtime.run_message(ARGUMENTS, tmp_path, plan_of_job)
+        runtime.run_message(ARGUMENTS, tmp_path, terms_of_job)
     assert replies[0].content.config_records["who"]["classes"] == 2
     assert limits == [CPU_SECONDS, CPU_SECONDS]
 
@@ -67,16 +67,16 @@ def test_a_flower_that_is_not_known_answers_nothing(
     monkeypatch.setenv(runtime.SITE, str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(flwr, "__version__", "1.42.0")
-        assert runtime.main(ARGUMENTS, plan_of_job) == 2
+        assert runtime.main(ARGUMENTS, terms_of_job) == 2
         with pytest.raises(InputError):
-            runtime.run_message(ARGUMENTS, Path("nowhere"), plan_of_job)
+            runtime.run_message(ARGUMENTS, Path("nowhere"), terms_of_job)
     assert "flwr==1.39.0" in capsys.readouterr().err
 
     def fails() -> None:
         raise FedcalError("code would run")
 
     monkeypatch.setattr(runtime, "self_test", fails)
-    assert runtime.main(ARGUMENTS, plan_of_job) == 1
+    assert runtime.main(ARGUMENTS, terms_of_job) == 1
     assert capsys.readouterr().err == "fedcal: error: code would run\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -85,7 +85,7 @@ def test_without_a_site_it_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(runtime.SITE, raising=False)
-    assert runtime.main(ARGUMENTS, plan_of_job) == 2
+    assert runtime.main(ARGUMENTS, terms_of_job) == 2
     assert capsys.readouterr().err == (
         "fedcal: error: FEDCAL_SITE is not set: fedcal site sets it\n"
     )

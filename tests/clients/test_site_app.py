@@ -27,7 +27,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 
 ROWS = 4321
 """How many rows the site has: a number that no log may tell."""
@@ -47,7 +47,7 @@ class Site:
 
     def __init__(self, folder: Path, federation: Federation = OWN_NOISE) -> None:
         self.folder = folder
-        self.grid = InProcessGrid(site_app.site_app(folder, plan_of_job), [NODE])
+        self.grid = InProcessGrid(site_app.site_app(folder, terms_of_job), [NODE])
         self.job = Job("fedoneshot", federation, settings={"rows_per_client": 50})
         self.config: dict[str, Any] = {**self.job.to_fields(), "class-digest": ""}
 

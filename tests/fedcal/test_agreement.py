@@ -11,13 +11,22 @@ from typing import Any
 import pytest
 
 from fedcal.agreement import AGREED, PROTOCOL, job_digest, own_request
+from fedcal.bounding import Bound
 from fedcal.errors import InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
-from fedcal.queries import ClassCounts, ClassHistograms, Query, TemperatureScores
+from fedcal.queries import (
+    QUERIES,
+    AccuracyGap,
+    BinOutcomes,
+    ClassCounts,
+    ClassHistograms,
+    Query,
+    TemperatureScores,
+)
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
@@ -109,7 +118,7 @@ def opened(job: Job) -> Request:
 
 
 def planned(fields: Mapping[str, Any]) -> Any:
-    return plan_of_job({**fields, "classes": 0, "input": ""}, 3, "logits")
+    return terms_of_job({**fields, "classes": 0, "input": ""}, 3, "logits")
 
 
 def refuses(fields: Mapping[str, Any], request: Request, what: str = ".") -> None:
@@ -125,9 +134,10 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
     assert found
     for job in found:
         fields, request = job.to_fields(), opened(job)
-        plan = planned(fields)
+        terms = planned(fields)
+        plan = terms.plan
         assert plan == job.plan
-        own = own_request(fields, request, plan)
+        own = own_request(fields, request, terms)
         assert own.noise == (plan.noise if plan.model.noise_by == "client" else None)
         if plan.protocol:
             assert plan.committee == (7, 5)
@@ -179,7 +189,8 @@ def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
         if job.federation.unit == "subject":
             continue  # as "example", here
         fields, request = job.to_fields(), opened(job)
-        plan = planned(fields)
+        terms = planned(fields)
+        plan = terms.plan
         changes = dict(CHANGES)
         if plan.protocol:  # it names none of these
             del changes["secret coin"], changes["share of rows"]
@@ -195,7 +206,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
             kind = "noise" if what in OF_NOISE else what
             why = f"request's {kind} is not the one|does not go with a run by 'nothing'"
             with pytest.raises(InputError, match=why) as error:
-                own_request(fields, other, plan)
+                own_request(fields, other, terms)
             assert "\n" not in str(error.value)
 
 
@@ -256,8 +267,9 @@ def test_an_exact_answer_has_the_question_s_own_blocks() -> None:
 def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
     shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
     job = Job("fedtemp", shared, secure_aggregation=PROTOCOL)
-    fields, plan, request = job.to_fields(), job.plan, opened(job)
-    own = own_request(fields, request, plan)
+    fields, request = job.to_fields(), opened(job)
+    terms = planned(fields)
+    plan, own = terms.plan, own_request(fields, request, terms)
     assert (own.noise is None) == (trust == "central")
     assert own.rate == 0.5
     if own.noise is not None:
@@ -270,6 +282,44 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
     ):
         if change:
             with pytest.raises(InputError, match="names no noise"):
-                own_request(fields, replace(request, **change), plan)
+                own_request(fields, replace(request, **change), terms)
     with pytest.raises(InputError):  # the message's own noise, in a run without the protocol
-        own_request({**fields, "secure-aggregation": "none"}, request, plan)
+        own_request({**fields, "secure-aggregation": "none"}, request, terms)
+
+
+# --- which question -------------------------------------------------------------------------------
+
+
+def test_under_exact_sums_no_other_kind_of_question_is_answered() -> None:
+    """One site gave 891 cells of one row each to whoever had it agree to `fednewton`."""
+    job = Job("fednewton", Federation(12, 3))
+    fields, request = job.to_fields(), opened(job)
+    own_request(fields, request, planned(fields))
+    for kind, query in QUERIES.items():
+        if kind != request.query.kind:
+            other = query(**query.examples[0])
+            refuses(fields, replace(request, query=other, bound=Bound(other.lengths())), "question")
+
+
+def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused() -> None:
+    job = Job("dp-histogram", Federation(12, 3), {"bins": 15})
+    fine = BinOutcomes(2**15, "correct_wrong")
+    other = replace(opened(job), query=fine, bound=Bound(fine.lengths()))
+    refuses(job.to_fields(), other, "bins = 32768 instead of 15")
+    job = Job("acct", Federation(12, 3), {"low": 0.5, "high": 3.0})
+    request = opened(job)
+    for t, why in ((3.0, ""), (3.001, r"instead of a number in \[0.5, 3\]")):
+        asked = replace(request, query=AccuracyGap(t))
+        if why:
+            refuses(job.to_fields(), asked, why)
+        else:
+            own_request(job.to_fields(), asked, planned(job.to_fields()))
+
+
+def test_a_round_asks_its_own_question() -> None:
+    """The counts of classes are asked in the first round alone."""
+    job = Job("fedbbq", Federation(12, 3, rounds=3))
+    request = opened(job)
+    assert request.query.kind == "class_counts"
+    later = replace(request, round=2, context=replace(request.context, round=2))
+    refuses(job.to_fields(), later, "question 'class_counts' of round 2")

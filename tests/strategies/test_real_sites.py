@@ -29,7 +29,7 @@ from fedcal.shards import Shards
 from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.who import WHO, Who
@@ -75,8 +75,8 @@ class Sites(InProcessGrid):
             called = (names or {}).get(k, NAMES)
             number = k if seeded else None
             prepare(folder / f"site-{k}", mine, names=called, number=number, simulated=seeded)
-        super().__init__(site_app(folder, plan_of_job), NODES[:sites], unavailable)
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job) for k in range(sites)]
+        super().__init__(site_app(folder, terms_of_job), NODES[:sites], unavailable)
+        self._apps = [site_app(folder / f"site-{k}", terms_of_job) for k in range(sites)]
         self._raises, self._lies = raises, lies
         self.answered: list[int] = []
         for context in self._contexts.values():
@@ -86,7 +86,7 @@ class Sites(InProcessGrid):
         site = NODES.index(message.metadata.dst_node_id)
         self._app = self._apps[site]
         if self._raises(site, message):
-            self._app = site_app(Path("/nowhere"), plan_of_job)
+            self._app = site_app(Path("/nowhere"), terms_of_job)
         reply = super()._deliver(message)
         if message.metadata.message_type == ANSWER:
             self.answered.append(site)

@@ -22,6 +22,7 @@ trust = ["distributed", "central", "secagg"]
 adjacency = ["add-remove", "zero-out"]
 rounds = 4
 exact-sums = true
+site-rows = 1000
 answers = 2
 epsilon-per-run = 1.0
 epsilon-total = {total}

@@ -1,8 +1,8 @@
-"""The plan that a site makes by itself of the job that it is asked for, and keeps.
+"""The terms that a site makes by itself of the job that it is asked for, and keeps.
 
 Each message is answered by a process of its own, and where clients or rows are drawn by chance the
-account takes up to some seconds. So the plan of a run is kept in the site's own folder; what a
-request says is compared with it at each message.
+account takes up to some seconds. So the terms of a run, its plan and what may be asked, are kept in
+the site's own folder; what a request says is compared with them at each message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
-from fedcal.agreement import PlanOfJob, job_digest
+from fedcal.agreement import Terms, TermsOfJob, job_digest
 from fedcal.atomic import whole_file
 from fedcal.bounding import Bound
 from fedcal.clients.prepared import Prepared
@@ -24,6 +24,7 @@ from fedcal.fields import read
 from fedcal.locks import locked
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.plan import Plan
+from fedcal.queries.declared import Question
 from fedcal.queries.request import RUN
 
 PLANS = "plans.json"
@@ -35,8 +36,10 @@ SYSTEM = "system"
 """`noise-source` of real sites' runs."""
 
 
-def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: PlanOfJob) -> Plan:
-    """This site's own plan of a job, once it is found to be about this site's classes and scores.
+def own_terms(
+    fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: TermsOfJob
+) -> Terms:
+    """This site's own terms of a job, once it is found to be about this site's classes and scores.
 
     Parameters
     ----------
@@ -44,8 +47,8 @@ def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: P
         the run config: the job's public facts
     run
         its name (`Context.run`)
-    plan_of_job
-        makes the plan
+    terms_of_job
+        makes them
 
     Raises
     ------
@@ -63,14 +66,15 @@ def own_plan(fields: Mapping[str, Any], run: str, site: Prepared, plan_of_job: P
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
         kept = _kept(path)
         if run in kept:
-            was, plan = kept[run]
+            was, plan, questions = kept[run]
             if was == made_of:
-                return plan_from(plan)
+                return Terms(plan_from(plan), tuple(Question.from_plain(q) for q in questions))
             if was[0] != job:
                 raise InputError("the job's public facts are not those that the run began with")
-        made = plan_of_job(fields, site.shards.classes, site.shards.input)
+        made = terms_of_job(fields, site.shards.classes, site.shards.input)
         kept.pop(run, None)
-        kept[run] = (made_of, plan_fields(made))
+        questions = [question.to_plain() for question in made.questions]
+        kept[run] = (made_of, plan_fields(made.plan), questions)
         last = dict(list(kept.items())[-KEPT_PLANS:])
         with whole_file(path) as file:
             file.write(json.dumps(last).encode())
@@ -119,9 +123,10 @@ def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _kept(path: Path) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-    """Run -> what its plan was made of, and the plan."""
+def _kept(path: Path) -> dict[str, tuple[list[Any], dict[str, Any], list[dict[str, Any]]]]:
+    """Run -> what its terms were made of, the plan, the questions."""
     if not path.exists():
         return {}
-    found: dict[str, tuple[list[Any], dict[str, Any]]] = json.loads(path.read_text("utf-8"))
-    return found
+    found = json.loads(path.read_text("utf-8"))
+    # what an earlier version kept has no questions: its terms are made anew
+    return {run: tuple(kept) for run, kept in found.items() if len(kept) == 3}

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients import own_plan as module
-from fedcal.clients.own_plan import PLANS, own_plan, plan_fields, plan_from
+from fedcal.agreement import Terms
+from fedcal.clients import own_terms as module
+from fedcal.clients.own_terms import PLANS, own_terms, plan_fields, plan_from
 from fedcal.clients.prepared import Prepared, prepare, prepared
 from fedcal.errors import InputError
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
-from fedcal.privacy.plan import Plan
 from fedcal.scores import Kind
 from fedcal.shards import Shards
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, terms_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
@@ -49,9 +49,9 @@ class Planner:
     def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self, fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
+    def __call__(self, fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
         self.made += 1
-        return plan_of_job(fields, classes, input)
+        return terms_of_job(fields, classes, input)
 
 
 @pytest.fixture
@@ -89,11 +89,12 @@ def test_a_kept_plan_is_the_plan(name: str) -> None:
 
 def test_it_is_made_once_in_a_run(site: Prepared) -> None:
     planner = Planner()
-    plans = [own_plan(FIELDS, run, site, planner) for run in ("r", "s", "r", "s")]
+    plans = [own_terms(FIELDS, run, site, planner) for run in ("r", "s", "r", "s")]
     assert planner.made == 2
-    assert len({plan.key for plan in plans}) == 1
+    assert len({terms.plan.key for terms in plans}) == 1
+    assert plans[2] == plans[0]  # read from the file, with its questions
     later = {**FIELDS, "resume": True, "out": "elsewhere", "ledger": "/tmp/other"}
-    assert own_plan(later, "r", site, planner) == plans[0]  # a server that goes on
+    assert own_terms(later, "r", site, planner) == plans[0]  # a server that goes on
     assert planner.made == 2
 
 
@@ -111,9 +112,9 @@ def test_it_is_made_once_in_a_run(site: Prepared) -> None:
 )
 def test_a_run_stays_the_job_that_it_was(site: Prepared, change: dict[str, Any]) -> None:
     fields, planner = {**FIELDS, "input": ""}, Planner()
-    own_plan(fields, "r", site, planner)
+    own_terms(fields, "r", site, planner)
     with pytest.raises(InputError):
-        own_plan({**fields, **change}, "r", site, planner)
+        own_terms({**fields, **change}, "r", site, planner)
     assert planner.made == 1
 
 
@@ -121,29 +122,29 @@ def test_another_version_or_other_rows_make_it_anew(
     site: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner = Planner()
-    own_plan(FIELDS, "r", site, planner)
+    own_terms(FIELDS, "r", site, planner)
     monkeypatch.setattr(module, "__version__", "another")
-    own_plan(FIELDS, "r", site, planner)
+    own_terms(FIELDS, "r", site, planner)
     assert planner.made == 2
 
 
 def test_what_cannot_be_planned_is_not_kept(site: Prepared) -> None:
     with pytest.raises(InputError, match="method"):
-        own_plan({**FIELDS, "method": "rm"}, "r", site, plan_of_job)
+        own_terms({**FIELDS, "method": "rm"}, "r", site, terms_of_job)
     assert not (site.folder / PLANS).exists()
-    own_plan(FIELDS, "r", site, plan_of_job)
+    own_terms(FIELDS, "r", site, terms_of_job)
 
 
 def test_only_the_last_plans_are_kept(site: Prepared) -> None:
     for number in range(module.KEPT_PLANS + 2):
-        own_plan(FIELDS, f"r{number}", site, plan_of_job)
+        own_terms(FIELDS, f"r{number}", site, terms_of_job)
     assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS
 
 
 @pytest.mark.parametrize("run", ["", "a/b", "x" * 65, "r\n", "\0"])
 def test_a_run_has_a_name(site: Prepared, run: str) -> None:
     with pytest.raises(InputError, match="a run is named by"):
-        own_plan(FIELDS, run, site, plan_of_job)
+        own_terms(FIELDS, run, site, terms_of_job)
 
 
 def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site: Prepared) -> None:
@@ -152,7 +153,7 @@ def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site: Prepar
     limited = replace(site, has_policy=True)
     for change in ({"method": "fedbbq"}, {"settings": '{"bins_exponent": 40}'}):
         with pytest.raises(InputError, match="policy refuses"):
-            own_plan({**FIELDS, **change}, "r", limited, planner)
+            own_terms({**FIELDS, **change}, "r", limited, planner)
     assert planner.made == 0
-    own_plan({**FIELDS, "settings": '{"bins_exponent": 5}'}, "r", limited, planner)
+    own_terms({**FIELDS, "settings": '{"bins_exponent": 5}'}, "r", limited, planner)
     assert planner.made == 1

@@ -1,0 +1,180 @@
+"""Which questions the rounds of a job may ask: fixed parameters, and ranges of those that move.
+
+A method declares them before anything is learned (`Method.questions`). The server asks no others,
+and a site that makes the method by itself, from the job's settings, answers no others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from fedcal.errors import InputError
+from fedcal.queries.base import MOST_TEXT, Query
+
+_ROUNDING = 1e-9
+"""Relative error of a parameter: exp(log(x)) is not x, and types of CPU differ in last digits."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a parameter that moves from round to round may be.
+
+    Attributes
+    ----------
+    low, high
+        of each number, both included
+    least, most
+        numbers of a vector; 0 and 0 = a single number
+    whole
+        whether numbers must be whole
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    least: int = 0
+    most: int = 0
+    whole: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a parameter lies within the range."""
+        if isinstance(value, bool) or not isinstance(value, Real | np.ndarray | tuple):
+            return False
+        numbers = np.asarray(value, np.float64)
+        if numbers.ndim != bool(self.most) or not self.least <= numbers.size <= max(self.most, 1):
+            return False
+        ends = [abs(end) for end in (self.low, self.high) if math.isfinite(end)]
+        room = _ROUNDING * max(ends, default=0.0)
+        within = (numbers >= self.low - room) & (numbers <= self.high + room)
+        return bool(within.all()) and not (self.whole and (numbers != np.round(numbers)).any())
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        if self.most:
+            kind = f"{self.least} to {self.most} numbers"
+        return f"{kind} in [{self.low:g}, {self.high:g}]"
+
+
+SEED = Range(0, 2.0**64, whole=True)
+"""A seed: it chooses among rows by a hash, or their order, and is no fact of the job."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One kind of question that some rounds of a job may ask.
+
+    Attributes
+    ----------
+    kind
+        of the query
+    fixed
+        field -> its only value; every field that does not move
+    moving
+        field -> its range
+    rounds
+        first and last round that may ask it
+    cells
+        numbers of an answer, at most: rows are told apart into no more parts. Infinite where the
+        server chooses in the run where to cut
+    """
+
+    kind: str
+    fixed: Mapping[str, Any]
+    moving: Mapping[str, Range]
+    rounds: tuple[int, int]
+    cells: float
+
+    @classmethod
+    def like(cls, query: Query, rounds: tuple[int, int], **moving: Range) -> Self:
+        """Declare a query, of which the fields in `moving` may change.
+
+        Parameters
+        ----------
+        query
+            an example of it; with the longest answer, where answers differ
+        rounds
+            first and last round that may ask it
+        moving
+            a vector that keeps the example's length needs no `least` and `most`
+        """
+        values = {f.name: getattr(query, f.name) for f in fields(query)}
+        sized = {name: _sized(allowed, values[name]) for name, allowed in moving.items()}
+        fixed = {name: value for name, value in values.items() if name not in moving}
+        anywhere = any(name in moving for name in query.cuts)
+        cells = math.inf if anywhere else float(sum(query.lengths()))
+        return cls(query.kind, fixed, sized, rounds, cells)
+
+    def differs(self, query: Query) -> str:
+        """Return the first parameter of a query that is not as declared, in words; "" = none."""
+        for name, own in self.fixed.items():
+            if not _same(value := getattr(query, name), own):
+                return f"{name} = {_short(value)} instead of {_short(own)}"
+        for name, allowed in self.moving.items():
+            if not allowed.holds(value := getattr(query, name)):
+                return f"{name} = {_short(value)} instead of {allowed}"
+        return ""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain values for a JSON file; `from_plain` reads them."""
+        fixed = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in self.fixed.items()}
+        moving = {name: asdict(allowed) for name, allowed in self.moving.items()}
+        return {**vars(self), "fixed": fixed, "moving": moving}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_plain` wrote."""
+        moving = {name: Range(**allowed) for name, allowed in values["moving"].items()}
+        return cls(**{**values, "moving": moving, "rounds": tuple(values["rounds"])})
+
+
+def check_question(questions: Sequence[Question], round_number: int, query: Query) -> None:
+    """Refuse a query that no question declares for this round.
+
+    Raises
+    ------
+    InputError
+        One line that says what differs from what may be asked.
+    """
+    may = [q for q in questions if q.rounds[0] <= round_number <= q.rounds[1]]
+    why = [q.differs(query) for q in may if q.kind == query.kind]
+    if "" in why:
+        return
+    kinds = " or ".join(sorted({q.kind for q in may})) or "nothing"
+    told = why[0] if why else f"it may ask {kinds}"
+    raise InputError(
+        f"the question '{query.kind}' of round {round_number} is not one of the job's method with "
+        f"its settings: {told}"
+    )
+
+
+def cells_of(questions: Sequence[Question], rounds: int) -> float:
+    """Return into how many parts all rounds together tell rows apart, at most."""
+    return sum(
+        max((q.cells for q in questions if q.rounds[0] <= number <= q.rounds[1]), default=0.0)
+        for number in range(1, rounds + 1)
+    )
+
+
+def _sized(allowed: Range, example: Any) -> Range:
+    if allowed.most or not isinstance(example, np.ndarray | tuple):
+        return allowed
+    return replace(allowed, least=len(example), most=len(example))
+
+
+def _same(value: Any, own: Any) -> bool:
+    """Return whether two values are one, but for the rounding of another type of CPU."""
+    vector, own_vector = (np.ndim(v) > 0 for v in (value, own))
+    if vector or own_vector:
+        return np.shape(value) == np.shape(own) and np.allclose(value, own, _ROUNDING, 0.0)
+    if isinstance(value, float) and isinstance(own, float):
+        return math.isclose(value, own, rel_tol=_ROUNDING)
+    return isinstance(value, bool) == isinstance(own, bool) and bool(value == own)
+
+
+def _short(value: Any) -> str:
+    return " ".join(str(value).split())[: MOST_TEXT // 3]
