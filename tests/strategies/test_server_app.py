@@ -24,6 +24,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
+from fedcal.strategies.checkpoint import Checkpoint
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
@@ -87,6 +88,25 @@ def test_same_bits_as_inline(
     assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
     assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
     assert read_error(tmp_path) is None
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_nothing_tells_how_many_were_sampled(
+    rate: float, shards: Shards, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither times, nor bytes, nor a log; where everybody is asked all of them are there."""
+    caplog.set_level(logging.WARNING, "flwr")
+    federation = Federation(CLIENTS, CLASSES, 3, epsilon=1.0, sampling_rate=rate, seed=6)
+    job = Job("fednewton", federation, NEWTON, tolerant=True, dropout=0.2)
+    assert job.plan.secret_sample == (rate < 1)
+    server.serve(Wire(shards), fields_of(job, tmp_path))
+    got, kept = Outcome.load(tmp_path), Checkpoint.load(tmp_path)
+    known = rate == 1
+    assert (got.seconds is not None) == known
+    assert len(got.round_seconds) == 3 * known
+    assert (got.message_bytes is not None) == known
+    assert (kept.seconds > 0) == known
+    assert any("clients answered" in line for line in caplog.messages) == known
 
 
 def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:
