@@ -217,6 +217,9 @@ MORE = {
         POLICY, Asked(job={"settings": '{"clip": 1, "rate": 3}'}),
         "settings of fedtemp: asked is rate, allowed clip",
     ),
+    "a setting of a method without a table": (
+        replace(POLICY, settings={}), Asked(), "settings of fedtemp: asked is clip, allowed none"
+    ),
     "a listed setting left out": (
         POLICY, Asked(job={"settings": "{}"}), "clip of fedtemp: asked is the default"
     ),
