@@ -127,14 +127,11 @@ class NoisyGaps(QuantileRule):
             "more misses than others, near the threshold, is a small part of all rows; coverage "
             "may be lower by that part. No release tells it."
         )
+        promise = self.if_not_clipped(of_whom(goal, by, whose, aim), self._clip)
         if aim is not None:
             more = (SOURCE,) if aim.source else ()
-            return (of_whom(goal, by, whose, aim), *more, clipped)
+            return (promise, *more, clipped)
         counts_on = f"at most {self.expected:,.6g} rows in all"
         if goal.promise == "marginal":
             counts_on = f"about {self.expected:,.6g} rows in all, or more"
-        return (
-            of_whom(goal, by, whose),
-            f"This counts on {counts_on}.",
-            clipped,
-        )
+        return (promise, f"This counts on {counts_on}.", clipped)
