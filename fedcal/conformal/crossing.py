@@ -120,9 +120,10 @@ def sure_coverage(clip: float, rows: float, alpha: float) -> float:
     A client of r <= m rows with h hits at t adds g = h - (1 - alpha) r, clipped to +-C. With
     lambda = m / (C + alpha m), if that is more than 1, its misses r - h are at most
     lambda (alpha r - g): at g unclipped, because h <= r; at g = C a fortiori; at g = -C, because
-    r - lambda alpha r <= (1 - lambda alpha) m = lambda C. Summed over clients, misses are at most lambda times what they
-    are without clipping. It is reached by clients of m rows that all miss beside others that all
-    hit, so many that the sums cancel. With `lambda` <= 1 nothing is ever cut off below.
+    r - lambda alpha r <= (1 - lambda alpha) m = lambda C. Summed over clients, misses are at most
+    lambda times what they are without clipping. It is reached by clients of m rows that all miss
+    beside others that all hit, so many that the sums cancel. With lambda <= 1 nothing is ever cut
+    off below.
 
     Parameters
     ----------
