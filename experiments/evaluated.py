@@ -15,6 +15,7 @@ from fedcal.artifact import Holdout
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.config import Config
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
@@ -106,10 +107,7 @@ def about_intervals(told: Mapping[str, Any]) -> str:
     """What intervals are for and do not contain, from the keys of `result.json`; "" = no such."""
     if "estimand" not in told:
         return ""
-    line = f"Intervals are for {told['estimand']}."
-    if excluded := told["intervals_exclude"]:
-        line += f" No interval contains {' or '.join(excluded)}."
-    return line
+    return f"Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
 
 
 def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:

@@ -69,6 +69,8 @@ def read_release(path: Path) -> ScoreRelease:
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
+    if not release.known:
+        raise InputError(f"{path} holds no counts: nobody was asked in a round of that evaluation")
     return release
 
 

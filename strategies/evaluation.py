@@ -38,6 +38,7 @@ from fedcal.strategies.score_rounds import (
     LevelByLevel,
     ScoreRounds,
     Twice,
+    excluded,
     log_odds_edges,
 )
 from fedcal.strategies.spread_round import ThenSpread, with_room
@@ -223,7 +224,8 @@ class FedEvaluate(CalibrationStrategy):
             self._ways = LevelByLevel(question, np.array(parts), plan.client_seed)
         elif user and isinstance(self._ways, ThenSpread):
             self._ways.noise = max(plan.noise_std or (0.0,))
-        self._read = ScoreRelease(question, np.zeros(question.counts))
+        self._nothing = ScoreRelease(question, np.zeros(question.counts), known=False)
+        self._read, self._over = self._nothing, False
         super().__init__(plan, **base)
 
     @classmethod
@@ -232,8 +234,8 @@ class FedEvaluate(CalibrationStrategy):
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
     def query(self, round_number: int) -> Query | None:
-        """Counts; see `score_rounds`."""
-        return self._ways.query(round_number)
+        """Counts; see `score_rounds`. None once a round was unanswered: all are needed."""
+        return None if self._over else self._ways.query(round_number)
 
     def questions(self) -> tuple[Question, ...]:
         """As `score_rounds` says."""
@@ -242,22 +244,18 @@ class FedEvaluate(CalibrationStrategy):
     def update(self, release: Release) -> None:
         """Read counts."""
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
-        self._read = self._ways.learn(release, law)
+        self._over = self._over or self.plan.unanswered(release.std)
+        self._read = self._nothing if self._over else self._ways.learn(release, law)
 
     def result(self) -> ScoreRelease:
         """What is known so far."""
-        read, excluded = self._read, self._excluded()
-        return replace(read, threshold=self._threshold, estimand=self._estimand, excluded=excluded)
-
-    def _excluded(self) -> tuple[str, ...]:
-        """What intervals do not contain."""
-        plan, found = self.plan, list[str]()
-        if plan.noisy_sums and plan.bound is not None and plan.bound.per != "row":
-            of = "a client's answer" if plan.protected.whole_client else "what a subject's rows add"
-            found.append(f"the bias of clipping {of}")
-        if plan.sampling_rate < 1 and self._estimand != "clients":
-            found.append("the choice of the clients that were asked")
-        return tuple(found)
+        return replace(
+            self._read,
+            threshold=self._threshold,
+            estimand=self._estimand,
+            excluded=excluded(self.plan, new_clients=self._estimand == "clients"),
+            exact=not self.plan.private,
+        )
 
 
 FIRST, FIRST_L1, RESIDUAL = 0.5, 0.6, 2.2

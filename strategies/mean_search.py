@@ -93,7 +93,7 @@ class MeanSearch:
         elif self.how == "exact":
             rows = float(sums[0] - sums[1])  # sums at 0 and at 1
             self.value = float(sums[0]) / rows if rows > 0 else math.nan
-        elif std.any():  # else trust `local`, and nobody was asked
+        else:
             self._asked.append(self.value)
             self._heard.append(float(sums[0]))
             roots = np.linspace(0.0, 1.0, POINTS)

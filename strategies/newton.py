@@ -88,11 +88,11 @@ class _Newton(CalibrationStrategy):
 
     def update(self, release: Release) -> None:
         """One guarded step."""
+        if self.plan.unanswered(release.std):
+            return
         size = len(self.w)
         g, h = release.values[:size], release.values[size:]
         if self.plan.private:
-            if not release.std.any():
-                return  # trust `local`, and nobody was asked
             step = self._filter.step(g, h, release.std[:size], release.std[size:])
         else:
             step = self._trust.step(g, symmetric(h, size))
@@ -193,8 +193,8 @@ class FedNewtonTop(CalibrationStrategy):
 
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""
-        if self.plan.private and not release.std.any():
-            return  # trust `local`, and nobody was asked
+        if self.plan.unanswered(release.std):
+            return
         self._at = self.log_a
         moved = float(self._step(release, 0, slice(0, 1), slice(1, 2))[0])
         self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + moved))

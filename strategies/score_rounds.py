@@ -12,10 +12,26 @@ from fedcal.calibrators.noisy_counts import norm_sub
 from fedcal.encodings import decoder_of, matrix_of
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.release import ScoreRelease
+from fedcal.privacy.plan import Plan
 from fedcal.queries import Query, ScoreCell, ScoreCounts
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.release import Release
 from fedcal.types import Floats, Integers
+
+
+def excluded(plan: Plan, *, new_clients: bool = False) -> tuple[str, ...]:
+    """Return the sources of error that no interval of a plan's metrics contains, in words.
+
+    `new_clients` : intervals are for new clients, and so contain the choice of clients.
+    """
+    found = list[str]()
+    clipped = plan.law.answers in ("sum", "index")
+    if clipped and plan.bound is not None and plan.bound.per != "row":
+        of = "a client's answer" if plan.protected.whole_client else "what a subject's rows add"
+        found.append(f"the bias of clipping {of}")
+    if plan.sampling_rate < 1 and not new_clients:
+        found.append("the choice of the clients that were asked")
+    return tuple(found)
 
 
 class ScoreRounds(ABC):

@@ -140,6 +140,8 @@ class FedAUC(SingleMetricStrategy):
 
     def update(self, release: Release) -> None:
         """Make the second question of the histogram; then read the answer."""
+        if self.plan.unanswered(release.std):
+            return  # of no histogram nothing more is asked
         if self._last is None:
             self._look(release)
         else:
@@ -154,7 +156,7 @@ class FedAUC(SingleMetricStrategy):
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
         draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
         self._reference = found = AucReference.of(noisy)
-        moved, self._remainder = found.redrawn(std, law, draw) if std else (0.0, 0.0)
+        moved, self._remainder = found.redrawn(std, law, draw) if self.plan.private else (0.0, 0.0)
         values, auc = found.values, found.auc
         gain = 1.0
         if self._clipped:
@@ -169,8 +171,8 @@ class FedAUC(SingleMetricStrategy):
     def _read(self, release: Release, asked: MeanGaps) -> None:
         """The mean."""
         reference = self._reference
-        if reference is None or (self.plan.private and not release.std.any()) or self._rows < 1:
-            return  # trust `local`, and nobody was asked; or no rows
+        if reference is None or self._rows < 1:
+            return
         per_row = 1.0 / (asked.gain * self._rows)
         value = asked.low + float(release.values[0]) * per_row
         noise = float(release.std[0]) * per_row
@@ -189,4 +191,4 @@ class FedAUC(SingleMetricStrategy):
 
     def result(self) -> SingleMetric:
         """The AUC so far."""
-        return SingleMetric(self.metric, self._estimate)
+        return self.told(self.metric, self._estimate)

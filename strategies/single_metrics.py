@@ -31,6 +31,7 @@ from fedcal.queries.single_metrics import one_part
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.mean_search import MeanSearch, draw_std, how_to_ask
+from fedcal.strategies.score_rounds import excluded
 from fedcal.streams import Purpose, stream
 from fedcal.units import UNITS
 
@@ -55,11 +56,20 @@ class SingleMetricStrategy(CalibrationStrategy):
 
     family = "evaluate"
     planned = 0
+    by_nominal: ClassVar[bool] = True
+    """Whether a sum is divided by the nominal number of rows."""
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """With privacy, in any unit: an interval needs a number of rows."""
         return federation.private
+
+    def told(self, name: str, estimate: Estimate) -> SingleMetric:
+        """The artifact of an estimate; in it what its interval does not contain."""
+        beyond = excluded(self.plan)
+        if self.by_nominal and self.plan.private:
+            beyond += ("what rows_per_client is off by",)
+        return SingleMetric(name, estimate, beyond)
 
     def public(
         self, federation: Federation, rounds: int, rows_per_client: float | None
@@ -144,6 +154,7 @@ class FedAccuracy(SingleMetricStrategy):
 
     name = "evaluate-accuracy"
     metric: ClassVar[str] = "accuracy"
+    by_nominal = False
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -182,21 +193,22 @@ class FedAccuracy(SingleMetricStrategy):
     def update(self, release: Release) -> None:
         """Where the residual crosses zero."""
         plan = self.plan
+        if plan.unanswered(release.std):
+            return
+        self._known = True
         if not plan.private:
             self._rows = float(release.values[0] - release.values[1])
         std = self._scale * self._std_at_one() / max(self._rows, 1.0)
         self._mean.hear(release.values, release.std, plan.tailed, std)
-        self._known = self._known or plan.law.answers != "sum" or bool(release.std.any())
 
     def result(self) -> SingleMetric:
         """The accuracy so far."""
         value = self._mean.value
         if not self._known or math.isnan(value):
-            return SingleMetric(self.metric, UNKNOWN)
+            return self.told(self.metric, UNKNOWN)
         sampling = math.sqrt(max(value * (1.0 - value), 0.0) / max(self._rows, 1.0))
-        return SingleMetric(
-            self.metric, mean_estimate(self.metric, value, self._mean.noise, sampling)
-        )
+        found = mean_estimate(self.metric, value, self._mean.noise, sampling)
+        return self.told(self.metric, found)
 
 
 class FedKS(SingleMetricStrategy):
@@ -303,8 +315,8 @@ class FedKS(SingleMetricStrategy):
         """The largest sum of gaps up to an edge."""
         answers = self._sums.shape[1]
         rows = self._rows if self.plan.private else float(release.values[-1])
-        if rows < 1 or (self.plan.private and not release.std.any()):
-            return  # no rows; or trust `local`, and nobody was asked
+        if rows < 1 or self.plan.unanswered(release.std):
+            return
         per_row = 1.0 / (self._query.gain * rows)
         value = float(np.abs(self._sums @ release.values[:answers]).max()) * per_row
         self._estimate = self._with_interval(value, float(release.std[0]) * per_row, rows)
@@ -332,4 +344,4 @@ class FedKS(SingleMetricStrategy):
 
     def result(self) -> SingleMetric:
         """The calibration error so far."""
-        return SingleMetric("ks", self._estimate)
+        return self.told("ks", self._estimate)

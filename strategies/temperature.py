@@ -261,15 +261,14 @@ class FedOneShot(_Temperature):
         if self.plan.law.answers == "index":
             self.log_a = -float(self._log_t[int(score[0])])
         elif self.plan.private:
-            self._learn(score, float(release.std[0]))
+            if not self.plan.unanswered(release.std):
+                self._learn(score, float(release.std[0]))
         elif score.any():
             # The score falls from positive to negative as T grows; zero everywhere without rows.
             self.log_a = -float(np.interp(0.0, -score, self._log_t))
 
     def _learn(self, score: Floats, std: float) -> None:
         """From noisy scores."""
-        if not std:
-            return  # trust `local`, and nobody was asked
         asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
         belief = root_posterior(asked, score, std, self._log_t, self.plan.tailed)
         self.log_a = -float((belief * self._log_t).sum())

@@ -15,6 +15,12 @@ Lambert's), which is less where b is not small; the lesser one counts. Rows must
 (L - (1 - alpha)) / alpha: where there are fewer the level cannot be reached, and sets are of all
 labels.
 
+Where a client's counts are clipped to +-C the sum may be larger than that of all rows: of clients
+that miss as one all misses but C / (1 - alpha) are cut off. Of the sums the proofs above use only
+that the rows missed at t are at most alpha n - S(t). With clipping they are at most alpha n + D -
+S(t), D = what is cut off; and whatever the rows are at most lambda (alpha n - S(t)), see
+`sure_coverage`. So coverage is at least 1 - alpha - E[D] / (n + 1), and at least 1 - lambda alpha.
+
 Larger thresholds are likelier beforehand (g > 1): the union bound over m candidates, which costs
 b ln m, becomes one over about 1 / ln g of them.
 
@@ -106,6 +112,36 @@ class Draw:
         left_out = scale * math.exp(1.0 / scale)
         left_out *= float(lambertw(math.exp(-1.0 / scale) * self.weight / math.e).real)
         return min(plain, left_out)
+
+
+def sure_coverage(clip: float, rows: float, alpha: float) -> float:
+    """Return the coverage that no rows can take away, if no client has more than so many.
+
+    A client of r <= m rows with h hits at t adds g = h - (1 - alpha) r, clipped to +-C. With
+    lambda = m / (C + alpha m), if that is more than 1, its misses r - h are at most
+    lambda (alpha r - g): at g unclipped, because h <= r; at g = C a fortiori; at g = -C, because
+    r - lambda alpha r <= (1 - lambda alpha) m = lambda C. Summed over clients, misses are at most
+    lambda times what they are without clipping. It is reached by clients of m rows that all miss
+    beside others that all hit, so many that the sums cancel. With lambda <= 1 nothing is ever cut
+    off below.
+
+    Parameters
+    ----------
+    clip
+        C, in rows
+    rows
+        m
+    alpha
+        share of rows whose label may be missing
+
+    Returns
+    -------
+    float
+        1 - max(lambda, 1) alpha; 0 if a client may have any number of rows (infinite `rows`)
+    """
+    if math.isinf(rows):
+        return 0.0
+    return 1.0 - max(rows / (clip + alpha * rows), 1.0) * alpha
 
 
 def client_clip(rows: float, alpha: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.release import Goal, SetRelease
 
@@ -20,6 +22,24 @@ def of_whom(goal: Goal, by: str, whose: str, aim: Aim | None = None) -> str:
         f"With probability at least {goal.confidence:.4g} over the clients' rows and the release, "
         f"the label of a new row is in its set with probability {share}{each[by]}, {whose}"
     )
+
+
+def if_not_clipped(promise: str, sure: float | None, rows: float | None) -> str:
+    """Return a promise that clipping may break with its condition, and with the worst case.
+
+    Parameters
+    ----------
+    promise
+        the sentence
+    sure
+        coverage that holds whatever the rows are, where no client has more than `rows`; None =
+        none is known
+    """
+    worst = "whatever the rows are, nothing is sure"
+    if sure is not None:
+        least = math.floor(1000 * sure) / 1000
+        worst = f"whatever the rows are, {least:g} is sure if no client has more than {rows:g}"
+    return f"{promise.removesuffix('.')}, as long as clipping cuts off no misses; {worst}."
 
 
 def of_release(release: SetRelease, goal: Goal, by: str, aim: Aim | None) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Findings:
     threshold, level
         of predictions, and of each interval
     rows
-        how many rows there are, with noise, and the noise's std
+        how many rows there are, with noise, and the noise's std; NaN = unknown
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
@@ -83,7 +83,10 @@ class Findings:
             "level": self.level,
             "estimand": ESTIMANDS[self.estimand],
             "intervals_exclude": list(self.excluded),
-            "rows": {"value": self.rows[0], "noise": self.rows[1]},
+            "rows": {
+                name: number if math.isfinite(number) else None
+                for name, number in zip(("value", "noise"), self.rows, strict=True)
+            },
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:

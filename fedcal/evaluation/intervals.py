@@ -13,6 +13,7 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal, get_args
@@ -23,6 +24,12 @@ from numpy.typing import ArrayLike
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
+
+
+def beyond(excluded: Sequence[str]) -> str:
+    """Return the sentence on what intervals do not contain, after a space; "" = they contain all"""
+    return f" No interval contains {' or '.join(excluded)}." if excluded else ""
+
 
 Rows = Literal["new", "these"]
 """What an interval is for: new rows like these, or only the rows that were counted."""

@@ -12,7 +12,7 @@ from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.intervals import Estimate, beyond
 from fedcal.pages import Entry, Intervals, Part, Table
 from fedcal.types import Floats
 
@@ -131,8 +131,11 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
         told = (shown(metric, half) if half == half else "" for half in halves)
         rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
     of_rows, noise = found.rows
-    about = f"Intervals are for {ESTIMANDS[found.estimand]}. {of_rows:,.0f} rows"
-    about += f" (noise of std {noise:,.1f})" if noise else ""
+    about = f"Intervals are for {ESTIMANDS[found.estimand]}. "
+    if math.isnan(of_rows):
+        about += "Nobody was asked in a round, so nothing is known"
+    else:
+        about += f"{of_rows:,.0f} rows" + (f" (noise of std {noise:,.1f})" if noise else "")
     note = (
         f"{about}. Half-widths of an interval by cause: which rows there were, the noise of the "
         "release, and buckets of the score; the first two add up as squares, the last in full."
@@ -163,9 +166,7 @@ def _beyond(found: Findings) -> str:
             "widened by the largest ratio found among these, which is an assumption. Bands of "
             "curves are for new rows."
         )
-    if found.excluded:
-        told += f" No interval contains {' or '.join(found.excluded)}."
-    return told
+    return told + beyond(found.excluded)
 
 
 def _both(found: Findings, views: Sequence[str]) -> Table:

@@ -47,6 +47,11 @@ class ScoreRelease(Artifact):
         (question.counts,) unbiased estimates
     std
         of the noise of each number of an answer; 0 = none
+    exact
+        the plan added no noise, so exact numbers may stand beside it; see `judge`. A noise of 0
+        does not say so: a private release that nobody was asked for has none either
+    known
+        whether anything was released; if not, counts are 0 and mean nothing
     law
         of that noise
     privacy
@@ -76,6 +81,8 @@ class ScoreRelease(Artifact):
     spread: Mapping[str, float] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     input: Kind = "logits"
+    exact: bool = False
+    known: bool = True
 
     def __post_init__(self) -> None:
         if self.counts.shape != (self.question.counts,):
@@ -99,6 +106,8 @@ class ScoreRelease(Artifact):
             "spread": np.array(json.dumps(dict(self.spread))),
             "excluded": np.array(json.dumps(self.excluded)),
             "input": np.array(self.input),
+            "exact": np.array(self.exact),
+            "known": np.array(self.known),
         }
 
     @classmethod
@@ -122,6 +131,8 @@ class ScoreRelease(Artifact):
             {str(k): float(v) for k, v in json.loads(str(arrays["spread"])).items()},
             tuple(map(str, json.loads(str(arrays["excluded"])))),
             kind,
+            bool(arrays.get("exact", False)),  # files of earlier versions do not say
+            bool(arrays.get("known", True)),
         )
 
     # -- what is told of it ---------------------------------------------------------------
@@ -139,7 +150,7 @@ class ScoreRelease(Artifact):
         at = self.threshold if threshold is None else threshold
         histograms = self.histograms
         spread, effect = self._spread(histograms, at)
-        return findings(
+        found = findings(
             histograms,
             self.question.score,
             agreement=self.agreement,
@@ -151,6 +162,7 @@ class ScoreRelease(Artifact):
             effect=effect,
             excluded=self.excluded,
         )
+        return found if self.known else replace(found, rows=(math.nan, math.nan), tests={})
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
@@ -174,11 +186,11 @@ class ScoreRelease(Artifact):
         return self.found.to_json()
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of each client's rows, `clients`, where the release is exact itself.
+        """Metrics of each client's rows, `clients`, where the plan made the release exact.
 
         With privacy nothing exact is told of rows that were evaluated.
         """
-        if test.shards is None or self.std:
+        if test.shards is None or not self.exact:
             return {}
         return {"clients": by_client(test.shards.owner, test.names, self._rights(test.shards))}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact, Holdout
-from fedcal.evaluation.intervals import Estimate
+from fedcal.artifact import Artifact
+from fedcal.evaluation.clusters import ESTIMANDS
+from fedcal.evaluation.intervals import Estimate, beyond
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -21,9 +23,7 @@ UNKNOWN = Estimate(float("nan"), 0.0, 1.0, float("nan"), float("nan"), 0.0, True
 
 @dataclass(frozen=True)
 class SingleMetric(Artifact):
-    """One metric of the clients' rows, with its interval.
-
-    The bias of clipping is not in the interval.
+    """One metric of the clients' rows, with its interval for new rows like these.
 
     Attributes
     ----------
@@ -31,6 +31,8 @@ class SingleMetric(Artifact):
         of the metric
     estimate
         what is known of it
+    excluded
+        sources of error that the interval does not contain, in words
     """
 
     form = "metric"
@@ -38,6 +40,7 @@ class SingleMetric(Artifact):
 
     name: str
     estimate: Estimate
+    excluded: tuple[str, ...] = ()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Name, numbers, and whether the noise drowns it."""
@@ -45,17 +48,24 @@ class SingleMetric(Artifact):
             "name": np.array(self.name),
             "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
             "drowned": np.array(self.estimate.drowned),
+            "excluded": np.array(json.dumps(self.excluded)),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        return cls(str(arrays["name"]), Estimate(**numbers, drowned=bool(arrays["drowned"])))
+        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]))
+        excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
+        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)))
 
-    def judge(self, test: Holdout) -> dict[str, Any]:
-        """The metric of the clients' rows: a release, and nothing of the test rows."""
-        return {"metrics": {self.name: self.estimate.to_json()}}
+    def results(self) -> dict[str, Any]:
+        """The metric, what its interval is for and what that does not contain."""
+        return {
+            "estimand": ESTIMANDS["rows"],
+            "intervals_exclude": list(self.excluded),
+            "metrics": {self.name: self.estimate.to_json()},
+        }
 
     def page(self) -> list[Any]:
         """A table of one line."""
@@ -65,8 +75,5 @@ class SingleMetric(Artifact):
             shown = ("drowned by noise", found.low, found.high)
         else:
             shown = (found.value, found.low, found.high)
-        note = (
-            "Interval: the noise of the release and the choice of rows. What clipping cuts off "
-            "clients that differ much from the rest is not in it."
-        )
+        note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
         return [Table("Metric", ("metric", "value", "low", "high"), ((self.name, *shown),), note)]

@@ -148,6 +148,14 @@ class Plan:
         """Whether sums with noise are released."""
         return self.law.answers == "sum"
 
+    def unanswered(self, std: Floats) -> bool:
+        """Return whether a private release with noise of this std holds no client's answer.
+
+        So it is where clients add the noise (trust `local`) and nobody was asked. Such a release
+        says nothing; exact sums and drawn indices always say something.
+        """
+        return self.private and len(std) > 0 and not std.any()
+
     @property
     def tailed(self) -> bool:
         """Whether the noise of a sum has the tails of Laplace noise; that of many draws has not."""

@@ -12,7 +12,9 @@ import numpy as np
 from fedcal.bounding import Bound
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.crossing import sure_coverage
 from fedcal.conformal.grids import thresholds
+from fedcal.conformal.promises import if_not_clipped
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.conformal.reported import Reported
 from fedcal.errors import InputError
@@ -197,6 +199,17 @@ class QuantileRule(ABC):
     def reported(self) -> Reported | None:
         """Coverage of groups, as released; None = it is not, or not yet."""
         return None
+
+    def if_not_clipped(self, promise: str, clip: float) -> str:
+        """Return a promise with the condition that clipping sets, and the worst case.
+
+        That is known where all rows count alike, for one threshold, in the mean over releases.
+        """
+        wanted, sure = self.wanted, None
+        alike = wanted.aim is None and not wanted.apart
+        if alike and wanted.rows is not None and wanted.goal.promise == "marginal":
+            sure = sure_coverage(clip, wanted.rows, wanted.goal.alpha)
+        return if_not_clipped(promise, sure, wanted.rows)
 
     @property
     @abstractmethod

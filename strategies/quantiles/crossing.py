@@ -140,7 +140,9 @@ class Crossing(QuantileRule):
         else:
             whose = ANY_ROW
         aim = self.wanted.aim
-        found.append(of_whom(goal, "none", whose, aim))
+        clips = self.whole_client and not self.wanted.average
+        promise = of_whom(goal, "none", whose, aim)
+        found.append(self.if_not_clipped(promise, self._clip) if clips else promise)
         if aim is not None and aim.kind == "among":
             noun += " with such a label"
         if aim is not None and aim.source:
@@ -149,7 +151,7 @@ class Crossing(QuantileRule):
             found.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:
             found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
-        if self.whole_client and not self.wanted.average:
+        if clips:
             found.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
                 "have far more misses than others, near the threshold, is a small part of all rows "

@@ -82,9 +82,9 @@ class NoisyGaps(QuantileRule):
     def learn(self, release: Release) -> Floats:
         """The threshold after the last noisy count below the level, of each part."""
         asked, goal = self._query, self.wanted.goal
+        if self._plan.unanswered(release.std):
+            return all_labels(asked)
         std = float(release.std.max(initial=0.0))
-        if not std:
-            return all_labels(asked)  # trust `local`, and nobody was asked
         noise, law = self._noise(std)
         found = []
         for sums in release.values.reshape(asked.parts, -1):
@@ -127,14 +127,11 @@ class NoisyGaps(QuantileRule):
             "more misses than others, near the threshold, is a small part of all rows; coverage "
             "may be lower by that part. No release tells it."
         )
+        promise = self.if_not_clipped(of_whom(goal, by, whose, aim), self._clip)
         if aim is not None:
             more = (SOURCE,) if aim.source else ()
-            return (of_whom(goal, by, whose, aim), *more, clipped)
+            return (promise, *more, clipped)
         counts_on = f"at most {self.expected:,.6g} rows in all"
         if goal.promise == "marginal":
             counts_on = f"about {self.expected:,.6g} rows in all, or more"
-        return (
-            of_whom(goal, by, whose),
-            f"This counts on {counts_on}.",
-            clipped,
-        )
+        return (promise, f"This counts on {counts_on}.", clipped)

@@ -120,9 +120,9 @@ class PrefixCounts(QuantileRule):
 
     def learn(self, release: Release) -> Floats:
         """Thresholds from the counts."""
+        if self._plan.unanswered(release.std):
+            return self._found
         std = float(release.std.max(initial=0.0))
-        if not std:
-            return self._found  # trust `local`, and nobody was asked
         if release.round == 1:
             self._release = self._made(release, std)
             self._found = thresholds_of(self._release, self.wanted.goal, self.wanted.aim)

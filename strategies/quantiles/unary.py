@@ -58,6 +58,7 @@ class EncodedBuckets(QuantileRule):
 
     def planned(self, plan: Plan) -> None:
         """The chance of a coin."""
+        self._plan = plan
         self._flip = unary_flip(plan.epsilon_per_release)
 
     def query(self, number: int) -> SetCell:
@@ -66,10 +67,10 @@ class EncodedBuckets(QuantileRule):
 
     def learn(self, release: Release) -> Floats:
         """The threshold after the last one with too many encoded misses."""
+        if self._plan.unanswered(release.std):
+            return all_labels(self._query)
         buckets = len(self._query.thresholds)
         std, flip = float(release.std.max(initial=0.0)), self._flip
-        if not std:
-            return all_labels(self._query)  # nobody was asked
         # the std is that of a count that nobody is in, of all who answered
         clients = round((std * (0.5 - flip)) ** 2 / (flip * (1.0 - flip)))
         bits = np.round(release.values * (0.5 - flip) + clients * flip)

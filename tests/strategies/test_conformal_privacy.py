@@ -162,6 +162,26 @@ def test_clients_that_count_equally_are_not_clipped_and_have_no_pac() -> None:
         crossing("user", weigh="clients", guarantee="pac")
 
 
+@pytest.mark.parametrize("quantile", ["crossing", "gaps"])
+def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> None:
+    """And says what is sure: C = 1 + 2.75 sqrt(.09 m), of m = 50 rows; C / (C + m / 10)."""
+    settings: dict[str, Any] = {"quantile": quantile, "rows_per_client": 50.0}
+    private = Federation(100, 10, epsilon=1.0)
+    first = FedConformal(private, **settings).result().guarantee[0]
+    clip = 1 + 2.75 * math.sqrt(0.09 * 50)
+    assert first.startswith("The label of a new row is in its set with probability at least 0.9")
+    assert clip / (clip + 5) == pytest.approx(0.5775, abs=1e-4)
+    assert first.endswith(
+        "as long as clipping cuts off no misses; whatever the rows are, 0.577 is sure if no client "
+        "has more than 50."
+    )
+    for more in ({"guarantee": "pac"}, {"among": "[0]"}):
+        other = FedConformal(private, **settings, **more).result().guarantee[0]
+        assert other.endswith("cuts off no misses; whatever the rows are, nothing is sure.")
+    free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
+    assert "clipping" not in free.result().guarantee[0]
+
+
 def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
     facts = Federation(1, 2, epsilon=math.inf, trust="secagg")
     scores = (np.arange(100) + 0.5) / 101

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.artifact import Holdout
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
+from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Federation
+from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies import STRATEGIES, FedEvaluate
 from fedcal.strategies.score_rounds import equi_depth
 
 CLIENTS = 30
@@ -145,3 +148,74 @@ def test_a_residual_has_less_noise_than_counts_and_finds_them() -> None:
     assert stds[0] > 0
     found = method.result().histograms["model", "", ""].counts
     assert np.abs((found / found.sum() - exact).cumsum(axis=1)).max() < 0.05
+
+
+@pytest.mark.parametrize("source", ["seeded", "system"])
+@pytest.mark.parametrize(
+    ("name", "settings", "fields", "silent"),
+    [
+        ("evaluate", {}, {}, 1),
+        ("evaluate", {"edges": "equi-depth", "bins": 8}, {"mechanism": "laplace"}, 1),
+        ("evaluate", {"edges": "equi-depth", "bins": 8}, {"mechanism": "laplace"}, 2),
+        ("evaluate", {"rows_per_client": 30.0}, {"unit": "user", "mechanism": "laplace"}, 2),
+        ("evaluate", {"bins": 8}, {"unit": "user"}, 2),
+        ("evaluate", {"bins": 8, "estimand": "clients"}, {}, 1),
+        ("evaluate", {"bins": 8, "estimand": "clients"}, {}, 2),
+        ("evaluate-accuracy", {"rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
+        ("evaluate-auc", {"rows_per_client": 30.0}, {}, 1),
+        ("evaluate-auc", {"rows_per_client": 30.0}, {}, 2),
+        ("evaluate-ks", {"rows_per_client": 30.0}, {}, 1),
+    ],
+)
+def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
+    name: str,
+    settings: dict[str, Any],
+    fields: dict[str, Any],
+    silent: int,
+    source: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a release has no noise, and is not exact for that (`silent` = 0: in no round)."""
+    data = shards(classes=2)
+    own = {"unit": "example", "trust": "local", "sampling_rate": 0.2, **fields}
+    if fields.get("unit") == "user" and "mechanism" not in fields:
+        own["sampling_rate"] = 1.0  # each client is asked about one level
+    federation = Federation(CLIENTS, 2, epsilon=1.0, noise_source=source, **own)
+    method: Any = STRATEGIES[name](federation, **settings)
+
+    def sample(plan: Plan, number: int) -> Any:
+        return np.arange(0 if silent in (0, number) else plan.clients)
+
+    monkeypatch.setattr(Plan, "sample", sample)
+    run_inline(method, data)
+    monkeypatch.undo()
+    found = method.result()
+    names = tuple(f"site {k}" for k in range(data.clients))
+    rows = Holdout(data.logits, data.logits, data.labels, 0, data.owner, names, data)
+    told = {**found.results(), **found.judge(rows)}
+    assert "clients" not in told
+    assert "tests" not in told
+    assert told.get("rows", {"value": None})["value"] is None
+    for metric, estimate in told["metrics"].items():
+        assert estimate["value"] is None, metric
+        assert estimate["drowned"], metric
+    assert found.page()
+    kept = type(found).from_arrays(found.arrays())
+    assert kept.results() == found.results()
+    assert "clients" not in {**kept.results(), **kept.judge(rows)}
+
+
+@pytest.mark.parametrize("name", ["evaluate", "evaluate-accuracy", "evaluate-auc", "evaluate-ks"])
+@pytest.mark.parametrize("unit", ["user", "subject", "example"])
+def test_each_evaluation_says_what_its_intervals_do_not_contain(name: str, unit: str) -> None:
+    federation = Federation(CLIENTS, 2, epsilon=1.0, unit=unit, sampling_rate=0.5)
+    told = STRATEGIES[name](federation, rows_per_client=30.0).result().results()
+    clips = {"user": "a client's answer", "subject": "what a subject's rows add"}
+    biased = [f"the bias of clipping {clips[unit]}"] if unit in clips else []
+    assert told["estimand"] == ESTIMANDS["rows"]
+    assert told["intervals_exclude"][: len(biased) + 1] == [
+        *biased,
+        "the choice of the clients that were asked",
+    ]
+    exact = STRATEGIES[name](Federation(CLIENTS, 2)).result().results()
+    assert exact["intervals_exclude"] == []

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.conformal.crossing import Draw, client_clip
+from fedcal.conformal.crossing import Draw, client_clip, sure_coverage
 from fedcal.conformal.grids import spread
 from fedcal.queries.conformal import SetGaps
 from fedcal.types import Floats, Integers
@@ -117,4 +117,24 @@ def test_clipped_clients_miss_no_more_than_what_is_cut() -> None:
             total += counts[k, cell] * below(asked, sums, scale)[cell]
         cut = np.maximum(-gaps - clip, 0.0).sum(axis=0).max()
         assert total <= 0.1 * rows + cut + 1e-9
+        most = float(counts.sum(axis=1).max())
+        assert total <= (1 - sure_coverage(clip, most, 0.1)) * rows + 1e-9
     assert tried > 40
+
+
+@pytest.mark.parametrize(("most", "clip"), [(12, 3.0), (6, 2.0), (4, 3.5)])
+def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most: int, clip: float) -> None:
+    """All federations of three clients, each row a hit or a miss, whose clipped sum is >= 0."""
+    alpha = 0.25
+    rows, hits = np.array([(r, h) for r in range(most + 1) for h in range(r + 1)]).T
+    gaps = (hits - (1 - alpha) * rows).clip(-clip, clip)
+    sums = gaps[:, None, None] + gaps[:, None] + gaps
+    there = rows[:, None, None] + rows[:, None] + rows
+    covered = (hits[:, None, None] + hits[:, None] + hits)[(sums >= 0) & (there > 0)]
+    worst = (covered / there[(sums >= 0) & (there > 0)]).min()
+    assert worst >= sure_coverage(clip, most, alpha) - 1e-12
+    if most == 12:  # one client that misses all, and one that hits all: the sum is 3 - 3
+        assert worst == sure_coverage(clip, most, alpha) == 0.5
+    if clip == 3.5:  # no client can miss more than 3
+        assert sure_coverage(clip, most, alpha) == 1 - alpha
+    assert sure_coverage(clip, math.inf, alpha) == 0.0
