@@ -163,15 +163,18 @@ def test_the_noise_of_a_drawn_mean_is_that_of_the_draw() -> None:
     assert draw_std(clip, 2, epsilon, rows) == pytest.approx(2 * draw_std(clip, 1, epsilon, rows))
 
 
-def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random() -> None:
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random(rate: float) -> None:
     """50 clients of 20 rows at epsilon 2: clipped to 0.7 sqrt(20), and 1,000 rows in all."""
     shards, rows = dealt("imdb-binary", 50, "iid", 0), 20.0
-    federation = Federation(clients=50, classes=2, epsilon=2.0)
+    federation = Federation(clients=50, classes=2, epsilon=2.0, sampling_rate=rate)
     accuracy = FedAccuracy(federation, rows_per_client=rows, secure_aggregation="none")
     run_inline(accuracy, shards)
     found = accuracy.result().estimate
-    assert found.noise == pytest.approx(math.sqrt(8) * 0.7 * math.sqrt(rows) / (2.0 * 1000))
-    assert found.sampling == pytest.approx(math.sqrt(found.value * (1 - found.value) / 1000))
+    all_rows = 1000 * rate  # of the clients that are asked
+    alone = accuracy.plan.epsilon_per_release  # above 2 where sampling amplifies
+    assert found.noise == pytest.approx(math.sqrt(8) * 0.7 * math.sqrt(rows) / (alone * all_rows))
+    assert found.sampling == pytest.approx(math.sqrt(found.value * (1 - found.value) / all_rows))
     # Laplace's .95 quantile is ln 20 / sqrt 2 standard deviations
     half = math.hypot(math.log(20) / math.sqrt(2) * found.noise, 1.95996 * found.sampling)
     assert found.high - found.value == pytest.approx(half, rel=1e-4)
@@ -182,8 +185,8 @@ def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random() -> None:
     run_inline(ks, shards)
     found = ks.result().estimate  # 15 counts as they are: the last of their sums is the noisiest
     (std,), gain = set(ks.plan.noise_std), ks.query(1).gain
-    assert found.noise == pytest.approx(math.sqrt(15) * std / (gain * 1000))
-    assert found.sampling == pytest.approx(0.5 / math.sqrt(1000))
+    assert found.noise == pytest.approx(math.sqrt(15) * std / (gain * all_rows))
+    assert found.sampling == pytest.approx(0.5 / math.sqrt(all_rows))
 
 
 @pytest.mark.parametrize("name", NAMES)

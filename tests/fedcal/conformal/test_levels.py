@@ -93,3 +93,6 @@ def test_a_level_up_to_a_number_of_rows_is_the_largest_of_all_and_suits_that_num
         level = centred_pac_level(20, most, 0.1, law, 0.9)
         assert level == pytest.approx(max(each), abs=1e-5)
         assert level >= each[-1]
+    each = [marginal_level(n, 0.1, law) - share * n for n in range(20, 220)]
+    if law.reach[1] < 10.0:  # beyond these n nothing is new
+        assert centred_level(20, 0.1, law) == pytest.approx(max(each), abs=1e-5)
