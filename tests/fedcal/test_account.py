@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,21 @@ def test_training_and_what_follows_cost_less_than_the_sum() -> None:
     assert chosen.delta == planned.delta == 2 * DELTA
     exact = composed_epsilon([stage_of(e) for e in entries], 2 * DELTA)
     assert planned.epsilon == exact
+
+
+def test_what_guarantees_take_of_delta_is_not_the_noise_s() -> None:
+    """Their deltas are set aside: the rest costs what it costs at the delta that is left."""
+    known, pure = (
+        Entry("old", 0.1, delta, 1, "gaussian", "example", "add-remove", "something else")
+        for delta in (9e-6, 0.0)
+    )
+    for fixed, rule in ((False, "Renyi DP"), (True, "loss distributions")):
+        found, left = (
+            by_stage([TRAIN, replace(TRAIN, run="again"), one], fixed_beforehand=fixed)
+            for one in (known, pure)
+        )
+        assert (found.rule, found.delta, left.delta) == (rule, 2.9e-5, 2e-5)
+        assert found.epsilon == pytest.approx(left.epsilon, rel=1e-9 if not fixed else 1e-3)
 
 
 def test_the_sum_holds_where_nothing_is_tighter() -> None:

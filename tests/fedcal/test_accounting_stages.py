@@ -152,6 +152,17 @@ def test_randomised_response_in_closed_form() -> None:
     assert exact <= found <= 1.01 * exact
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_noise_has_the_delta_that_guarantees_leave(share: float) -> None:
+    """A guarantee of (0.001, d) fails with probability d, and tells next to nothing otherwise."""
+    known = Guarantee(1e-3, share * DELTA)
+    least = gaussian_epsilon((1 - share) * DELTA / (1 - known.delta), 5.0, 4)
+    found = composed_epsilon([Stage(5.0, 4), known], DELTA)
+    assert least < found < least + 2e-3
+    twice = Guarantee(1e-3, share * DELTA / 2, rounds=2)
+    assert least < composed_epsilon([Stage(5.0, 4), twice], DELTA) < least + 4e-3
+
+
 @pytest.mark.parametrize(
     ("beside", "rounds", "rate"),
     [

@@ -127,3 +127,9 @@ def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(
         rounds.total(all_there, 1, range(SITES), lambda kind, content, number: {})
     with pytest.raises(RoundFailed, match="not all sites in it are there"):
         rounds.settle(few, 1)
+    # of another round, and of another job in the same folder, nobody was asked before
+    another = SecureRounds(world.roster, world.question("another job", 1), "run", tmp_path)
+    for new, number in ((rounds, 2), (another, 1)):
+        few = collector(world)
+        few.add(0, sent[0])
+        assert new.settle(few, number) == 1

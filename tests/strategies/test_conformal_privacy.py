@@ -202,3 +202,11 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
 def test_exact_rounds_ask_the_same_clients() -> None:
     with pytest.raises(InputError, match="sampling takes others"):
         FedConformal(Federation(10, 2, epsilon=math.inf, trust="secagg", sampling_rate=0.5))
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked(rate: float) -> None:
+    """Noisy counts do not tell how many rows there are: 200 clients of 40, or half of them."""
+    facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
+    sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
+    assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee

@@ -25,7 +25,7 @@ from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.enough import noise_ratio, too_little
+from fedcal.strategies.enough import OTHERS, noise_ratio, too_little
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 
@@ -154,6 +154,24 @@ def test_as_many_clients_as_it_names_have_enough() -> None:
     (line,) = _lines("fednewton", 1.0, 5, 100)
     assert "from about 13 clients on" in line
     assert not _lines("fednewton", 1.0, 13, 100)
+
+
+def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> None:
+    """As what it says of more clients: with too few of them no other method is named."""
+    hints = []
+    for clients in range(2, 40):
+        (line,) = _lines("fedbin", 1.0, clients, 50)
+        hints.append(line.partition(" or by ")[2].partition(" or ")[0])
+        wanted = ""
+        for method in OTHERS:
+            shards = _shards(clients, 50)
+            plan = job_of(merge({"method": method, "epsilon": 1.0}), shards).plan
+            ratio = noise_ratio(plan, 50.0)
+            assert ratio is not None
+            if not wanted and 2 * ratio <= STRATEGIES[method].most_noise:
+                wanted = method
+        assert hints[-1] == wanted, clients
+    assert set(hints) >= {"", "fednewton"}
 
 
 def test_the_unit_that_it_names_has_enough() -> None:

@@ -14,6 +14,7 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import LocalUpdate
 from fedcal.queries.training import COUNT_NORM
+from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import DPFedAvg
 from fedcal.training.networks import NETWORKS
@@ -127,6 +128,21 @@ def test_the_clip_follows_the_wanted_share() -> None:
     words = answer(own, _request(asked)).view(np.int64) * 2.0**-24
     median = np.median(np.linalg.norm(words[:-1, :-1], axis=1))
     np.testing.assert_allclose(clips, median, rtol=0.15)
+
+
+def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
+    """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
+    federation = Federation(clients=20, classes=CLASSES, rounds=2, sampling_rate=0.25)
+    own: Any = {"server_lr": 0.7, "momentum": 0.5, "clip": 2.0, "unclipped": 0.4}
+    method = DPFedAvg(federation, shape=str(FEATURES), **own)
+    w, v, clip = method.w.copy(), np.zeros(method.w.size), 2.0
+    for number, within in enumerate((1.5, -1.0), 1):  # 1/2 and -1/2 of each client
+        values = np.append(np.linspace(-1.0, number, w.size), within)
+        v = 0.5 * v + clip * values[:-1] / 5
+        w, clip = w + 0.7 * v, clip * np.exp(-0.2 * (0.5 + within / 5 - 0.4))
+        method.update(Release(number, "any", values, np.zeros(values.size)))
+        np.testing.assert_allclose(method.w, w, rtol=1e-12)
+        assert method.clip == pytest.approx(clip)
 
 
 def test_it_learns_with_privacy_and_the_plan_does_not_depend_on_the_clip() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedcal.partition import dirichlet, iid
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, FedAccuracy
+from fedcal.strategies.mean_search import POINTS, draw_std
 from fedcal.types import Floats
 
 NAMES = ("evaluate-accuracy", "evaluate-auc", "evaluate-ks")
@@ -149,6 +151,42 @@ def test_the_draw_keeps_epsilon_exactly() -> None:
 
     ratio = np.abs(log_probabilities(owner >= 0) - log_probabilities(owner != 0)).max()
     assert 0.5 * epsilon < ratio <= epsilon
+
+
+def test_the_noise_of_a_drawn_mean_is_that_of_the_draw() -> None:
+    """Of 1,000 rows the candidate a costs 1,000 |a - mean|, in units of 2 C / epsilon."""
+    clip, rows, epsilon = 3.0, 1000.0, 2.0
+    at = np.linspace(0.0, 1.0, POINTS)
+    weight = np.exp(-epsilon * rows * abs(at - 0.4) / (2 * clip))
+    std = math.sqrt(float(weight @ (at - 0.4) ** 2 / weight.sum()))
+    assert draw_std(clip, 1, epsilon, rows) == pytest.approx(std, rel=0.02)
+    assert draw_std(clip, 2, epsilon, rows) == pytest.approx(2 * draw_std(clip, 1, epsilon, rows))
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random(rate: float) -> None:
+    """50 clients of 20 rows at epsilon 2: clipped to 0.7 sqrt(20), and 1,000 rows in all."""
+    shards, rows = dealt("imdb-binary", 50, "iid", 0), 20.0
+    federation = Federation(clients=50, classes=2, epsilon=2.0, sampling_rate=rate)
+    accuracy = FedAccuracy(federation, rows_per_client=rows, secure_aggregation="none")
+    run_inline(accuracy, shards)
+    found = accuracy.result().estimate
+    all_rows = 1000 * rate  # of the clients that are asked
+    alone = accuracy.plan.epsilon_per_release  # above 2 where sampling amplifies
+    assert found.noise == pytest.approx(math.sqrt(8) * 0.7 * math.sqrt(rows) / (alone * all_rows))
+    assert found.sampling == pytest.approx(math.sqrt(found.value * (1 - found.value) / all_rows))
+    # Laplace's .95 quantile is ln 20 / sqrt 2 standard deviations
+    half = math.hypot(math.log(20) / math.sqrt(2) * found.noise, 1.95996 * found.sampling)
+    assert found.high - found.value == pytest.approx(half, rel=1e-4)
+    assert found.value - found.low == pytest.approx(half, rel=1e-4)
+    ks = STRATEGIES["evaluate-ks"](
+        replace(federation, delta=0.0), rows_per_client=rows, secure_aggregation="none"
+    )
+    run_inline(ks, shards)
+    found = ks.result().estimate  # 15 counts as they are: the last of their sums is the noisiest
+    (std,), gain = set(ks.plan.noise_std), ks.query(1).gain
+    assert found.noise == pytest.approx(math.sqrt(15) * std / (gain * all_rows))
+    assert found.sampling == pytest.approx(0.5 / math.sqrt(all_rows))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,7 +16,7 @@ from fedcal.clients.gradients import gradient_words
 from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.release import Asked
+from fedcal.release import Asked, Release
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
@@ -111,6 +111,23 @@ def test_each_row_takes_part_by_its_own_coin() -> None:
     assert len(set(counts)) > 10
     assert abs(np.mean(counts) - 120) < 4 * np.sqrt(120 * 0.8 / 29)
     assert 0.4 < np.var(counts) / (120 * 0.8) < 2.2
+
+
+def test_a_step_is_by_the_sum_over_the_rows_that_are_expected() -> None:
+    """Of half of the clients half of a batch; v = m v + g, step -lr v, with lr 1, 2/3, 1/3 of it.
+
+    The divisor is public: what is expected to take part, not what did.
+    """
+    half = {"unit": "user", "sampling_rate": 0.5, "rounds": 3}
+    own = {"lr": 0.3, "schedule": "linear", "momentum": 0.5, "weight_decay": 0.1}
+    strategy = method(4, half, batch=200.0, **own)
+    w, v = strategy.w.copy(), np.zeros(strategy.w.size)
+    for number, share in enumerate((1, 2 / 3, 1 / 3), 1):
+        values = np.linspace(-1.0, 2.0 * number, w.size)
+        v = 0.5 * v + values / 100 + 0.1 * w
+        w = w - 0.3 * share * v
+        strategy.update(Release(number, "any", values, np.zeros(w.size)))
+        np.testing.assert_allclose(strategy.w, w, rtol=1e-12)
 
 
 def test_it_learns_with_and_without_privacy() -> None:

@@ -80,3 +80,19 @@ def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float, alpha:
         each = [pac_level(n, alpha, law, 0.9) - share * n for n in range(fewest, fewest + 61)]
         assert level >= max(each) - 1e-5
     assert centred_level(0.5, alpha, law) == math.inf
+
+
+@pytest.mark.parametrize("law", [Nothing(), Normal(0.3), Normal(20.0)])
+def test_a_level_up_to_a_number_of_rows_is_the_largest_of_all_and_suits_that_number(
+    law: Law,
+) -> None:
+    """Levels go up and down with n: by a whole rank without noise, so that each end may be it."""
+    share = 0.9
+    for most in range(251, 262):
+        each = [pac_level(n, 0.1, law, 0.9) - share * n for n in range(20, most + 1)]
+        level = centred_pac_level(20, most, 0.1, law, 0.9)
+        assert level == pytest.approx(max(each), abs=1e-5)
+        assert level >= each[-1]
+    each = [marginal_level(n, 0.1, law) - share * n for n in range(20, 220)]
+    if law.reach[1] < 10.0:  # beyond these n nothing is new
+        assert centred_level(20, 0.1, law) == pytest.approx(max(each), abs=1e-5)

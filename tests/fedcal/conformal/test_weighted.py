@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise, product
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedcal.conformal.reported import Reported
 from fedcal.conformal.weighted import exact_terms, shift, weighted_level
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
+from fedcal.evaluation.intervals import normal_quantile
 from fedcal.queries.conformal import SetGaps
 from fedcal.types import Floats, Integers
 
@@ -164,6 +166,27 @@ def test_reported_intervals_hold_the_share(std: float, rows: int, share: float) 
     _, low, high = told.intervals
     assert 0.94 <= ((low <= share) & (share <= high)).mean() <= 0.99
     assert (high > low).all()
+
+
+def test_a_reported_interval_ends_where_hits_are_at_their_quantile() -> None:
+    """At both ends c: (hits - c rows)^2 = 1.96^2 (rows c (1 - c) + std^2 ((1 - c)^2 + c^2))."""
+    hits, misses, std = np.array([30.0, 200.0]), np.array([20.0, 40.0]), 4.0
+    value, *ends = Reported(("a", "b"), np.stack([hits, misses], axis=1), std).intervals
+    rows, z = hits + misses, normal_quantile(0.95)
+    np.testing.assert_allclose(value, hits / rows)
+    for c in ends:
+        variance = rows * c * (1 - c) + std**2 * ((1 - c) ** 2 + c**2)
+        np.testing.assert_allclose((hits - c * rows) ** 2, z**2 * variance, rtol=1e-6)
+    assert (ends[0] < value).all()
+    assert (value < ends[1]).all()
+
+
+def test_coverage_is_told_where_rows_stand_out_from_the_noise_of_both_counts() -> None:
+    """Three standard deviations of a sum of two counts, 3 sqrt(2) std."""
+    rows = 3 * math.sqrt(2) * np.array([0.99, 1.01])
+    found = Reported(("few", "enough"), np.stack([0.9 * rows, 0.1 * rows], axis=1), 1.0).lines
+    assert found["few"] == {"coverage": None, "low": 0.0, "high": 1.0, "rows": rows[0]}
+    assert found["enough"]["coverage"] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,10 @@ from fedcal.evaluation import (
     precision_recall_curve,
     roc_curve,
 )
+from fedcal.evaluation.curves import reliability
 from fedcal.evaluation.estimates import SCORES, smooth_span
-from fedcal.evaluation.gap_intervals import gap_span, simulate
+from fedcal.evaluation.gap_intervals import REPLICATES, gap_span, simulate
+from fedcal.evaluation.intervals import fieller, normal_quantile
 from fedcal.types import Floats
 
 BUCKETS = 240
@@ -179,6 +182,35 @@ def test_parts_of_an_interval_are_told_apart(score: str) -> None:
     assert wide["brier"] == both["brier"]
 
 
+def test_draws_of_residuals_have_the_deviation_of_rows_and_of_noise() -> None:
+    """A row of outcome 1 adds 1 - score to the residual, one of outcome 0 takes its score off."""
+    h = releases(truth(1, 6, 0.5), 20_000, 3.0 * np.eye(BUCKETS), 1)[0]
+    drawn = simulate(h, 0)
+    n, p = monotone_counts(h)
+    rows = np.sqrt(p * (1 - MIDDLES) ** 2 + n * MIDDLES**2)
+    noise = 3.0 * np.sqrt((1 - MIDDLES) ** 2 + MIDDLES**2)
+    for found, wanted in ((drawn.sampling, rows), (drawn.noise, noise)):
+        ratio = found[:, wanted > 0].std(axis=0) / wanted[wanted > 0]
+        assert ratio.mean() == pytest.approx(1, abs=3 / math.sqrt(2 * REPLICATES * BUCKETS))
+        assert abs(ratio - 1).max() < 5 / math.sqrt(2 * REPLICATES)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in GAPS.items() if kind.join != "max"])
+def test_a_design_effect_is_a_variance_s(name: str) -> None:
+    """A gap far from 0 varies as its residuals do: 4 times the variance is twice the std."""
+    h = releases(truth(1, 1, 0.3), 200_000, np.zeros((BUCKETS, 0)), 1)[0]
+    simulated = simulate(h, 0)
+    alone, effect, spread = (
+        gap_span(GAPS[name](), h, simulated, 0.95, "new", **more)
+        for more in ({}, {"effect": 4.0}, {"spread": 1e-6})
+    )
+    assert effect.sampling == pytest.approx(2 * alone.sampling, rel=0.03)
+    assert effect.high - effect.low == pytest.approx(2 * (alone.high - alone.low), rel=0.1)
+    assert spread.sampling == pytest.approx(1e-3, rel=0.03)
+    both = [evaluate(h, "positive", effect=e, only=("brier",))["brier"] for e in (1.0, 4.0)]
+    assert both[1].sampling == pytest.approx(2 * both[0].sampling)
+
+
 def test_noise_that_drowns_is_said() -> None:
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
@@ -248,6 +280,41 @@ def test_curves_of_noisy_counts_run_one_way_and_cover() -> None:
     assert (low, high) == pytest.approx((metric.low, metric.high))
 
 
+@pytest.mark.parametrize("rows", ["new", "these"])
+def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows: str) -> None:
+    """Noise of one variance v on each count: sums of them have variances in closed form."""
+    v = 16.0
+    h = releases(truth(1, 1, 0.8), 20_000, math.sqrt(v) * np.eye(BUCKETS), 1)[0]
+    m = np.arange(BUCKETS, -1, -1.0)  # buckets from each edge on
+    n, p = (np.append(np.cumsum(row[::-1])[::-1], 0.0) for row in h.counts)
+    new = float(rows == "new")
+
+    def share(top: Floats, bottom: Floats, noise: list[Floats]) -> tuple[Floats, Floats]:
+        binomial = new * bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
+        return fieller(top, bottom, v * np.array(noise) + binomial, normal_quantile(0.9))
+
+    all_p, total, odds = np.full_like(p, p[0]), n[0] + p[0], EDGES[:-1] / (1 - EDGES[:-1])
+    top, ones = p[:-1] - odds * n[:-1], np.ones(BUCKETS)
+    benefit = v * np.array([(1 + odds**2) * m[:-1], (1 - odds) * m[:-1], 2 * BUCKETS * ones])
+    benefit += new * np.array([p[:-1] + odds**2 * n[:-1], top, total * ones])
+    some = np.arange(15).repeat(BUCKETS // 15)
+    of_bin = [np.bincount(some, row) for row in h.counts]
+    sixteen = np.full(15, BUCKETS / 15)
+    for curve, (low, high) in (
+        (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
+        (precision_recall_curve, share(p, n + p, [m, m, 2 * m])),
+        (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
+        (
+            decision_curve,
+            fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0)),
+        ),
+    ):
+        found = curve(h, level=0.9, rows=rows)
+        shown = getattr(found, "y", low)  # intervals of curves hold their points
+        np.testing.assert_allclose(found.low, np.fmin(low, shown), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.high, np.fmax(high, shown), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("test", [hosmer_lemeshow, ks_test])
 def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> None:
     def rejected(slope: float, root: Floats) -> float:
@@ -285,6 +352,21 @@ def test_paired_differences() -> None:
     assert paired.value == pytest.approx(100 / 20_000)
     assert paired.sampling == pytest.approx(math.sqrt(1100) / 20_000, rel=0.01)  # McNemar
     assert paired.high - paired.low < found["accuracy"].high - found["accuracy"].low
+
+
+def test_noise_of_a_paired_difference_is_that_of_its_four_cells() -> None:
+    """(c - b) / n: Var(c - b) = 2 v, Var(n) = 4 v, and the two are uncorrelated."""
+    a, b = releases(truth(1, 1, 0.8), 1_000, np.zeros((BUCKETS, 0)), 2)
+    cells, v, z = np.array([[100.0, 400.0], [100.0, 400.0]]), 900.0, normal_quantile(0.95)
+    sampling = np.array([500.0, 300.0, 1000.0])  # of moved rows, of c - b, of all
+    for rows, own in (("these", 0.0), ("new", 1.0)):
+        options: Any = {"agreement": cells, "agreement_noise": math.sqrt(v), "rows": rows}
+        found = compare(a, b, "confidence", **options)["accuracy"]
+        variance = v * np.array([2.0, 0.0, 4.0]) + own * sampling
+        low, high = fieller(300.0, 1000.0, variance, z, (-1.0, 1.0))
+        assert (found.low, found.high) == pytest.approx((float(low), float(high)))
+        assert found.noise == pytest.approx(math.sqrt(v * (2 + 4 * 0.3**2)) / 1000)
+        assert found.sampling == pytest.approx(own * math.sqrt((0.5 - 0.3**2) / 1000))
 
 
 def test_classes_and_confusion_with_noise() -> None:

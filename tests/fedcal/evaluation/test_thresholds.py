@@ -10,7 +10,7 @@ import pytest
 from fedcal.buckets import equal_width
 from fedcal.errors import InputError
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.thresholds import choose_threshold
+from fedcal.evaluation.thresholds import _critical, choose_threshold
 
 B = 60
 MIDDLES = (np.arange(B) + 0.5) / B
@@ -79,6 +79,25 @@ def test_confidence_is_kept_and_an_estimate_is_a_coin(goal: str, wanted: float, 
     assert np.mean(kept) >= 0.95
     assert 0.2 < np.mean(plain) < 0.9
     assert np.mean(covered) >= 0.95
+
+
+@pytest.mark.parametrize("std", [0.0, 3.7])
+def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std: float) -> None:
+    """Both quantiles are those of the largest studentised error; intervals take the two-sided."""
+    h = histogram(5000, std, 0)
+    one_sided, two_sided = _critical(h, "cost", 0.5, 0.95, 3)
+    rng, draws = np.random.default_rng(1), 4000
+    errors = rng.standard_normal((draws, 2, B)) * np.sqrt(5000 * POPULATION)
+    errors += std * rng.standard_normal(errors.shape)
+    negative, positive = (np.cumsum(errors[:, k, ::-1], axis=1)[:, ::-1] for k in (0, 1))
+    cost = positive[:, :1] - positive + 0.5 * negative  # fn + fp / 2 from each threshold on
+    off = cost / cost.std(axis=0)
+    assert one_sided == pytest.approx(np.quantile(off.max(axis=1), 0.95), abs=0.1)
+    assert two_sided == pytest.approx(np.quantile(abs(off).max(axis=1), 0.95), abs=0.1)
+    assert two_sided > one_sided + 0.15
+    found = choose_threshold(h, "cost", 0.5, seed=3).estimates["cost"]
+    half = two_sided * np.hypot(found.sampling, found.noise)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
 
 
 def test_confidence_costs_little_where_there_are_many_rows() -> None:

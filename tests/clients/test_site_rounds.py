@@ -1,0 +1,39 @@
+"""Which jobs under the protocol a site takes part in: those of its own federation, as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fedcal.agreement import PROTOCOL
+from fedcal.classes import digest_of
+from fedcal.clients.site_rounds import check_roster
+from fedcal.errors import InputError
+from fedcal.privacy import Federation
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.strategies.job import Job
+
+SITES = tuple(Member(f"site {n}", SigningKey(bytes([n]) * 32).public) for n in range(1, 7))
+ROSTER = Roster("hearts", SITES[:5], Committee((0, 1, 2, 3), 3), digest_of(["healthy", "disease"]))
+
+
+def of(clients: int = 5, committee: int = 4, threshold: int = 3) -> Job:
+    facts = Federation(clients, 2, committee=committee, threshold=threshold)
+    return Job("fedbin", facts, secure_aggregation=PROTOCOL)
+
+
+def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee() -> None:
+    """The plan's noise, bound and ring are for so many: of fewer each adds too little, say."""
+    pinned: dict[str, Any] = {"roster": ROSTER.to_text()}
+    check_roster(pinned, of().plan, ROSTER)
+    for another in (of(clients=6), of(clients=4), of(threshold=4), of(committee=5, threshold=4)):
+        with pytest.raises(InputError, match=r"has 5 sites and the committee \(4, 3\)$"):
+            check_roster(pinned, another.plan, ROSTER)
+    other = replace(ROSTER, sites=SITES[1:])
+    for text in (other.to_text(), ""):
+        with pytest.raises(InputError, match="not the one that this site has pinned"):
+            check_roster({"roster": text}, of().plan, ROSTER)
