@@ -3,9 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CHECKED := fedcal clients strategies experiments tests docs setup.py
+CHECKED := fedcal clients strategies experiments tests docs docker setup.py
 
-.PHONY: demo test test-all lint docs bench certificates clean
+# pip takes wheels alone, so no foreign code runs at the install, and none without a hash of locks/.
+hashed = $(1)/bin/python -m pip --disable-pip-version-check --quiet install \
+	--require-hashes --only-binary :all:
+# PyTorch's CPU build where pip finds one: it has a hash of its own, and needs no CUDA packages.
+torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
+	echo "no CPU build of PyTorch here: the registry's is taken, with CUDA packages on Linux"
+LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
+	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
+
+.PHONY: demo test test-all lint docs bench certificates lock sbom clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -40,24 +49,39 @@ $(BIN)/python:
 		{ echo "fedcal needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(BIN)/python pyproject.toml setup.py constraints.txt
-	$(PIP) install -c constraints.txt -e .
+$(VENV)/.run: $(BIN)/python pyproject.toml setup.py $(wildcard locks/*.txt)
+	$(call hashed,$(VENV)) -r locks/build.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(call hashed,$(VENV)) -c locks/all.txt fedcal
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(call torch,$(VENV))
+	$(call hashed,$(VENV)) -c locks/all.txt 'fedcal[dev]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.run
-	$(PIP) install -c constraints.txt -e '.[bench]'
+	$(call torch,$(VENV))
+	$(call hashed,$(VENV)) -c locks/all.txt 'fedcal[bench]'
 	@touch $@
 
 # Peers whose packages clash with ours or are heavy; without them their rows say "skipped".
-$(VENV)/.peers: $(BIN)/python constraints.txt experiments/benchmarks/peers-constraints.txt
+PEERS := netcal probmetrics mapie numba pandas
+$(VENV)/.peers: $(BIN)/python locks/peers.txt
 	$(BIN)/python -m venv $(VENV)/peers
-	$(VENV)/peers/bin/python -m pip --disable-pip-version-check --quiet install \
-		-c constraints.txt -c experiments/benchmarks/peers-constraints.txt \
-		netcal probmetrics mapie numba pandas && touch $@ || echo "no peers here"
+	$(call hashed,$(VENV)/peers) -r locks/build.txt
+	$(call torch,$(VENV)/peers)
+	$(call hashed,$(VENV)/peers) -c locks/peers.txt $(PEERS) && touch $@ || echo "no peers here"
+
+# The hashes of all files of each release, for every platform and Python.
+lock: $(VENV)/.run
+	printf 'pip\nsetuptools\n' | $(LOCK) - --output-file locks/build.txt
+	$(LOCK) --all-extras pyproject.toml --output-file locks/all.txt
+	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/benchmarks/peers-constraints.txt - \
+		--output-file locks/peers.txt
+
+sbom: $(VENV)/.run
+	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json
 
 clean:
-	rm -rf $(VENV) build demo-out bench-out docs/_build *.egg-info
+	rm -rf $(VENV) build demo-out bench-out docs/_build sbom.json *.egg-info

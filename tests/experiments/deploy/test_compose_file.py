@@ -61,8 +61,12 @@ def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
     assert "healthcheck" in service or name == "tools"
 
 
-def test_only_the_fleet_port_is_open() -> None:
-    assert SERVICES["superlink"]["ports"] == ["127.0.0.1:8000:8000", "9092:9092"]
+def test_only_the_fleet_port_is_open_and_where_the_operator_says() -> None:
+    control, *_ = ports = SERVICES["superlink"]["ports"]
+    assert ports == ["127.0.0.1:8000:8000", "127.0.0.1:9092:9092"]
+    for address in ("0.0.0.0:9092", "10.0.0.5:443"):
+        open_ = compose.read({"FEDCAL_FLEET_PUBLISH": address})["services"]["superlink"]
+        assert open_["ports"] == [control, f"{address}:9092"]
     assert {name for name, service in SERVICES.items() if "ports" in service} == {"superlink"}
     # the control port has no login: it listens where no site is
     control = SERVICES["superlink"]["networks"]["control"]["ipv4_address"]
@@ -110,22 +114,58 @@ def test_a_site_on_a_machine_of_its_own() -> None:
     assert "depends_on" not in alone["services"]["site-a"]
 
 
-def test_the_image_is_built_from_pinned_wheels_and_carries_no_keys() -> None:
-    build = SERVICES["superlink"]["build"]
-    assert build == {
+BUILD = SERVICES["superlink"]["build"]
+IMAGE = compose.ROOT / BUILD["dockerfile"]
+STAGES = IMAGE.read_text("utf-8").replace("\\\n", "").split("\nFROM ")[1:]
+"""Of the Dockerfile; each begins with its base."""
+
+
+def test_the_image_is_built_on_a_base_of_a_known_digest_and_carries_no_keys() -> None:
+    assert BUILD == {
         "context": ".",
-        "dockerfile": "experiments/deploy/Dockerfile",
-        "args": {"UID": "1000"},
+        "dockerfile": "docker/Dockerfile",
+        "args": {"BASE": "", "UID": "1000"},
     }
-    file = compose.ROOT / build["dockerfile"]
-    text = file.read_text()
-    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["python:3.11-slim"] * 2
-    assert ("--constraint constraints.txt" in text) is ("--only-binary :all:" in text) is True
-    ignored = file.with_name("Dockerfile.dockerignore").read_text().split()
+    based = compose.read({"FEDCAL_BASE": "python@sha256:0"})["services"]["superlink"]["build"]
+    assert based["args"]["BASE"] == "python@sha256:0"
+    # a digest that nobody could verify here is not in the file: a build without one is refused
+    assert re.search(r"^ARG BASE$", IMAGE.read_text("utf-8").split("\nFROM ")[0], re.MULTILINE)
+    assert [stage.split()[0] for stage in STAGES] == ["${BASE}"] * 2
+    ignored = IMAGE.with_name("Dockerfile.dockerignore").read_text().split()
     assert "*" in ignored
     sent = {line[1:] for line in ignored if line.startswith("!")}
     assert all((compose.ROOT / name).exists() for name in sent)
     assert sent & {"certificates", "data", "tests", ".git", ".env"} == set()
+
+
+@pytest.mark.parametrize(
+    ("base", "taken"),
+    [
+        ("python:3.11-slim", False),
+        ("", False),
+        ("python@sha256:" + "a" * 63, False),
+        ("python:3.11-slim@sha256:" + "0a" * 32, True),
+    ],
+)
+def test_the_build_refuses_a_base_without_a_digest(base: str, taken: bool) -> None:
+    first = STAGES[0].split("\nRUN ")[1].split("\n")[0]  # before anything is installed
+    done = subprocess.run(
+        ["sh", "-c", first], env={"BASE": base}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) is taken, done
+    assert taken or "is not pinned by a digest" in done.stderr
+
+
+def test_the_image_has_no_installer() -> None:
+    built, runs = STAGES
+    assert built.rstrip().endswith("python -m pip uninstall --yes uv setuptools pip")
+    assert "pip install" not in runs
+    checks = re.findall(r"find_spec, sys\.argv\[1:\]\)\)\)'\s+([a-z ]+)", runs)
+    assert [check.split() for check in checks] == [
+        ["pip", "setuptools", "wheel", "ensurepip"],  # the base's own
+        ["pip", "setuptools", "uv"],
+    ]
+    assert "! command -v pip uv" in runs
 
 
 @pytest.mark.skipif("site" not in cli.COMMANDS, reason="fedcal site is not built yet")

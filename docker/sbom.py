@@ -1,0 +1,118 @@
+"""Write fedcal's bill of materials, a CycloneDX file in JSON: `make sbom`.
+
+It names fedcal and all that it needs at run time, as installed here: versions and licences are
+those of the installed packages, hashes those of the lock file. A release has several files and so
+several hashes; pip installed one of them. The packages of a base image are not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def read_lock(path: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return each locked package's version and SHA-256 digests, by normalized name."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for name, version, rest in re.findall(
+        r"^([\w.-]+)==([^\s;]+)(.*\n(?:    --hash=.*\n)*)", path.read_text("utf-8"), re.MULTILINE
+    ):
+        found[canonicalize_name(name)] = version, re.findall(r"--hash=sha256:(\w+)", rest)
+    return found
+
+
+def needs(package: Distribution, extras: Sequence[str] = ()) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the names, with their extras, of what `package` needs on this platform."""
+    wanted = map(Requirement, package.requires or ())
+    return [
+        (canonicalize_name(r.name), tuple(sorted(r.extras)))
+        for r in wanted
+        if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in ("", *extras))
+    ]
+
+
+def licences(package: Distribution) -> list[dict[str, Any]]:
+    """Return what the package says of its licence: an expression, classifiers or a line."""
+    said = package.metadata
+    if said["License-Expression"]:
+        return [{"expression": said["License-Expression"]}]
+    kinds = [c for c in said.get_all("Classifier", []) if c.startswith("License :: ")]
+    names = [kind.rpartition(" :: ")[2] for kind in kinds] or [said["License"] or ""]
+    return [{"license": {"name": n}} for n in names if n and "\n" not in n]
+
+
+def component(package: Distribution, hashes: Sequence[str]) -> dict[str, Any]:
+    """Return the package as a CycloneDX component."""
+    name = canonicalize_name(package.metadata["Name"])
+    purl = f"pkg:pypi/{name}@{package.version}"
+    found: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name}
+    found |= {"version": package.version, "purl": purl}
+    if hashes:
+        found["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in hashes]
+    if licence := licences(package):
+        found["licenses"] = licence
+    return found
+
+
+def make_sbom(root: str, lock: Mapping[str, tuple[str, list[str]]]) -> dict[str, Any]:
+    """Return the bill of materials of `root` and all that it needs.
+
+    Raises
+    ------
+    SystemExit
+        If a package is not installed, or is not the one of the lock file.
+    """
+    components: dict[str, dict[str, Any]] = {}
+    edges: dict[str, set[str]] = {}
+    waiting: list[tuple[str, tuple[str, ...]]] = [(root, ())]
+    seen = set(waiting)
+    while waiting:
+        name, extras = waiting.pop()
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            raise SystemExit(f"sbom: {name} is not installed") from None
+        version, hashes = lock.get(name, ("no such package", [])) if name != root else ("", [])
+        if name != root and version != package.version:
+            raise SystemExit(f"sbom: {name} {package.version} is installed, locked is {version}")
+        components[name] = component(package, hashes)
+        wanted = needs(package, extras)
+        edges.setdefault(name, set()).update(n for n, _ in wanted)
+        waiting += [pair for pair in dict.fromkeys(wanted) if pair not in seen]
+        seen.update(wanted)
+    refs = {name: found["bom-ref"] for name, found in components.items()}
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": components.pop(root) | {"type": "application"}},
+        "components": [components[name] for name in sorted(components)],
+        "dependencies": [
+            {"ref": refs[name], "dependsOn": sorted(refs[n] for n in edges[name])}
+            for name in sorted(edges)
+        ],
+    }
+
+
+def main() -> None:
+    """Write the file that the command line names."""
+    parser = argparse.ArgumentParser(description="Write fedcal's bill of materials.")
+    parser.add_argument("--lock", type=Path, required=True, help="lock file with the hashes")
+    parser.add_argument("--out", type=Path, required=True, help="file to write, in JSON")
+    given = parser.parse_args()
+    sbom = make_sbom("fedcal", read_lock(given.lock))
+    given.out.write_text(json.dumps(sbom, indent=2) + "\n", "utf-8")
+    print(f"{given.out}: fedcal and {len(sbom['components'])} packages")
+
+
+if __name__ == "__main__":
+    main()

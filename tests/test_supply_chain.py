@@ -1,0 +1,163 @@
+"""What is installed, by version and hash, and the bill of materials that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LOCKS = ROOT / "locks"
+PEERS = ROOT / "experiments" / "benchmarks" / "peers-constraints.txt"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def entries(path: Path) -> dict[str, tuple[str, list[str]]]:
+    """Normalized name -> version and hashes, of a constraints or lock file."""
+    text = path.read_text("utf-8").replace("\\\n", " ")
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in text.splitlines():
+        if not line or line.lstrip().startswith("#"):
+            continue
+        name, _, rest = line.partition("==")
+        assert canonicalize_name(name) not in found, line
+        hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})(?= |$)", rest)
+        assert len(hashes) == rest.count("--hash"), line
+        found[canonicalize_name(name)] = rest.split()[0], hashes
+    return found
+
+
+OURS, THEIRS = entries(ROOT / "constraints.txt"), entries(PEERS)
+LOCKED = {path.name: entries(path) for path in sorted(LOCKS.glob("*.txt"))}
+
+
+def test_locks_and_constraints_agree_and_every_entry_has_its_hashes() -> None:
+    assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "torch-cpu.txt"}
+    for file, lock in LOCKED.items():
+        for name, (locked, hashes) in lock.items():
+            assert hashes, f"{file}: {name} has no hash; run `make lock`"
+            pinned = (OURS | THEIRS)[name][0] if file == "peers.txt" else OURS[name][0]
+            pinned += "+cpu" * (file == "torch-cpu.txt")
+            assert locked == pinned, f"{file}: {name} is not of the constraints; run `make lock`"
+    assert OURS.keys() == (LOCKED["all.txt"] | LOCKED["build.txt"]).keys()
+    assert THEIRS.keys() <= LOCKED["peers.txt"].keys()
+
+
+def test_no_file_names_a_registry() -> None:
+    for path in (*LOCKS.iterdir(), ROOT / "constraints.txt", PEERS, ROOT / "Makefile"):
+        found = re.findall(r"https?://|--(?:extra-)?index|--find-links", path.read_text("utf-8"))
+        assert all(path.name == "torch-cpu.txt" for _ in found), path  # a comment there
+
+
+def test_all_that_pyproject_asks_for_is_locked_and_in_range() -> None:
+    project = PROJECT["project"]
+    asked = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        asked += extra
+    lock = LOCKED["all.txt"]
+    for line in asked:
+        wanted = Requirement(line)
+        if wanted.name != "fedcal":
+            assert wanted.specifier.contains(lock[canonicalize_name(wanted.name)][0]), line
+    for line in PROJECT["build-system"]["requires"]:
+        wanted = Requirement(line)
+        assert wanted.specifier.contains(LOCKED["build.txt"][wanted.name][0])
+
+
+def test_every_install_is_by_hash_or_of_fedcal_itself() -> None:
+    """In the Makefile and the Dockerfile; both build fedcal with the locked setuptools alone."""
+    hashed, own = {"--require-hashes", "--only-binary"}, {"--no-deps", "--no-build-isolation"}
+    for path in (ROOT / "Makefile", ROOT / "docker" / "Dockerfile"):
+        text = re.sub(r"\\\n\s*", "", path.read_text("utf-8")).replace("&&", "\n")
+        installs = re.findall(r"(?:pip|\$\(PIP\)) .*\binstall (.*)", text)
+        assert len(installs) >= 2
+        for words in map(str.split, installs):
+            assert hashed <= set(words) or own <= set(words), (path, words)
+            assert own - set(words) or set(words) - own <= {"-e", ".", "--no-cache-dir"}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert makefile.count("$(call hashed,") >= 5  # runtime, dev, bench, peers, pip and setuptools
+
+
+def wheel(folder: Path, name: str, *needs: str) -> Path:
+    path = folder / f"{name}-1-py3-none-any.whl"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+    about += "".join(f"Requires-Dist: {need}\n" for need in needs)
+    info = f"{name}-1.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(f"{info}/METADATA", about)
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.mark.parametrize("fault", ["", "other bytes", "no hash", "not locked"])
+def test_pip_takes_what_the_lock_has_and_nothing_else(tmp_path: Path, fault: str) -> None:
+    """The lock is given as constraints, which pip takes hashes from since 26.1."""
+    if tuple(map(int, version("pip").split(".")[:2])) < (26, 1):
+        pytest.skip("this pip is not the one of locks/build.txt")
+    lines = []
+    for path in (wheel(tmp_path, "house", "brick>=1"), wheel(tmp_path, "brick")):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        lines.append(f"{path.name.split('-')[0]}==1 --hash=sha256:{digest}")
+    if fault == "other bytes":
+        wheel(tmp_path, "brick", "house")
+    lines[1:] = {"no hash": ["brick==1"], "not locked": []}.get(fault, lines[1:])
+    lock = tmp_path / "lock.txt"
+    lock.write_text("\n".join(lines))
+    command = f"-m pip install --dry-run --no-index --find-links {tmp_path} --require-hashes"
+    done = subprocess.run(
+        [sys.executable, *command.split(), "-c", str(lock), "house"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is (not fault), done.stderr
+    if fault:
+        assert re.search(r"DO NOT MATCH|Hashes are required|pinned with ==", done.stderr)
+    else:
+        assert "Would install brick-1 house-1" in done.stdout
+
+
+def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path: Path) -> None:
+    out = tmp_path / "sbom.json"
+    script = [sys.executable, str(ROOT / "docker" / "sbom.py"), "--out", str(out)]
+    subprocess.run([*script, "--lock", str(LOCKS / "all.txt")], check=True, capture_output=True)
+    text = out.read_text("utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.replace("purl", "p"))
+    sbom = json.loads(text)
+    assert sbom["metadata"]["component"]["name"] == "fedcal"
+    parts = {part["name"]: part for part in sbom["components"]}
+    direct = {canonicalize_name(Requirement(d).name) for d in PROJECT["project"]["dependencies"]}
+    assert direct | {"grpcio", "starlette"} <= parts.keys()  # what Flower needs, too
+    assert parts.keys() & {"torch", "pytest", "ray"} == set()
+    for name, part in parts.items():
+        locked, hashes = LOCKED["all.txt"][name]
+        assert part["version"] == locked
+        assert [h["content"] for h in part["hashes"]] == hashes
+        assert part["licenses"], name
+    wanted = {d["ref"]: d["dependsOn"] for d in sbom["dependencies"]}
+    assert {parts[name]["purl"] for name in direct} == set(
+        wanted[f"pkg:pypi/fedcal@{sbom['metadata']['component']['version']}"]
+    )
+    # a package that is not the locked one is no part of it
+    wrong = tmp_path / "lock.txt"
+    lines = (LOCKS / "all.txt").read_text("utf-8")
+    wrong.write_text(lines.replace(f"\nnumpy=={version('numpy')} ", "\nnumpy==1.0 "), "utf-8")
+    done = subprocess.run(
+        [*script, "--lock", str(wrong)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert done.stderr == f"sbom: numpy {version('numpy')} is installed, locked is 1.0\n"
