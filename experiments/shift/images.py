@@ -152,7 +152,7 @@ def read_imagenet_c(
 
 
 def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
-    pool = read_bytes(path)
+    pool = read_bytes(path).judged
     if (corruption, severity) == (CLEAN, 0):
         return ShiftedImages(pool.y, lambda rows: pool.x[rows.start : rows.stop])
     corrupt(pool.x[:1], corruption, severity, 0)  # what is wrong is said now, not in a batch

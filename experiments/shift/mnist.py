@@ -78,7 +78,7 @@ def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, Labelle
     InputError
         If a file cannot be read, or the two do not go together.
     """
-    first, second = read_bytes(train), read_bytes(test)
+    first, second = read_bytes(train), read_bytes(test).judged
     if first.x.shape[1:] != second.x.shape[1:]:
         raise InputError(
             f"{test!r}: images of {second.x.shape[1:]}, but those of {train!r} have "

@@ -33,7 +33,7 @@ def shipped(train: str, test: str) -> Arrays:
         batches = [images[k : k + BATCH] for k in range(0, len(images), BATCH)]
         return np.concatenate([steps(unit(extractor.features(x)), STEP) for x in batches])
 
-    first, second = read_bytes(train), read_bytes(test)
+    first, second = read_bytes(train), read_bytes(test).judged
     images = second.x[::EVERY]
     arrays: Arrays = {
         "scale": np.array(STEP),

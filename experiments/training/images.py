@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _KEYS = ("x", "y", "client", "test_x", "test_y", "test_client")
 
 def read_pool(paths: str, feature_norm: float | None = None) -> LabelledRows:
     """Read labelled images or features; several sources of images become one pool.
+
+    Test rows of a source stay apart: they are the pool's `test`.
 
     Parameters
     ----------
@@ -68,6 +71,7 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
     if len(sources) == 1 and any(Path(sources[0]).expanduser().glob("train/*.json")):
         return read_leaf(Path(sources[0]))
     parts: list[LabelledRows] = []
+    tests: list[LabelledRows] = []
     for source in sources:
         path = Path(source).expanduser()
         with named(source):
@@ -76,7 +80,9 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
             elif path.suffix.lower() == ".npz":
                 arrays = read_npz(path)
                 if "features" not in arrays:
-                    parts += _npz(arrays)
+                    rows, *tested = _npz(arrays)
+                    parts.append(rows)
+                    tests += tested
                 elif len(sources) == 1:
                     return features_of(arrays, feature_norm)
                 else:
@@ -86,7 +92,11 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
             else:
                 raise InputError("no such file or folder")
     with named(paths):
-        return _merged(parts)
+        _check_together([*parts, *tests])
+        pool = replace(_merged(parts), test=_merged(tests) if tests else None)
+        if pool.classes < 2:
+            raise InputError("there is one class; at least 2 are needed")
+        return pool
 
 
 def read_bytes(paths: str) -> LabelledRows:
@@ -106,7 +116,7 @@ def named(path: str) -> Iterator[None]:
         raise InputError(f"{path!r}: {error}") from None
 
 
-def _merged(parts: list[LabelledRows]) -> LabelledRows:
+def _check_together(parts: list[LabelledRows]) -> None:
     first = parts[0]
     for part in parts[1:]:
         if _kind(part) != _kind(first):
@@ -115,16 +125,17 @@ def _merged(parts: list[LabelledRows]) -> LabelledRows:
             raise InputError("the sources have different classes (names of their folders)")
         if (part.client is None) != (first.client is None):
             raise InputError("client is there in some sources and missing in others")
+
+
+def _merged(parts: list[LabelledRows]) -> LabelledRows:
+    first = parts[0]
     clients = [part.client for part in parts if part.client is not None]
-    pool = LabelledRows(
+    return LabelledRows(
         first.x if len(parts) == 1 else np.concatenate([part.x for part in parts]),
         np.concatenate([part.y for part in parts]),
         first.names,
         np.concatenate(clients) if clients else None,
     )
-    if pool.classes < 2:
-        raise InputError("there is one class; at least 2 are needed")
-    return pool
 
 
 def _kind(rows: LabelledRows) -> str:

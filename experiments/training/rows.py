@@ -58,7 +58,7 @@ class LabelledRows:
     norm
         a public bound on the Euclidean norm of each row of features; or None
     test
-        the source's own test rows, which stay that; or None
+        the source's own test rows, which nothing is trained on; or None
     shifted
         of test rows: (corruption, severity) -> their features after that corruption, (n, d)
     """
@@ -85,8 +85,15 @@ class LabelledRows:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
-        return int(self.y.max()) + 1 if self.names is None else len(self.names)
+        """Number of classes; where they have no names, that of the largest label, test rows too."""
+        if self.names is not None:
+            return len(self.names)
+        return max(int(self.y.max()) + 1, 0 if self.test is None else self.test.classes)
+
+    @property
+    def judged(self) -> LabelledRows:
+        """The rows that a model is judged on: the test rows if there are any, else all."""
+        return self if self.test is None else self.test
 
 
 def check_labels(name: str, y: NDArray[Any], rows: int, of: str, classes: int) -> Integers:

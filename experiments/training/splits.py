@@ -1,9 +1,9 @@
 """From a pool of rows to clients, and from a client's rows to train, calibration and test.
 
-As in Maddock et al., A.1: whatever test set the source had is merged in, and each client keeps
-80 % of its rows for training, 10 % for calibration, 10 % for testing. Features keep the test set of
-their source, and a tenth of the training rows, drawn by a keyed hash, is for calibration: as in
-Zhang et al. (2022), Algorithm 1.
+Each client keeps 80 % of its rows for training, 10 % for calibration and 10 % for testing, as in
+Maddock et al., A.1, where the source has no test rows of its own (the paper merges those in: give
+both as one pool). Where it has, they are for testing and nothing is trained on them; a tenth of the
+others, drawn by a keyed hash, is for calibration: as in Zhang et al. (2022), Algorithm 1.
 """
 
 from __future__ import annotations
@@ -168,7 +168,10 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         if training is not None:  # half of the test rows are for calibration
             ends = (training, (training + kept) // 2)
         tested = isinstance(pool, LabelledRows) and pool.test is not None
-        if config.by_method or tested:
+        if config.by_method and training is not None:  # the source's cut; all its tests are tests
+            mine, tests = found.take(slice(training)), found.take(slice(training, None))
+            cut.append([*_by_hash(mine, config, tested=True), tests])
+        elif config.by_method or tested:
             cut.append(_by_hash(found, config, tested))
         else:
             cut.append([found.take(slice(a, b)) for a, b in pairwise((0, *ends, kept))])
@@ -331,6 +334,10 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
         raise InputError(
             f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
             f"not read; allowed: {fit}"
+        )
+    if not config.by_method and model not in DEFAULTS:
+        raise InputError(
+            f"method '{FEDAVG}' does not train the model {model}; it trains {', '.join(DEFAULTS)}"
         )
     dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
     defaults = {} if config.by_method else DEFAULTS[model]

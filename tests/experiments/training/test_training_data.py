@@ -13,6 +13,11 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError
+from fedcal.experiments.deploy.feature_rows import site_rows
+from fedcal.experiments.load import load_any, rows_to_evaluate
+from fedcal.experiments.load import test_part as part_for_tests
+from fedcal.experiments.pipeline.rows import rows_of_scores
+from fedcal.experiments.training.by_method import shards_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, encode, read_text
@@ -79,15 +84,93 @@ def test_small_clients_are_left_out_and_large_ones_cut(tmp_path: Path) -> None:
         dealt(data, clients=3)
 
 
-def test_the_test_set_is_merged_in(tmp_path: Path) -> None:
+def test_sources_become_one_pool_and_their_test_rows_another(tmp_path: Path) -> None:
     both = npz(tmp_path, x=X, y=Y)
-    apart = npz(tmp_path, "apart.npz", x=X[:150], y=Y[:150], test_x=X[150:], test_y=Y[150:])
-    one, two = (
-        npz(tmp_path, f"{k}.npz", x=X[part], y=Y[part])
-        for k, part in enumerate((slice(150), slice(150, None)))
-    )
-    found = [dealt(data, partition="iid", clients=4) for data in (both, apart, f"{one},{two}")]
+    halves = (slice(150), slice(150, None))
+    one, two = (npz(tmp_path, f"{k}.npz", x=X[p], y=Y[p]) for k, p in enumerate(halves))
+    found = [dealt(data, partition="iid", clients=4) for data in (both, f"{one},{two}")]
     assert len({federation.fingerprint() for federation in found}) == 1
+    apart = npz(tmp_path, "apart.npz", x=X[:99], y=Y[:99], test_x=X[99:150], test_y=Y[99:150])
+    pool, tested = read_pool(f"{apart},{two}"), read_pool(apart).test
+    assert (len(pool.y), len(pool.judged.y)) == (149, 51)
+    assert tested is not None
+    assert pool.judged.x.tobytes() == X[99:150].tobytes()
+
+
+MARK = 7
+
+
+def _test_rows_of(kind: str, folder: Path) -> str:
+    """A file, or a folder, whose test rows alone hold the value `MARK`."""
+    train, test = X[:150] // 2 * 2, np.full((50, 6, 6), MARK, np.uint8)  # even numbers and 7
+    y, test_y, client = Y[:150], Y[150:], np.arange(150) % 5
+    flat, flat_test = train.reshape(150, -1)[:, :4] + 0.0, test.reshape(50, -1)[:, :4] + 0.0
+    if kind == "images":
+        return npz(folder, x=train, y=y, test_x=test, test_y=test_y)
+    if kind == "images of clients":
+        who = {"client": client, "test_client": client[:50]}
+        return npz(folder, x=train, y=y, test_x=test, test_y=test_y, **who)
+    if kind == "features":
+        arrays = {"features": flat, "y": y, "test_features": flat_test, "test_y": test_y}
+        return npz(folder, **arrays, class_names=list("abcd"))
+    if kind == "leaf":
+        parts = {"train": (train, y), "test": (test, test_y)}
+        return leaf(
+            folder,
+            **{
+                part: {
+                    f"f{k}": {"x": (x[k::5].reshape(-1, 36) * 1.0).tolist(), "y": z[k::5].tolist()}
+                    for k in range(5)
+                }
+                for part, (x, z) in parts.items()
+            },
+        )
+    if kind == "logits":
+        return npz(folder, logits=flat, labels=y, test_logits=flat_test, test_labels=test_y)
+    path = folder / f"rows.{kind}"
+    columns = {f"logit_{k}": np.r_[flat[:, k], flat_test[:, k]] for k in range(4)}
+    columns |= {"label": Y, "split": np.repeat(["train", "test"], (150, 50))}
+    frame = pytest.importorskip("pandas").DataFrame(columns)
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "dp-fedavg"])
+@pytest.mark.parametrize("kind", ["images", "images of clients", "features", "leaf"])
+def test_nothing_is_trained_on_a_test_part(tmp_path: Path, kind: str, method: str) -> None:
+    model = {"features": "mlp"}.get(kind, "cnn")
+    unit = "user" if method == "dp-fedavg" else "example"
+    partition = None if kind in ("images of clients", "leaf") else "iid"
+    clients = None if partition is None else 4
+    data = _test_rows_of(kind, tmp_path)
+    options: Any = {"method": method, "model": model, "unit": unit}
+    options |= {"partition": partition, "clients": clients}
+    if kind == "features" and method == "fedavg":
+        with pytest.raises(InputError, match="'fedavg' does not train the model mlp"):
+            dealt(data, **options)
+        return
+    made = dealt(data, **options)
+    trained = shards_of(made)
+    assert trained.inputs is not None
+    assert not (trained.inputs == MARK).any()
+    assert all((rows.x == MARK).all() for rows in made.parts["test"])
+    halved = method == "fedavg" and kind == "leaf"  # the others are for calibration
+    assert made.sizes("test").sum() == (25 if halved else 50)
+
+
+@pytest.mark.parametrize("kind", ["logits", "csv", "parquet"])
+def test_nothing_is_fitted_to_a_test_part(tmp_path: Path, kind: str) -> None:
+    data = _test_rows_of(kind, tmp_path)
+    loaded = load_any(data).split(0)
+    part = rows_of_scores(data, 0, "example").parts["calibration"]
+    at_site = site_rows(data, list("abcd"))
+    for logits in (loaded.scores, part.scores, at_site.shards.logits):
+        assert not (logits == MARK).any()
+        assert len(logits) == 150
+    assert at_site.test is not None
+    assert (at_site.test[0] == MARK).all()
+    assert (part_for_tests(loaded, 0).logits == MARK).all()
+    assert (rows_to_evaluate(loaded).scores == MARK).all()
 
 
 # --- images -----------------------------------------------------------------------------------
