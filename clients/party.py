@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -37,10 +38,12 @@ from fedcal.secure_aggregation.messages import (
     NONCE_BYTES,
     Confirmation,
     Contribution,
+    Damaged,
     Enrolment,
     Header,
     Opening,
     commitment,
+    exchange_keys,
     header_by,
     sealed_for,
     sum_digest,
@@ -111,7 +114,8 @@ class Party:
         job, question
             digests, 64 hexadecimal digits
         enrolments
-            of members of the committee, as the server tells them
+            of members of the committee, as the server tells them; who has none that can be used is
+            missing
         draw
             this site's vector with its coin and its noise, (length,); called once in the life of
             a round
@@ -119,8 +123,8 @@ class Party:
         Raises
         ------
         InputError
-            If fewer members than can open a sum have enrolled, or an enrolment is not its
-            member's; or as `SiteRecords.answer`.
+            If fewer members than can open a sum have an enrolment that can be used; or as
+            `SiteRecords.answer`.
         """
 
         own = Enrolment.from_bytes(self.enrol(job, about)).exchange
@@ -148,16 +152,9 @@ class Party:
         return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
 
     def _enrolled(self, job: str, enrolments: Sequence[bytes]) -> dict[int, bytes]:
-        """X25519 keys of members, each signed by its member for this job."""
-        committee, known = self._roster.committee, dict[int, bytes]()
-        for text in enrolments:
-            enrolment = Enrolment.from_bytes(text)
-            site = enrolment.site
-            if site not in committee.members or site in known:
-                raise InputError(f"site {site} is no member of the committee, or enrolled twice")
-            if not enrolment.by(self._roster.sites[site].key, bytes.fromhex(job)):
-                raise InputError(f"the enrolment of site {site} is not signed by it for this job")
-            known[site] = enrolment.exchange
+        """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
+        committee = self._roster.committee
+        known = exchange_keys(self._roster, job, enrolments)
         if len(known) < committee.threshold:
             raise InputError(
                 f"{len(known)} members of the committee have enrolled, and {committee.threshold} "
@@ -282,12 +279,13 @@ class Party:
         """
         check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
-        for text in confirmations:
-            one = Confirmation.from_bytes(text)
-            if one.site in committee.members and one.by(
-                self._roster.sites[one.site].key, bytes.fromhex(of)
-            ):
-                signed.add(one.site)
+        for text in dict.fromkeys(confirmations):
+            with suppress(Damaged):
+                one = Confirmation.from_bytes(text)
+                if one.site in signed or one.site not in committee.members:
+                    continue
+                if one.by(self._roster.sites[one.site].key, bytes.fromhex(of)):
+                    signed.add(one.site)
         if len(signed) < committee.threshold:
             raise InputError(
                 f"{len(signed)} members have signed for this sum, and {committee.threshold} must"

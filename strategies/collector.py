@@ -6,19 +6,20 @@ site's damaged message from spoiling the round.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
 from fedcal.errors import InputError, RoundFailed
 from fedcal.queries.request import Request
+from fedcal.secure_aggregation.keys import usable_exchange_key
 from fedcal.secure_aggregation.messages import (
     Confirmation,
     Contribution,
-    Enrolment,
     Header,
     Opening,
+    exchange_keys,
     header_by,
     sum_digest,
     vector_digest,
@@ -29,16 +30,8 @@ from fedcal.types import Words
 
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
-    """Enrolments by site, of those that are what they should be."""
-    known = {}
-    for site, text in replies.items():
-        try:
-            enrolment = Enrolment.from_bytes(text)
-        except InputError:
-            continue
-        if enrolment.site == site and enrolment.by(roster.sites[site].key, bytes.fromhex(job)):
-            known[site] = text
-    return known
+    """Enrolments by member, of those that sites can use; the others count as missing."""
+    return {s: text for s, text in replies.items() if s in exchange_keys(roster, job, [text])}
 
 
 class Collector:
@@ -81,6 +74,7 @@ class Collector:
             and header.vector == vector_digest(sent.words)
             and set(header.receivers) == set(sent.sealed) <= set(committee.members)
             and len(header.commitments) == len(committee.pieces)
+            and usable_exchange_key(header.exchange)  # else no member confirms the sum
             and header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:
@@ -92,7 +86,7 @@ class Collector:
         """Leave in the sum those whose seeds are sealed for enough members in common.
 
         Those of all are, but for a round that a restarted server asks again, which sites answer as
-        before: where so many members have gone or come, those of the most sites alone.
+        before: where so many members have gone or come, that of the most sites alone.
 
         Parameters
         ----------
@@ -106,9 +100,16 @@ class Collector:
         """
         if only is None:
             only = list(self._receivers)
-            if len(self._common(only)) < self._roster.committee.threshold:
-                most = [who for who, _ in Counter(self._receivers.values()).most_common(1)]
-                only = [site for site, who in self._receivers.items() if who in most]
+            committee = self._roster.committee
+            if len(self._common(only)) < committee.threshold:
+                told = {site: set(who) for site, who in self._receivers.items()}
+                only = max(
+                    (
+                        [site for site, who in told.items() if who.issuperset(some)]
+                        for some in combinations(committee.members, committee.threshold)
+                    ),
+                    key=len,
+                )
         if not set(only) <= set(self.contributions):
             raise RoundFailed(
                 f"round {self._request.round}: members were asked to confirm a sum before the "

@@ -20,6 +20,7 @@ from fedcal.atomic import whole_file
 from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import Config, load_config, public_facts, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
+from fedcal.experiments.engines.superlink import UNKNOWN
 from fedcal.experiments.load import load_any, name_of, test_part
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
@@ -45,6 +46,8 @@ _TICK_S, _ASK_S = 0.2, 15.0
 """Seconds between looks into the folder, and between questions to the SuperLink."""
 _ENDS_S = 60.0
 """Seconds that a server may take to end after its run."""
+_GONE_S = 180.0
+"""Seconds without a word of the run after which the SuperLink is taken to be gone."""
 
 _CLASSES = 2  # until the sites say how many
 
@@ -225,9 +228,13 @@ def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
-    """Return once the outcome is there and delivered; raise what stopped the run."""
+    """Return once the outcome is there and delivered; raise what stopped the run.
+
+    A SuperLink that does not answer, or does not know the run, is asked again for `_GONE_S`
+    after the last word of the run, be it from the SuperLink or in the folder.
+    """
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    number, told = flower_run(out), 0
+    number, told, heard = flower_run(out), 0, asked
     try:
         going = True
         while going:
@@ -238,6 +245,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             told = len(notices)
             done = read_progress(work)
             for pair in done[seen:]:
+                heard = time.monotonic()
                 if progress is not None:
                     progress(*pair)
             seen = len(done)
@@ -246,6 +254,10 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
                 status = superlink.flower.status(number)
                 if status.startswith(ENDED) and not ended(work):
                     raise _failure(work, status, out)
+                if status != UNKNOWN:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > _GONE_S and not ended(work):
+                    raise _gone(work, out)
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise Interrupted(
@@ -257,6 +269,15 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
         raise error
     if not (work / OUTCOME).exists():
         raise _failure(work, superlink.flower.status(number), out)
+
+
+def _gone(work: Path, out: Path) -> FedcalError:
+    kept = (work / CHECKPOINT).exists()
+    again = f"fedcal deploy resume --out {out} goes on" if kept else "start the run again"
+    return FedcalError(
+        f"the SuperLink has not told of the run for {_GONE_S:g} s (it is gone, hangs, or was "
+        f"started anew without its database): once it is up, {again}"
+    )
 
 
 def _failure(work: Path, status: str, out: Path) -> FedcalError:

@@ -37,6 +37,12 @@ COMPLETED = "finished:completed"
 CONNECTION = "fedcal"
 """What the SuperLink is called in the configuration of `flwr`."""
 
+UNKNOWN = "unknown"
+"""Status of a run that the SuperLink does not know, or that nobody tells of."""
+
+COMMAND_S = 120.0
+"""Seconds that a command of `flwr` may take: it waits without an end for a SuperLink that hangs."""
+
 TICK = 0.05
 _STARTS = 3  # another process may take the free port first
 _SUPERLINK_SECONDS = 60.0
@@ -177,12 +183,13 @@ class FlowerRun:
                 return
 
     def flwr(self, *arguments: str | Path) -> str:
-        """What a command of `flwr` prints, or says of its failure."""
-        return self._said([self._commands.flwr, *arguments])
+        """What a command of `flwr` prints, or says of its failure; it is ended in `COMMAND_S`."""
+        return self._said([self._commands.flwr, *arguments], COMMAND_S)
 
     def flwr_many(self, many: Sequence[Sequence[str]]) -> str:
         """What several commands of `flwr` print, run in one process until one fails."""
-        return self._said([sys.executable, "-P", "-c", _MANY, json.dumps(many)])
+        command: list[str | Path] = [sys.executable, "-P", "-c", _MANY, json.dumps(many)]
+        return self._said(command, COMMAND_S * len(many))
 
     def run(self, federation: str | None, out: Path, progress: Progress | None) -> str:
         """Run the app to its end; the status that Flower gives it."""
@@ -220,13 +227,13 @@ class FlowerRun:
     def status(self, run_id: int | None = None) -> str:
         """What Flower says of a run, by default of the only one: `flwr run` exits 0 if it failed.
 
-        "unknown" if the SuperLink does not answer.
+        `UNKNOWN` if the SuperLink does not answer.
         """
         which = () if run_id is None else ("--run-id", str(run_id))
         listed = json_in(self.flwr("list", CONNECTION, *which, "--format", "json"))
         with contextlib.suppress(LookupError, TypeError):
             return str(listed["runs"][0]["status"])
-        return "unknown"
+        return UNKNOWN
 
     def outcome(self, out: Path, status: str, what: str, *, private: bool) -> Outcome:
         """What the server left in `out`; raises what stopped the run.
@@ -266,13 +273,14 @@ class FlowerRun:
         why = f": {complaint(self._log.read_text('utf-8', 'replace'))}" if tell else ""
         raise FedcalError(f"{what}{why}; the run's log is {self.keep_log()}")
 
-    def _said(self, command: list[str | Path]) -> str:
-        said = self._folder / "said"
+    def _said(self, command: list[str | Path], seconds: float) -> str:
+        said, deadline = self._folder / "said", time.monotonic() + seconds
         said.unlink(missing_ok=True)
         with self._started(command, log=said) as asking:
-            while asking.poll() is None:
+            while (silent := asking.poll() is None) and time.monotonic() < deadline:
                 time.sleep(TICK)
-        return _COLOURS.sub("", said.read_text("utf-8", "replace"))
+        text = _COLOURS.sub("", said.read_text("utf-8", "replace"))
+        return f"{text}\nERROR: no answer within {seconds:g} s" if silent else text
 
     def _alive(self) -> bool:
         return self._tree is not None and self._tree.poll() is None

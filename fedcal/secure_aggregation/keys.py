@@ -3,7 +3,8 @@
 * A site's identity: Ed25519 (RFC 8032), for years.
 * Its key of one job: X25519 (RFC 7748), deleted when the job ends.
 * A message from site to site: ChaCha20-Poly1305 (RFC 8439) under a key that HKDF-SHA256 (RFC 5869)
-  makes of both sites' X25519 keys, for one job and one direction.
+  makes of the secret that both sites' X25519 keys agree on, for these two public keys, one job and
+  one direction.
 
 What is signed, hashed or derived begins with its purpose, so that nothing that was made for one
 can be taken for another.
@@ -36,6 +37,7 @@ SEALED_MORE_BYTES = 28
 """Nonce and tag: a sealed message is so much longer than what is in it."""
 
 _NONCE_BYTES = 12
+_SEAL = "seal-2"  # the first version of the derivation did not name the public keys
 _DOMAIN = b"fedcal/secure-sum/1/"
 
 
@@ -106,6 +108,20 @@ def new_exchange_key() -> tuple[bytes, bytes]:
     return key.private_bytes_raw(), key.public_key().public_bytes_raw()
 
 
+def usable_exchange_key(public: bytes) -> bool:
+    """Return whether an X25519 public key agrees on a secret that not everybody knows.
+
+    A key of small order agrees on zero with every key (RFC 7748, section 6.1): secret keys are
+    multiples of 8. So one fixed secret key shows it, and all sites judge by the same public bytes.
+    """
+    try:
+        fixed = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
+        fixed.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
+
+
 def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: int) -> bytes:
     """The key of messages from one site to another in a job, 32 bytes.
 
@@ -126,7 +142,8 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
         agreed = mine.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise InputError("a site's X25519 key is none") from None
-    info = domain("seal") + _number(sender) + _number(receiver)
+    both = sorted((mine.public_key().public_bytes_raw(), public))  # equal bytes at both sides
+    info = domain(_SEAL) + _number(sender) + _number(receiver) + b"".join(both)
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=job, info=info).derive(agreed)
 
 

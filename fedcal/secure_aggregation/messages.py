@@ -22,9 +22,11 @@ from fedcal.secure_aggregation.keys import (
     SIGNATURE_BYTES,
     SigningKey,
     digest,
+    usable_exchange_key,
     verified,
 )
 from fedcal.secure_aggregation.masking import SEED_BYTES
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.types import Words
 
 SAID = "said"
@@ -87,6 +89,39 @@ class Enrolment:
             raise Damaged("an enrolment has another length")
         site, exchange, nonce = _ENROLMENT.unpack(text[: _ENROLMENT.size])
         return cls(site, exchange, nonce, text[_ENROLMENT.size :])
+
+
+def exchange_keys(roster: Roster, job: str, enrolments: Iterable[bytes]) -> dict[int, bytes]:
+    """Return the X25519 keys of the members of the committee whose enrolments can be used.
+
+    Formal guarantee: it depends on public bytes alone, so that all sites that are told the same
+    enrolments take the same members for missing. One that is damaged, of another job, signed by
+    somebody else, not a member's, or has a key of small order, is passed over as a member that did
+    not answer; of two of one member the first counts.
+
+    Parameters
+    ----------
+    roster
+        of the federation
+    job
+        digest, 64 hexadecimal digits
+    enrolments
+        as `Enrolment.to_bytes` writes them
+    """
+    known: dict[int, bytes] = {}
+    for text in dict.fromkeys(enrolments):
+        try:
+            one = Enrolment.from_bytes(text)
+        except Damaged:
+            continue
+        if (
+            one.site in roster.committee.members
+            and one.site not in known
+            and one.by(roster.sites[one.site].key, bytes.fromhex(job))
+            and usable_exchange_key(one.exchange)
+        ):
+            known[one.site] = one.exchange
+    return known
 
 
 @dataclass(frozen=True)

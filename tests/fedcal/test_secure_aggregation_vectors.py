@@ -114,16 +114,28 @@ def test_keys_between_sites_are_those_of_rfc_7748_and_rfc_5869() -> None:
         assert plain.x25519(secret) == public
         assert plain.x25519(secret, other) == AGREED
         for sender, receiver in ((3, 5), (5, 3)):
-            info = b"fedcal/secure-sum/1/seal\0" + bytes([sender, 0, 0, 0, receiver, 0, 0, 0])
+            info = b"fedcal/secure-sum/1/seal-2\0" + bytes([sender, 0, 0, 0, receiver, 0, 0, 0])
+            info += min(ALICES, BOBS) + max(ALICES, BOBS)
             made = shared_key(secret, other, b"j" * 32, sender, receiver)
             assert made == plain.hkdf(AGREED, b"j" * 32, info, 32)
 
 
-@pytest.mark.parametrize("point", [0, 1, plain.PRIME - 1, plain.PRIME, plain.PRIME + 1])
+ORDER_8 = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+
+
+@pytest.mark.parametrize(
+    "point", [0, 1, *ORDER_8, *(plain.PRIME + k for k in (-1, 0, 1)), 2**255, 2**256 - 19]
+)
 def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point: int) -> None:
     """RFC 7748, section 6.1: points of small order."""
+    public = point.to_bytes(32, "little")
+    assert not keys.usable_exchange_key(public)
+    assert keys.usable_exchange_key(ALICES)
     with pytest.raises(InputError, match="X25519 key is none"):
-        shared_key(ALICE, point.to_bytes(32, "little"), bytes(32), 0, 1)
+        shared_key(ALICE, public, bytes(32), 0, 1)
 
 
 # RFC 8032, section 7.1, tests 1 to 3: (secret, public, message, signature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,12 @@ from sum_world import World
 
 from fedcal.errors import RoundFailed
 from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.messages import Contribution, Enrolment, Header
 from fedcal.strategies.collector import Collector, enrolled
 from fedcal.strategies.secure_rounds import SecureRounds
 
 SITES = 5
+ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
 
 
 @pytest.fixture
@@ -77,6 +80,41 @@ def test_what_cannot_be_used_is_absent(world: World) -> None:
     assert np.array_equal(total, want)
 
 
+@pytest.mark.parametrize("how", ["small order", "bad signature", "another job", "damaged", "away"])
+def test_one_bad_member_is_missing_and_stops_nobody(how: str, world: World) -> None:
+    """At the server and at contributors alike; the other two members open the sum."""
+    (job,), key = world.jobs, world.keys[0]
+    of, zero = bytes.fromhex(job), bytes(32)
+    good = world.enrol(0, job)
+    assert good is not None
+    bad = {
+        "small order": Enrolment.made(key, of, 0, zero, bytes(16)).to_bytes(),
+        "bad signature": damaged(good, -1),
+        "another job": Enrolment.made(key, zero, 0, ALICES, bytes(16)).to_bytes(),
+        "damaged": good[:-1],
+    }
+    said = {k: text for k in (1, 2) if (text := world.enrol(k, job)) is not None}
+    said |= {0: bad[how]} if how in bad else {}
+    assert enrolled(world.roster, job, said).keys() == {1, 2}
+    to = collector(world)
+    for site in range(SITES):
+        text = world.answer(site, job, 1, world.question(job, 1), list(said.values()))
+        assert text is not None
+        assert to.add(site, text)
+    to.settle()
+    total = to.total(openings(world, to, (1, 2)))
+    assert np.array_equal(total, sum(clear.words for clear in world.clear.values()))
+
+
+def test_a_contributor_whose_key_is_of_small_order_is_absent(world: World) -> None:
+    """Else each member would refuse to confirm a sum with its contribution in it."""
+    to, sent = collector(world), answers(world)
+    made = Contribution.from_bytes(sent[3])
+    header = replace(Header.read(made.header), exchange=bytes(32)).signed(world.keys[3])
+    assert to.add(3, sent[3])
+    assert not to.add(3, replace(made, header=header).to_bytes())
+
+
 @pytest.mark.parametrize("place", [4, 40, -1])
 def test_a_damaged_opening_is_no_opening(place: int, world: World) -> None:
     """Of its digest, of a mask or of its signature; any two others do."""
@@ -109,6 +147,16 @@ def test_without_enough_members_in_common_the_sum_is_that_of_the_most(world: Wor
         assert to.add(site, text)
     to.settle()
     assert sorted(to.contributions) == [2, 3, 4]
+
+
+def test_the_most_sites_are_those_with_enough_members_in_common(world: World) -> None:
+    """Not those with the same members: sites 2 to 4 have two of them in common with site 1."""
+    to = collector(world)
+    sent = answers(world, (0, 1), (0,)) | answers(world, sites=(1,))
+    for site, text in (sent | answers(world, (1, 2), (2, 3, 4))).items():
+        assert to.add(site, text)
+    to.settle()
+    assert sorted(to.contributions) == [1, 2, 3, 4]
 
 
 def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(

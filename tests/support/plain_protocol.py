@@ -222,7 +222,8 @@ def contribution(
         told = b"".join(
             seed for seed, without in zip(seeds, pieces, strict=True) if member not in without
         )
-        info = named("seal") + little(site, 4) + little(member, 4)
+        both = sorted((x25519(exchange), members[member]))
+        info = named("seal-2") + little(site, 4) + little(member, 4) + both[0] + both[1]
         key = hkdf(x25519(exchange, members[member]), job, info, 32)
         about = digest("sealed", header, little(member, 4))
         sealed = nonces[member] + aead(key, nonces[member], told, about)

@@ -20,6 +20,7 @@ from fedcal.clients.site_app import site_app
 from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.config import Config
 from fedcal.experiments.deploy import run as deploy
+from fedcal.experiments.engines import superlink
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
@@ -237,6 +238,41 @@ def test_the_config_of_a_run_is_found_again_from_another_folder(
     found = deploy.deployed(again, test=again.data, out=out, resume=True)
     assert found.test is not None
     assert not any(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_superlink_that_is_gone_is_not_waited_for(
+    rounds: int, link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed in mid-run: the server's process dies with it, and writes no last word."""
+    out = tmp_path / "out"
+    monkeypatch.setattr(deploy, "_GONE_S", 0.5)
+
+    def killed() -> int:
+        link.state = "unknown"
+        if rounds:
+            (out / "server" / "checkpoint.json").touch()
+            run_folder.note_progress(out / "server", rounds, 2)
+        return 1
+
+    monkeypatch.setattr(link, "submit", killed)
+    next_ = f"fedcal deploy resume --out {out} goes on" if rounds else "start the run again"
+    with pytest.raises(FedcalError, match=f"has not told of the run for 0.5 s.*: once .*{next_}"):
+        deploy.deployed(config(tmp_path), out=out)
+
+
+def test_a_command_to_a_superlink_that_hangs_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = tmp_path / "flwr"
+    hangs.write_text("#!/bin/sh\nsleep 600\n")
+    hangs.chmod(0o700)
+    monkeypatch.setattr(superlink, "COMMAND_S", 0.5)
+    (tmp_path / "run").mkdir()
+    flower = superlink.FlowerRun(tmp_path / "run", superlink.Commands(hangs, hangs), {})
+    assert flower.status(1) == superlink.UNKNOWN
+    with pytest.raises(FedcalError, match=r"did not take the run: no answer within 0.5 s"):
+        flower.submit()
 
 
 def test_nothing_to_go_on_with_is_one_line(link: SuperLink, tmp_path: Path) -> None:
