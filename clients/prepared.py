@@ -188,6 +188,7 @@ def prepare(
     texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
     if count is None and sign_key is not None and not simulated:
         count = count_beside(sign_key)
+    count = count and count.absolute()
     site = {
         "version": _VERSION,
         "names": named,
@@ -205,9 +206,7 @@ def prepare(
         last, before = count_files(folder)
         if count != last and (last is None or last.exists()):
             before = last
-        site["count_files"] = [
-            None if file is None else str(file.absolute()) for file in (count, before)
-        ]
+        site["count_files"] = [file and str(file) for file in (count, before)]
         for name in (FEDERATION, POLICY):
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
@@ -227,14 +226,12 @@ def count_beside(key: Path) -> Path:
 
 
 def count_files(folder: Path) -> tuple[Path | None, Path | None]:
-    """That file of a prepared site, and the one that it had before; None = in the folder."""
+    """That file of a prepared site, and the one before; None = in the folder, or not known."""
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
         count, before = (file and Path(file) for file in site.get("count_files", (None, None)))
-    except FileNotFoundError:
-        return None, None
     except (OSError, AttributeError, TypeError, ValueError):
-        raise InputError(f"{SITE} of {folder} is damaged: start fedcal site again") from None
+        return None, None
     return count, before
 
 
