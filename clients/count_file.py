@@ -1,9 +1,10 @@
-"""How many transactions a database has seen, in a small file beside it.
+"""Which records a key belongs to and how many transactions they have seen, in a small file.
 
-A database that was put back from a backup is sound by itself; that it is an old one can only be
-seen from outside. The number goes up with each transaction, in the database and in this file. The
-file also has the time at which the system last saw the database change (ctime), which no program
-that copies files can set: it shows that both were put back together.
+A database that was put back from a backup, copied or made anew is sound by itself; that it is not
+the one that was left can only be seen from outside. The file has the records' id, which is random,
+and a number that goes up with each transaction; both stand in the database, too. It also has the
+time at which the system last saw the database change (ctime), which no program that copies files
+can set: it shows copies, and a database and a file that were put back together.
 """
 
 from __future__ import annotations
@@ -12,12 +13,25 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from fedcal.atomic import reason
 from fedcal.errors import FedcalError, InputError
 
-_WIDTH = 48
+UNNAMED = "-"
+"""Id of records of earlier versions of fedcal, which had none, and of no records."""
+
+_WIDTH = 128
 _COMMITTING = 0  # in place of the time: a transaction is being committed, or was when it all ended
+
+
+class _Left(NamedTuple):
+    """How a database was left: its number and time, the time before the last commit, its id."""
+
+    number: int
+    changed: int
+    before: int
+    records: str
 
 
 class CountFile:
@@ -26,7 +40,10 @@ class CountFile:
     Parameters
     ----------
     database
-        its path; this file has the suffix ``.count``
+        its path
+    path
+        of this file, made with mode 0600 if it is not there; None = beside the database, with the
+        suffix ``.count``
 
     Raises
     ------
@@ -34,13 +51,14 @@ class CountFile:
         If it cannot be made.
     """
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, path: Path | None = None) -> None:
         self._database = database
-        path = database.with_suffix(".count")
+        self.path = path or database.with_suffix(".count")
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as e:
-            raise InputError(f"cannot write {path}: {e.strerror}") from None
+            other = "" if path is None else "; name a file that outlasts --state as --key-records"
+            raise InputError(f"cannot write {self.path}: {e.strerror}{other}") from None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -53,14 +71,39 @@ class CountFile:
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def agrees(self, count: int) -> bool:
-        """Whether a database with `count` transactions is the one that was left here."""
-        known, changed = self._read()
-        if changed == _COMMITTING:  # nobody knows whether that transaction came to be
-            return count in (known - 1, known)
-        return count == known and changed == self._changed()
+    @property
+    def records(self) -> str:
+        """Id of the records that were left here, or `UNNAMED`."""
+        return self._read().records
 
-    def next(self, count: int) -> int:
+    def agrees(self, count: int, records: str, *, cut_off: bool) -> bool:
+        """Return whether a database is the one that was left here.
+
+        Parameters
+        ----------
+        count
+            its number of transactions
+        records
+            its id, or `UNNAMED`
+        cut_off
+            whether SQLite's journal says that a process ended in mid-transaction
+
+        Notes
+        -----
+        After a death in a transaction nobody wrote down when the database last changed. If it has
+        the transaction, no earlier copy has. If not, nothing was written to it since the time
+        before, or a journal is there by which SQLite takes back what was. A copy that was put back
+        has neither, unless it was made in mid-transaction, or put beside that very journal.
+        """
+        left = self._read()
+        if left.records not in (UNNAMED, records):
+            return False
+        if left.changed == _COMMITTING and count != left.number:
+            undone = cut_off or left.before == self._changed()
+            return count == left.number - 1 and undone
+        return count == left.number and left.changed in (_COMMITTING, self._changed())
+
+    def next(self, count: int, records: str) -> int:
         """The number after `count` and after all that this file has seen; on disk on return.
 
         To be called before the transaction is committed, and `committed` afterwards.
@@ -70,17 +113,17 @@ class CountFile:
         FedcalError
             If it cannot be written: then the transaction must not be committed.
         """
-        number = max(count, self._read()[0]) + 1
+        number = max(count, self._read().number) + 1
         try:
-            self._write(number, _COMMITTING)
+            self._write(_Left(number, _COMMITTING, self._changed(), records))
             os.fsync(self._file)
         except OSError as e:
-            raise FedcalError(f"cannot write {self._database}: {reason(e)}") from None
+            raise FedcalError(f"cannot write {self.path}: {reason(e)}") from None
         return number
 
-    def committed(self, count: int) -> None:
+    def committed(self, count: int, records: str) -> None:
         """Remember how the database was left; a crash before this is no restored backup."""
-        self._write(count, self._changed())
+        self._write(_Left(count, self._changed(), 0, records))
 
     def close(self) -> None:
         """Let it go."""
@@ -89,13 +132,17 @@ class CountFile:
     def _changed(self) -> int:
         return os.stat(self._database).st_ctime_ns
 
-    def _read(self) -> tuple[int, int]:
-        """Number and time; of an empty file those of a database without a transaction."""
+    def _read(self) -> _Left:
+        """How it was left; an empty file says: without a transaction."""
+        words = os.pread(self._file, _WIDTH, 0).decode("ascii", "replace").split()
         try:
-            known, changed = os.pread(self._file, _WIDTH, 0).split() or (b"0", b"0")
-            return int(known), int(changed)
+            if len(words) not in (0, 2, 4):  # earlier versions wrote the first two
+                raise ValueError
+            number, changed, before, *_ = (*map(int, words[:3]), 0, 0, 0)
+            return _Left(number, changed, before, (*words[3:], UNNAMED)[0])
         except ValueError:
-            raise InputError(f"the file beside {self._database} is damaged") from None
+            raise InputError(f"{self.path} is damaged") from None
 
-    def _write(self, count: int, changed: int) -> None:
-        os.pwrite(self._file, f"{count} {changed}".ljust(_WIDTH).encode(), 0)
+    def _write(self, left: _Left) -> None:
+        """In one write of less than a sector, so that it is there or not."""
+        os.pwrite(self._file, " ".join(map(str, left)).ljust(_WIDTH).encode(), 0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fedcal.checks import one_of, positive, whole
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
+from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
 """Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
@@ -21,7 +22,7 @@ class JobFacts:
     Attributes
     ----------
     method, unit, trust, adjacency, mechanism
-        in words; sums of epsilons are kept by ``unit``
+        in words; ``unit`` is one of `fedcal.units.UNITS`
     epsilon, delta
         of all rounds together: epsilon > 0 or infinite (exact sums), delta in [0, 1)
     rounds
@@ -49,6 +50,7 @@ class JobFacts:
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
             positive("epsilon of a job", self.epsilon)
+        one_of("unit of a job", self.unit, UNITS)
         _probability("delta of a job", self.delta)
         whole("rounds of a job", self.rounds, 1)
         one_of("word for who vouches", self.verified, (OWN_NOISE, CLAIMED))
@@ -80,7 +82,7 @@ def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the epsilons, and the deltas, of all jobs of one unit may add up to; 0 = nothing."""
+    """What the epsilons, and the deltas, of all jobs may add up to by `account`; 0 = nothing."""
 
     epsilon: float
     delta: float
@@ -104,7 +106,7 @@ class Booked:
     when
         unix time of the first answer
     answered
-        numbers of the rounds that were answered
+        numbers of the rounds that were answered; () = a charge that the operator carried over
     closed
         why nothing of it is answered any more; "" = it is open
     """
@@ -117,7 +119,7 @@ class Booked:
 
 
 def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
-    """Unit -> sums of the epsilons and deltas of jobs; exact sums are in none."""
+    """Unit -> sums of the epsilons and deltas of jobs for it alone; exact sums are in none."""
     charged = [one.about for one in booked if not one.about.exact]
     return {
         unit: (
@@ -126,6 +128,76 @@ def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
         )
         for unit in dict.fromkeys(about.unit for about in charged)
     }
+
+
+def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
+    """Unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
+    charged = [one.about for one in booked if not one.about.exact]
+    if not charged:
+        return None
+    unit, costs = account(charged)
+    return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
+
+
+def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:
+    """The smallest unit that any of some charges is for, and what each of them costs one such unit.
+
+    **Formal guarantee.** Let U be that unit, E and D the sums of the costs, and two inputs of a
+    site differ in one U (a row more or less, say). For any set S of what the charged jobs send,
+    P[S | one] <= e^E P[S | the other] + D. A job for U itself costs U its own (epsilon, delta). In
+    one for a larger unit whose rows may become any others (adjacency "replace") the two inputs are
+    neighbours, too. Otherwise they are two steps apart, all rows of the larger unit away and back
+    with one U changed: (2 epsilon, (1 + e^epsilon) delta). A larger unit than U pays in jobs for
+    it, or for still larger ones, alone, and so at most E and D; jobs for smaller units promise
+    it nothing, however little they cost.
+
+    Parameters
+    ----------
+    charges
+        at least one, none of them exact
+
+    Returns
+    -------
+    tuple[str, list[tuple[float, float]]]
+        The unit's name, and (epsilon, delta) of each charge in their order.
+    """
+    sizes = list(UNITS)
+    unit = max((one.unit for one in charges), key=sizes.index)
+    return unit, [_cost(one, unit) for one in charges]
+
+
+def _cost(of: JobFacts, unit: str) -> tuple[float, float]:
+    if of.unit == unit or of.adjacency == "replace":
+        return of.epsilon, of.delta
+    return 2 * of.epsilon, min(1.0, of.delta * (1 + math.exp(min(of.epsilon, 700.0))))
+
+
+def carried_over(text: str) -> tuple[JobFacts, ...]:
+    """What an operator says was spent beyond what records show, as charges.
+
+    Parameters
+    ----------
+    text
+        "nothing", or EPSILON,DELTA,UNIT as the lost ledger's account had it
+
+    Raises
+    ------
+    InputError
+        For anything else.
+    """
+    if text.strip() == "nothing":
+        return ()
+    try:
+        epsilon, delta, unit = text.split(",")
+        numbers = positive("epsilon of --spent", float(epsilon)), float(delta)
+    except ValueError:
+        raise InputError(
+            "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
+            f"{text[:80]!r}"
+        ) from None
+    kind = UNITS[one_of("unit of --spent", unit.strip(), UNITS)]
+    facts = (kind.name, "", kind.adjacency(False), "", *numbers, 1, CLAIMED, "the operator")
+    return (JobFacts("carried over", *facts, math.inf),)
 
 
 def _probability(name: str, value: float) -> None:

@@ -82,8 +82,9 @@ class Policy:
     epsilon_per_run, delta_per_run
         of a run, at most
     epsilon_total, delta_total
-        over all runs of a site's folder, for each unit: a promise to rows and one to users are
-        about different things, and are not added up
+        over all runs under a site's key, of all units together, for one of the smallest unit that
+        any of them is for (`fedcal.clients.job_facts.account`): where runs for users and runs for
+        rows are allowed, it is what a row pays in both
     settings
         method -> setting -> [lowest, highest], or a list of texts or truth values. Others, and
         settings that are not listed, must be left to the method; those that are listed must be
@@ -229,7 +230,7 @@ class Policy:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Epsilon and delta over all runs with one unit."""
+        """Epsilon and delta over all runs."""
         return self.epsilon_total, self.delta_total
 
     # --- checks -------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ class Policy:
             f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
             f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
             f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, "
-            f"{self.epsilon_total:g} and {self.delta_total:g} in all, for each unit; sums of at "
+            f"{self.epsilon_total:g} and {self.delta_total:g} in all, over all units; sums of at "
             f"least {self.answers}"
         ]
         if self.exact_sums:

@@ -136,6 +136,7 @@ def prepare(
     sign_key: Path | None = None,
     policy: Path | None = None,
     server: str = "",
+    count: Path | None = None,
 ) -> None:
     """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
 
@@ -163,6 +164,9 @@ def prepare(
         file that says what this site takes part in
     server
         who asks, in words: the site's records say so
+    count
+        the file that says which records are those of this site's key; None = `count_beside` of
+        `sign_key`, or in the folder in a simulation and where there is no such key
 
     Raises
     ------
@@ -182,6 +186,9 @@ def prepare(
             arrays["test_inputs"] = test_inputs
     named = class_names(names, shards.classes)
     texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
+    if count is None and sign_key is not None and not simulated:
+        count = count_beside(sign_key)
+    count = count and count.absolute()
     site = {
         "version": _VERSION,
         "names": named,
@@ -196,6 +203,10 @@ def prepare(
     }
     _make_private(folder)
     with alone(folder):
+        last, before = count_files(folder)
+        if count != last and (last is None or last.exists()):
+            before = last
+        site["count_files"] = [file and str(file) for file in (count, before)]
         for name in (FEDERATION, POLICY):
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
@@ -206,6 +217,22 @@ def prepare(
                 np.save(file, array, allow_pickle=False)
         with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
             file.write(json.dumps(site).encode())
+
+
+def count_beside(key: Path) -> Path:
+    """The file that says which records are those of a private key; it stays with the key."""
+    file = key.resolve()
+    return file.with_name(f"{file.name}.records")
+
+
+def count_files(folder: Path) -> tuple[Path | None, Path | None]:
+    """That file of a prepared site, and the one before; None = in the folder, or not known."""
+    try:
+        site = json.loads((folder / SITE).read_text("utf-8"))
+        count, before = (file and Path(file) for file in site.get("count_files", (None, None)))
+    except (OSError, AttributeError, TypeError, ValueError):
+        return None, None
+    return count, before
 
 
 def _texts_of(

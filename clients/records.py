@@ -4,8 +4,9 @@ A *job* is one run of one method, named by the digest of its public facts; a sit
 of its rounds. The first answer charges the job's whole epsilon and delta, in the same transaction
 that keeps the answer. Over jobs epsilons add up and deltas add up, as in `fedcal.privacy.ledger`:
 a privacy filter by basic composition, which stays valid when a server chooses a job after seeing
-the results of earlier ones. The sums are statements about one unit of privacy, so each unit has
-its own. Exact sums (epsilon infinite) are written down and are in no sum.
+the results of earlier ones. There is one account over jobs of all units, for the smallest of them
+(`fedcal.clients.job_facts.account`): a row is in its subject and in its client, and pays for all
+three. Exact sums (epsilon infinite) are written down and are in no sum.
 """
 
 from __future__ import annotations
@@ -13,20 +14,18 @@ from __future__ import annotations
 import math
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedcal.checks import whole
-from fedcal.clients.count_file import CountFile
-from fedcal.clients.job_facts import Booked
+from fedcal.clients.job_facts import Booked, account
 from fedcal.clients.job_facts import JobFacts as JobFacts  # also found here
 from fedcal.clients.job_facts import Limits as Limits
-from fedcal.database import Database
+from fedcal.clients.records_file import PUT_BACK as PUT_BACK
+from fedcal.clients.records_file import RecordsFile
 from fedcal.errors import InputError
 from fedcal.privacy.ledger import check_caps
 
@@ -36,34 +35,14 @@ KEPT_JOBS = 20
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
-PUT_BACK = (
-    "were put back from a backup, it seems: nothing is answered until `fedcal site restored` is "
-    "called"
-)
-
-_APPLICATION, _VERSION = 0x6663_7372, 1  # "fcsr" in SQLite's application_id
 _JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
 
 _FACTS = tuple(field.name for field in fields(JobFacts))
 _AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
 
-_TABLES = (
-    "CREATE TABLE state (transactions INTEGER NOT NULL, epsilon REAL, delta REAL)",
-    "INSERT INTO state VALUES (0, NULL, NULL)",
-    "CREATE TABLE jobs (job TEXT PRIMARY KEY, method TEXT NOT NULL, unit TEXT NOT NULL,"
-    " trust TEXT NOT NULL, adjacency TEXT NOT NULL, mechanism TEXT NOT NULL,"
-    " epsilon REAL NOT NULL, delta REAL NOT NULL, rounds INTEGER NOT NULL,"
-    " verified TEXT NOT NULL, server TEXT NOT NULL, expires REAL NOT NULL,"
-    " used INTEGER NOT NULL, booked REAL, closed TEXT, private_key BLOB, enrolment BLOB)",
-    "CREATE TABLE answers (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,"
-    " question TEXT NOT NULL, answer BLOB, PRIMARY KEY (job, round))",
-    "CREATE TABLE signatures (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,"
-    " digest TEXT NOT NULL, signature BLOB, sums BLOB, PRIMARY KEY (job, round))",
-)
 
-
-class SiteRecords(AbstractContextManager["SiteRecords"]):
+class SiteRecords(RecordsFile):
     """The records of one site.
 
     Formal guarantees, against a server that asks whatever it likes as often as it likes, over
@@ -71,23 +50,26 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
 
     * of each job and round at most one answer leaves the site, and one signature over a set of
       contributors;
-    * none leaves that is not on the disk, and no answer without its charge; the charges of each
-      unit stay within the limits;
+    * none leaves that is not on the disk, and no answer without its charge; the account of all
+      charges stays within the limits;
     * after `finish`, `expire` or `close_all` the file holds neither private key nor answers of
       the job, and nothing of it is answered again.
 
-    Assumed is a file that is not put back from a backup. A copy of the file, or of the site's
-    folder, that was put back is noticed (`restored`), and then nothing is answered until
-    `close_all`. An image of the whole disk or machine that was put back cannot be noticed: the
-    operator must call `close_all`. Charges since the backup are lost in either case.
+    Assumed is that a key's count file stays with the key, and that the file is not put back from a
+    backup. A file that is new, a second or a copied one under a key that has records, and one that
+    was put back, are noticed (`refusal`), and then nothing is answered until `close_all`. An image
+    of the whole disk or machine that was put back cannot be noticed: the operator must call
+    `close_all`. Charges that the file does not have are lost, unless the operator says them.
 
     Parameters
     ----------
     path
-        the file, made if it is not there, which only this user can read; beside it a file of the
-        same name with the suffix ``.count``. None = in memory, for simulations
+        the file, made if it is not there, which only this user can read. None = in memory, for
+        simulations
     limits
         None = those that the file was last opened with, or none at all
+    count, count_before
+        files that say which records are those of the site's key, as `RecordsFile` takes them
 
     Raises
     ------
@@ -102,21 +84,16 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
     solid-state disk or a backup may keep older copies of it.
     """
 
-    def __init__(self, path: Path | None, *, limits: Limits | None = None) -> None:
-        self._lock, self._inside = threading.RLock(), False
-        if path is not None:
-            _make_private(path)
-        self._db = Database(path, "records")
-        self._count = None if path is None else CountFile(path)
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        limits: Limits | None = None,
+        count: Path | None = None,
+        count_before: Path | None = None,
+    ) -> None:
+        super().__init__(path, count, count_before)
         try:
-            with self._held():
-                # the file changes in commits alone: `CountFile` looks at when it did
-                for pragma in ("secure_delete = ON", "cache_spill = OFF"):
-                    self._db.rows(f"PRAGMA {pragma}")
-                with self._db.transaction():
-                    self._open()
-                if self._count is not None and not self._is_old():
-                    self._count.committed(self._transactions)
             if limits is not None and limits != self.limits and not self.restored:
                 with self._transaction():
                     caps = (limits.epsilon, limits.delta)
@@ -283,22 +260,39 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
             ):
                 self._close(job, "expired")
 
-    def close_all(self) -> int:
-        """Do the same with all jobs, and answer again if the file was put back from a backup.
+    def close_all(self, spent: Sequence[JobFacts] | None = None) -> int:
+        """Do the same with all jobs, and make the file the one of its key from now on.
 
-        Jobs that began after that backup are not known here. Whoever runs the server must have
-        ended them: else one of their rounds could be answered again, with fresh noise.
+        Jobs that began after a backup, or that other records have, are not known here. Whoever
+        runs the server must have ended them: else one of their rounds could be answered again,
+        with fresh noise. Copies of the file, and other records of the key, are refused from now on.
+
+        Parameters
+        ----------
+        spent
+            what such jobs have spent, which is booked whatever the limits; None = nobody says
 
         Returns
         -------
         int
             how many jobs were open
+
+        Raises
+        ------
+        InputError
+            If the key has other records, and nobody says what they have spent.
         """
         with self._transaction(check=False):
+            if spent is None and self.foreign:
+                raise InputError(f"{self._db.name} {self._refusal()}")
             jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
             for (job,) in jobs:
                 self._close(job, "closed by the operator")
-            self._db.execute("UPDATE state SET transactions = transactions")  # is written anyway
+            for about in spent or ():
+                self._add(job := os.urandom(32).hex(), about)
+                booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
+                self._db.execute(booked, (time.time(), job))
+            self._new_id()
             return len(jobs)
 
     @property
@@ -313,72 +307,20 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
         found: dict[str, Booked] = {}
         with self._lock:
             rows = self._db.rows(
-                f"SELECT {names}, round FROM jobs JOIN answers USING (job)"
+                f"SELECT {names}, round FROM jobs LEFT JOIN answers USING (job)"
                 " WHERE booked IS NOT NULL ORDER BY jobs.rowid, round"
             )
         for job, *facts, when, closed, round in rows:
             before = found[job].answered if job in found else ()
-            found[job] = Booked(job, JobFacts(*facts), when, (*before, round), closed or "")
+            rounds = before if round is None else (*before, round)
+            found[job] = Booked(job, JobFacts(*facts), when, rounds, closed or "")
         return tuple(found.values())
 
     @property
     def limits(self) -> Limits | None:
-        """What the charges of each unit may add up to; None = anything."""
+        """What the account of all charges may come to; None = anything."""
         ((epsilon, delta),) = self._db.rows("SELECT epsilon, delta FROM state")
         return None if epsilon is None else Limits(epsilon, delta)
-
-    @property
-    def restored(self) -> bool:
-        """Whether the file is not the one that was left here: it came from a backup, it seems."""
-        with self._lock, self._held():
-            return self._is_old()
-
-    def _is_old(self) -> bool:
-        return self._count is not None and not self._count.agrees(self._transactions)
-
-    @property
-    def _transactions(self) -> int:
-        ((number,),) = self._db.rows("SELECT transactions FROM state")
-        return int(number)
-
-    def _held(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._count is None else self._count.held()
-
-    def _open(self) -> None:
-        """Make the tables, or see that they are there. Within a transaction."""
-        if self._db.is_new(_APPLICATION):
-            for table in _TABLES:
-                self._db.execute(table)
-            self._db.mark(_APPLICATION, _VERSION)
-        if self._db.version != _VERSION:
-            raise InputError(
-                f"{self._db.name} have version {self._db.version}; this fedcal reads version "
-                f"{_VERSION}"
-            )
-
-    @contextmanager
-    def _transaction(self, *, check: bool = True) -> Iterator[None]:
-        """All of it or nothing is on the disk at the end; a file from a backup is refused."""
-        with self._lock:
-            if self._inside:  # what is drawn may read the private key
-                yield
-                return
-            with self._held():
-                with self._db.transaction():
-                    if check and self._is_old():
-                        raise InputError(f"{self._db.name} {PUT_BACK}")
-                    before, self._inside = self._db.changes, True
-                    try:
-                        yield
-                    finally:
-                        self._inside = False
-                    if changed := self._db.changes > before:
-                        number = self._transactions + 1
-                        if self._count is not None:
-                            number = self._count.next(self._transactions)
-                        self._db.execute("UPDATE state SET transactions = ?", (number,))
-                if changed and self._count is not None:
-                    self._count.committed(number)
 
     def _of_job(self, columns: str, job: str) -> list[tuple[Any, ...]]:
         return self._db.rows(f"SELECT {columns} FROM jobs WHERE job = ?", (job,))
@@ -409,13 +351,14 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
         """BudgetExceeded if the job's charge does not fit the limits."""
         if (limits := self.limits) is None or about.exact:
             return
-        spent = self._db.rows(
-            "SELECT epsilon, delta FROM jobs WHERE booked IS NOT NULL AND unit = ?"
-            " AND epsilon < ? AND job != ?",
-            (about.unit, math.inf, job),
+        charged = self._db.rows(
+            f"SELECT {', '.join(_FACTS)} FROM jobs"
+            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
+            (math.inf, job),
         )
-        name = f"{self._db.name}, unit {about.unit}"
-        check_caps(name, job[:12], (about.epsilon, about.delta), spent, (*vars(limits).values(),))
+        unit, costs = account([*(JobFacts(*facts) for facts in charged), about])
+        caps = (limits.epsilon, limits.delta)
+        check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
 
     def _add(self, job: str, about: JobFacts) -> None:
         """Write a new job down; the oldest of too many open ones are closed."""
@@ -446,23 +389,3 @@ class SiteRecords(AbstractContextManager["SiteRecords"]):
             (why, job),
         )
         self._forget(job, _LAST)
-
-    def close(self) -> None:
-        """Close the file; records in memory are gone. Closing twice is no error."""
-        self._db.close()
-        if self._count is not None:
-            self._count.close()
-            self._count = None
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _make_private(path: Path) -> None:
-    """Make the file, if it is not there, so that only this user can read and write it."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        return  # left alone: to close it again would drop SQLite's locks of this process
-    except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}") from None

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.agreement import job_digest
 from fedcal.clients.job_facts import JobFacts, Limits, facts_of
-from fedcal.clients.prepared import Prepared
+from fedcal.clients.prepared import Prepared, count_files
 from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
 from fedcal.fields import read
@@ -30,16 +30,22 @@ LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""
 
 
+def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
+    """The records in a site's folder, as `SiteRecords`; `prepare` wrote which key they are of."""
+    count, before = count_files(folder)
+    return SiteRecords(folder / RECORDS, limits=limits, count=count, count_before=before)
+
+
 def records_of(site: Prepared) -> SiteRecords:
     """The site's records, within the limits of its policy; what has expired is deleted.
 
     Raises
     ------
     InputError
-        If they were put back from a backup, or cannot be used.
+        If they were put back from a backup, are not those of the site's key, or cannot be used.
     """
     limits = None if site.policy is None else Limits(*site.policy.limits)
-    records = SiteRecords(site.folder / RECORDS, limits=limits)
+    records = records_in(site.folder, limits)
     try:
         records.expire(time.time())
     except BaseException:

@@ -56,6 +56,14 @@ def site_command(
     state: Annotated[
         Path, other(FILES, "The site's own folder: rows, answers, results, logs.")
     ] = Path("fedcal-site"),
+    key_records: Annotated[
+        Path | None,
+        other(
+            FILES,
+            "File that says which records belong to the site's key. Default: beside --sign-key, "
+            "or else --key, with the suffix .records.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, other(FILES, "Show what would be sent, start nothing.", "--dry-run")
     ] = False,
@@ -82,6 +90,7 @@ def site_command(
         policy=policy,
         federation=federation,
         sign_key=sign_key,
+        key_records=key_records,
     )
 
 

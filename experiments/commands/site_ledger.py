@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from fedcal.clients.job_facts import Booked, Limits, spent_by_unit
-from fedcal.clients.records import PUT_BACK, SiteRecords
-from fedcal.clients.site_records import RECORDS
+from fedcal.clients.job_facts import Booked, Limits, carried_over, spent_by_unit, spent_in_all
+from fedcal.clients.records import SiteRecords
+from fedcal.clients.site_records import RECORDS, records_in
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import FILES, Json, other
 from fedcal.experiments.files import to_json
@@ -28,9 +28,9 @@ _COLUMNS = (
 def site_ledger_command(*, state: State = _STATE, json: Json = False) -> None:
     """Show it."""
     with _records(state) as records:
-        booked, limits, restored = records.booked(), records.limits, records.restored
+        booked, limits, refusal = records.booked(), records.limits, records.refusal
     if json:
-        print(to_json(_as_json(booked, limits, restored)), end="")
+        print(to_json(_as_json(booked, limits, refusal != "")), end="")
         return
     to = console()
     if not booked:
@@ -43,25 +43,46 @@ def site_ledger_command(*, state: State = _STATE, json: Json = False) -> None:
             "Each job is charged whole at its first answer. 'own noise': the site added its share "
             "of the noise that the epsilon needs; 'claimed': the server says that it adds it."
         )
-    if restored:
-        to.print(f"These records {PUT_BACK}.")
+        if len(spent_by_unit(booked)) > 1:
+            to.print(
+                "The last line is what the totals of the policy are for: a job for a larger unit "
+                "counts as twice its epsilon and 1 + e^epsilon times its delta there (once, where "
+                "a user's rows may be any others)."
+            )
+    if refusal:
+        to.print(f"These records {refusal}.")
 
 
-def site_restored_command(*, state: State = _STATE) -> None:
+def site_restored_command(
+    *,
+    state: State = _STATE,
+    spent: Annotated[
+        str | None,
+        other(
+            FILES,
+            "What was spent and is not in these records, EPSILON,DELTA,UNIT: it is booked. Or the "
+            "word nothing.",
+            "--spent",
+        ),
+    ] = None,
+) -> None:
     """Close them."""
+    carried = None if spent is None else carried_over(spent)
     with _records(state) as records:
-        closed = records.close_all()
+        closed = records.close_all(carried)
+    said = "" if spent is not None else ", and call this again with what they spent (--spent)"
     console().print(
         f"Jobs that were open and are closed now: {closed}. New jobs are answered again. Jobs that "
-        "began after the backup was made are not known here: make sure with whoever runs the "
-        "server that they have ended, and take what they spent off the totals of the policy."
+        "began after a backup was made, or with other records, are not known here: make sure with "
+        f"whoever runs the server that they have ended{said}. Copies of these records answer "
+        "nothing."
     )
 
 
 def _records(state: Path) -> SiteRecords:
     if not (state / RECORDS).exists():
         raise InputError(f"{state} has no records of a site: there is no {RECORDS} in it")
-    return SiteRecords(state / RECORDS)
+    return records_in(state)
 
 
 def _row(job: Booked) -> tuple[str, ...]:
@@ -83,10 +104,16 @@ def _row(job: Booked) -> tuple[str, ...]:
 def _totals(booked: tuple[Booked, ...], limits: Limits | None) -> TextTable:
     columns = ("unit", "epsilon spent", "of", "delta spent", "of")
     caps = ("no limit",) * 2 if limits is None else (f"{limits.epsilon:g}", f"{limits.delta:g}")
+    by_unit = spent_by_unit(booked)
     rows = [
-        (unit, f"{epsilon:g}", caps[0], f"{delta:g}", caps[1])
-        for unit, (epsilon, delta) in spent_by_unit(booked).items()
+        (unit, f"{epsilon:g}", "", f"{delta:g}", "")
+        for unit, (epsilon, delta) in by_unit.items()
+        if len(by_unit) > 1
     ]
+    if (all_of := spent_in_all(booked)) is not None:
+        unit, epsilon, delta = all_of
+        name = f"all, for each {unit}" if rows else unit
+        rows.append((name, f"{epsilon:g}", caps[0], f"{delta:g}", caps[1]))
     return TextTable(columns, rows)
 
 
@@ -107,8 +134,14 @@ def _as_json(booked: tuple[Booked, ...], limits: Limits | None, restored: bool) 
         unit: {"epsilon": epsilon, "delta": delta}
         for unit, (epsilon, delta) in spent_by_unit(booked).items()
     }
-    caps = None if limits is None else vars(limits)
-    return {"jobs": jobs, "totals": totals, "limits": caps, "restored": restored}
+    all_of = spent_in_all(booked)
+    return {
+        "jobs": jobs,
+        "totals": totals,
+        "account": all_of and dict(zip(("unit", "epsilon", "delta"), all_of, strict=True)),
+        "limits": None if limits is None else vars(limits),
+        "restored": restored,
+    }
 
 
 def _time(seconds: float) -> str:

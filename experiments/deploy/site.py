@@ -14,11 +14,10 @@ from types import FrameType
 
 from fedcal.checks import one_of
 from fedcal.clients.policy import NO_POLICY, Policy
-from fedcal.clients.prepared import FEDERATION, prepare, prepared
-from fedcal.clients.records import PUT_BACK, SiteRecords
+from fedcal.clients.prepared import FEDERATION, count_beside, prepare, prepared
 from fedcal.clients.runtime import LOG, log_to
 from fedcal.clients.site_app import LOGGER
-from fedcal.clients.site_records import RECORDS
+from fedcal.clients.site_records import RECORDS, records_in
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
@@ -54,6 +53,7 @@ def run_site(
     policy: Path | None = None,
     federation: Path | None = None,
     sign_key: Path | None = None,
+    key_records: Path | None = None,
 ) -> None:
     """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
 
@@ -71,6 +71,9 @@ def run_site(
         seconds to wait for a SuperLink that is not up yet
     policy, federation, sign_key
         files, as `prepare` takes them
+    key_records
+        the file that says which records are those of the site's key; None = beside `sign_key`, or
+        beside `key` where there is none
 
     Raises
     ------
@@ -96,8 +99,10 @@ def run_site(
         sign_key=sign_key,
         policy=policy,
         server=str(fleet),
+        count=key_records or count_beside(sign_key or key),
     )
     del rows
+    check_records(state)
     log_to(state / LOG)
     try:
         with _until_terminated(), _Echo(state / LOG) as echo:
@@ -134,7 +139,7 @@ def check_federation(state: Path, federation: Path | None) -> None:
     old = Roster.read(before).digest
     if federation is not None and Roster.read(federation).digest == old:
         return
-    with SiteRecords(records) as kept:
+    with records_in(state) as kept:
         kept.expire(time.time())
         unfinished = kept.unfinished
     if unfinished:
@@ -144,6 +149,13 @@ def check_federation(state: Path, federation: Path | None) -> None:
         )
 
 
+def check_records(state: Path) -> None:
+    """InputError if the key of a prepared site has other records than those in its folder."""
+    with records_in(state) as records:
+        if records.foreign:
+            raise InputError(f"{state / RECORDS} {records.refusal}")
+
+
 def _log_rules(state: Path) -> None:
     """Say at the start what this site takes part in."""
     site = prepared(state)
@@ -151,14 +163,14 @@ def _log_rules(state: Path) -> None:
         log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
-    with SiteRecords(state / RECORDS) as records:
+    with records_in(state) as records:
         if site.policy is None and (kept := records.limits) is not None:
             log.info(
                 "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
                 *(kept.epsilon, kept.delta),
             )
-        if records.restored:
-            log.warning("the records of this site %s", PUT_BACK)
+        if why := records.refusal:
+            log.warning("the records of this site %s", why)
 
 
 def _keep_running(

@@ -7,8 +7,9 @@ crash can only overstate what was spent. What would exceed the file's cap is ref
 Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2006), and each sum
 has its cap. That stays valid when a run's parameters were chosen after seeing the results of
 earlier ones. Within a run the plan has already composed its releases, tightly. The sum is a
-statement about one unit of privacy, so a file takes either runs of unit ``user`` or runs of unit
-``example``, not both.
+statement about one unit of privacy, so a file takes runs of one unit alone. Two files for two units
+do not share a cap: a row pays for runs for its user, too (`fedcal.clients.job_facts.account`, by
+which sites count, says how much).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -15,14 +16,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedcal
-from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
+from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits, carried_over
 from fedcal.clients.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
 from fedcal.errors import BudgetExceeded, FedcalError, InputError
 
@@ -182,15 +184,48 @@ def test_a_job_is_charged_once_and_whole(records: SiteRecords) -> None:
     assert [booked.job for booked in records.booked()] == [JOB, job(2)]
 
 
-def test_deltas_and_units_have_sums_of_their_own(records: SiteRecords) -> None:
+def test_deltas_have_a_sum_of_their_own(records: SiteRecords) -> None:
     give(records, about=replace(FACTS, delta=9e-6))
     with pytest.raises(BudgetExceeded, match="delta 9e-06 of 1e-05"):
         records.answer(job(2), replace(FACTS, epsilon=0.1, delta=2e-6), 1, "q", never)
-    give(records, job(3), about=replace(FACTS, unit="example", epsilon=2.0, delta=1e-5))
     exact = replace(FACTS, epsilon=math.inf, delta=0.0, verified=CLAIMED)
     give(records, job(4), about=exact)
     give(records, job(5), about=replace(FACTS, delta=1e-6))
-    assert [booked.about.exact for booked in records.booked()] == [False, False, True, False]
+    assert [booked.about.exact for booked in records.booked()] == [False, True, False]
+
+
+ROW = {"unit": "example", "adjacency": "add-remove"}
+SUBJECT = {"unit": "subject", "adjacency": "add-remove"}
+OTHERS = {"adjacency": "replace"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "epsilon"),
+    [({}, ROW, 3.0), (ROW, {}, 3.0), ({}, SUBJECT, 3.0), (SUBJECT, ROW, 3.0), (OTHERS, ROW, 2.0)],
+)
+def test_a_row_pays_for_its_subject_and_its_client(
+    first: dict[str, str], second: dict[str, str], epsilon: float
+) -> None:
+    """Of a larger unit twice, all rows away and back with one changed, or once, by any others."""
+    one, other = (replace(FACTS, **unit) for unit in (first, second))  # type: ignore[arg-type]
+    delta = 2e-6 if epsilon == 2 else (1 + math.e) * 1e-6 + 1e-6
+    for caps in ((epsilon, delta), (0.99 * epsilon, delta), (epsilon, 0.99 * delta)):
+        with SiteRecords(None, limits=Limits(*caps)) as records:
+            give(records, job(1), about=one)
+            if caps == (epsilon, delta):
+                give(records, job(2), about=other)
+                continue
+            with pytest.raises(BudgetExceeded, match=r"unit (example|subject): "):
+                records.answer(job(2), other, 1, "q", never)
+
+
+def test_three_units_share_one_total() -> None:
+    with SiteRecords(None, limits=Limits(1.0, 1e-5)) as records:
+        give(records, job(1))
+        for unit in (SUBJECT, ROW):
+            about = replace(FACTS, **unit)  # type: ignore[arg-type]
+            with pytest.raises(BudgetExceeded, match="epsilon 2 of 1 is spent"):
+                records.answer(job(unit), about, 1, "q", never)
 
 
 def test_an_enrolment_alone_costs_nothing(records: SiteRecords) -> None:
@@ -331,6 +366,14 @@ from fedcal.clients.count_file import CountFile
 from test_records import FACTS, JOB, LIMITS, Path, SiteRecords, job
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
+def die_amid_the_commit(*given, before=CountFile.next):
+    before(*given)
+    for pragma in ("cache_size = 1", "cache_spill = 1"):
+        records._db.rows(f"PRAGMA {pragma}")
+    for i in range(99):
+        records._db.execute("UPDATE jobs SET closed = ?", (str(i) * 9999,))
+        records._db.execute("INSERT INTO answers VALUES (?, ?, 'q', ?)", (JOB, -i, bytes(9999)))
+    die()
 records = SiteRecords(Path(sys.argv[1]))
 """
 
@@ -369,6 +412,7 @@ DEATHS = {
         f"after = CountFile.next\nCountFile.next = lambda *a: (after(*a), die())\n{ANSWER}",
         0,
     ),
+    "amid the commit": (f"CountFile.next = die_amid_the_commit\n{ANSWER}", 0),
     "after the commit": (f"CountFile.committed = die\n{ANSWER}", 1),
     "at the end": (f"{ANSWER}\ndie()", 1),
     "enrolling": ("records.enrol(JOB, FACTS, die)", 0),
@@ -515,16 +559,17 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
         assert give(records, job("new"), round=2)
 
 
-def test_a_death_does_not_hide_a_backup(tmp_path: Path) -> None:
-    """After it nobody knows when the file was last changed; the number is left to go by."""
+@pytest.mark.parametrize("behind", [1, 2])
+def test_a_death_does_not_hide_a_backup(tmp_path: Path, behind: int) -> None:
+    """After it nobody knows when the file was last changed; a backup may be one behind alone."""
     file = tmp_path / "records.sqlite"
+    backups = []
     with SiteRecords(file) as records:
-        give(records)
-        backup = file.read_bytes()
-        for round in (2, 3):
+        for round in (1, 2, 3):
             give(records, round=round)
+            backups.append(file.read_bytes())
     start(DEATHS["after the commit"][0].replace("1, 'q'", "4, 'q'"), file).communicate()
-    file.write_bytes(backup)
+    file.write_bytes(backups[-behind])
     with SiteRecords(file) as records, pytest.raises(InputError, match="put back from a backup"):
         records.answer(JOB, FACTS, 4, "q", never)
 
@@ -542,6 +587,130 @@ def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path: Path) -> None:
         reader.execute("SELECT * FROM jobs").fetchall()
     with SiteRecords(file) as records:
         assert not records.restored
+
+
+# --- the key --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Key:
+    """A key, and folders of sites that are started with it."""
+
+    folder: Path
+
+    @property
+    def count(self) -> Path:
+        return self.folder / "signing.pem.records"
+
+    def records(self, state: str, count: Path | None = None, **more: Any) -> SiteRecords:
+        (self.folder / state).mkdir(exist_ok=True)
+        path = self.folder / state / "records.sqlite"
+        return SiteRecords(path, limits=LIMITS, count=count or self.count, **more)
+
+    def refused(self, state: str) -> str:
+        """Why nothing is answered there."""
+        with self.records(state) as records:
+            with pytest.raises(InputError) as refusal:
+                records.answer(job("new"), FACTS, 1, "q", never)
+            with pytest.raises(InputError):
+                records.enrol(job("new"), FACTS, nothing)
+            return str(refusal.value)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    """It has spent all of its budget in folder "a"."""
+    key = Key(tmp_path)
+    with key.records("a") as records:
+        give(records, about=replace(FACTS, epsilon=2.0))
+    assert stat.S_IMODE(key.count.stat().st_mode) == 0o600
+    return key
+
+
+def test_a_second_or_a_new_folder_is_not_the_key_s(key: Key) -> None:
+    for state in ("b", "a"):
+        if state == "a":
+            shutil.rmtree(key.folder / "a")
+        said = key.refused(state)
+        assert re.search(
+            r"have the id [0-9a-f]{12}, and .*signing\.pem\.records, .*of records", said
+        )
+        assert "fedcal site restored --spent" in said
+        assert "\n" not in said
+        with key.records(state) as records, pytest.raises(InputError, match="have the id"):
+            records.close_all()
+
+
+def test_what_the_operator_says_was_spent_is_booked(key: Key) -> None:
+    with key.records("b") as records:
+        assert records.close_all(carried_over("1.5,1e-6,user")) == 0
+        assert not records.restored
+    with key.records("b") as records:
+        (booked,) = records.booked()
+        assert (booked.about.method, booked.about.epsilon) == ("carried over", 1.5)
+        assert (booked.answered, booked.closed) == ((), "carried over")
+        with pytest.raises(BudgetExceeded, match=r"epsilon 1\.5 of 2 is spent"):
+            records.answer(job("new"), FACTS, 1, "q", never)
+        give(records, job("small"), about=replace(FACTS, epsilon=0.5))
+    assert "have the id" in key.refused("a")  # it is not the key's any more
+    with key.records("a") as records:
+        records.close_all(carried_over("nothing"))
+        assert len(records.booked()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "1", "1,0", "0,0,user", "1,1,user", "1,0,row", "inf,0,user"])
+def test_what_the_operator_says_has_a_form(text: str) -> None:
+    with pytest.raises(InputError):
+        carried_over(text)
+
+
+def test_a_copied_folder_is_not_the_key_s(key: Key) -> None:
+    subprocess.run(["cp", "-a", key.folder / "a", key.folder / "copy"], check=True)
+    assert "put back from a backup" in key.refused("copy")
+    with key.records("a") as records:
+        assert not records.restored
+        records.answer(JOB, replace(FACTS, epsilon=2.0), 1, "q", never)
+    with key.records("copy") as records:
+        records.close_all()
+    assert "have the id" in key.refused("a")
+
+
+def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key: Key) -> None:
+    """Its count file says that a transaction was under way; the key's says which came after it."""
+    state = key.folder / "a"
+    start(f"{HEAD_OF_KEY}CountFile.committed = die\n{LAST}", state / "records.sqlite").communicate()
+    shutil.copytree(state, key.folder / "backup")
+    with key.records("a") as records:
+        give(records, round=3, about=replace(FACTS, epsilon=2.0))
+    shutil.rmtree(state)
+    shutil.copytree(key.folder / "backup", state)
+    assert "put back from a backup" in key.refused("a")
+
+
+HEAD_OF_KEY = """
+records.close()
+records = SiteRecords(Path(sys.argv[1]), count=Path(sys.argv[1]).parents[1] / "signing.pem.records")
+"""
+LAST = "from dataclasses import replace\n" + (
+    "records.answer(JOB, replace(FACTS, epsilon=2.0), 2, 'q', lambda: b'2')"
+)
+
+
+def test_another_key_takes_over_the_records_that_were_left(key: Key, tmp_path: Path) -> None:
+    other = tmp_path / "new.pem.records"
+    with key.records("a", other) as records:
+        assert records.restored  # nobody says which key was before
+    other.unlink()
+    with key.records("a", other, count_before=key.count) as records:
+        assert records.booked()
+        with pytest.raises(BudgetExceeded):
+            give(records, job("new"))
+        records.finish(JOB)
+    assert "put back" in key.refused("a")
+    with key.records("a", count_before=other) as records:  # and the first one again
+        assert not records.restored
+    with key.records("b", other, count_before=key.count) as records:
+        assert records.foreign
 
 
 # --- the file -----------------------------------------------------------------------------------
@@ -564,3 +733,54 @@ def test_in_memory_an_operation_takes_a_fraction_of_a_millisecond() -> None:
             give(records, job(i // 5), round=1 + i % 5)
         each = (time.process_time() - began) / 200
     assert each < 1e-3  # 0.1 ms where nobody else computes
+
+
+OLD = """
+CREATE TABLE state (transactions INTEGER NOT NULL, epsilon REAL, delta REAL);
+CREATE TABLE jobs (job TEXT PRIMARY KEY, method TEXT NOT NULL, unit TEXT NOT NULL,
+ trust TEXT NOT NULL, adjacency TEXT NOT NULL, mechanism TEXT NOT NULL,
+ epsilon REAL NOT NULL, delta REAL NOT NULL, rounds INTEGER NOT NULL,
+ verified TEXT NOT NULL, server TEXT NOT NULL, expires REAL NOT NULL,
+ used INTEGER NOT NULL, booked REAL, closed TEXT, private_key BLOB, enrolment BLOB);
+CREATE TABLE answers (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,
+ question TEXT NOT NULL, answer BLOB, PRIMARY KEY (job, round));
+CREATE TABLE signatures (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,
+ digest TEXT NOT NULL, signature BLOB, sums BLOB, PRIMARY KEY (job, round));
+PRAGMA application_id = 0x66637372;
+PRAGMA user_version = 1;
+"""
+
+
+def old_file(file: Path) -> None:
+    """Records of version 1 with two charges, and their count file."""
+    with closing(sqlite3.connect(file)) as db, db:
+        db.executescript(OLD)
+        db.execute("INSERT INTO state VALUES (7, 2.0, 1e-5)")
+        for name, unit in ((JOB, "user"), (job("row"), "example")):
+            facts = [*vars(replace(FACTS, unit=unit)).values()]
+            values = (name, *facts, 7, 1.8e9, None, None, None)
+            db.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 17)})", values)
+            db.execute("INSERT INTO answers VALUES (?, 1, 'q', ?)", (name, b"kept"))
+    file.with_suffix(".count").write_text(f"7 {file.stat().st_ctime_ns}".ljust(48))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_records_of_the_first_version_lose_nothing(file: Path, keyed: bool) -> None:
+    old_file(file)
+    count = file.with_name("signing.pem.records") if keyed else None
+    for _ in range(2):
+        with SiteRecords(file, count=count) as records:
+            assert not records.restored
+            assert [booked.about.unit for booked in records.booked()] == ["user", "example"]
+            assert records.answer(JOB, FACTS, 1, "q", never) == (b"kept", True)
+            with pytest.raises(BudgetExceeded, match="unit example: epsilon 3 of 2 is spent"):
+                give(records, job("new"))
+
+
+def test_records_of_the_first_version_that_were_put_back_stay_so(file: Path) -> None:
+    old_file(file)
+    shutil.copy2(file, file.with_name("copy"))
+    shutil.copy2(file.with_name("copy"), file)
+    for count in (None, None, file.with_name("signing.pem.records")):
+        with SiteRecords(file, count=count) as records:
+            assert records.restored

@@ -127,3 +127,26 @@ def test_a_run_that_began_with_an_earlier_version_is_refused(site: Prepared, clo
         run.answer(site)
     assert run.drawn == 0
     Run().answer(site)
+
+
+def test_a_second_folder_of_one_key_answers_nothing(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(POLICY)
+    for name in ("first", "second"):
+        files = {"policy": tmp_path / "site.toml", "count": tmp_path / "signing.pem.records"}
+        prepare(tmp_path / name, ROWS, **files)  # type: ignore[arg-type]
+    Run().answer(prepared(tmp_path / "first"))
+    more = Run()
+    with pytest.raises(InputError, match=r"signing\.pem\.records, the file of this site's key"):
+        more.answer(prepared(tmp_path / "second"))
+    assert more.drawn == 0
+
+
+def test_a_site_that_gets_another_key_keeps_its_records(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(POLICY)
+    files = {"policy": tmp_path / "site.toml"}
+    for count in (None, tmp_path / "a.records", tmp_path / "b.records", tmp_path / "b.records"):
+        prepare(tmp_path / "site", ROWS, **files, count=count)
+        if count != tmp_path / "a.records":  # nothing was asked while it had that key
+            Run(epsilon=0.5).answer(prepared(tmp_path / "site"))
+    with records_of(prepared(tmp_path / "site")) as records:
+        assert len(records.booked()) == 3

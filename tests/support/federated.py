@@ -59,6 +59,8 @@ class Federated(Deployment):
         policy = f"{name}-site.toml"
         text = POLICY.format(digest=digest, expires=expires, total=total)
         (self.folder / policy).write_text(text)
+        if state:  # as if the key had answered nothing yet
+            extra += ("--key-records", f"{state}.records")
         state = state or f"site-{name}"
         self.site(
             name,

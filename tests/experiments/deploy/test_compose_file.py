@@ -85,8 +85,10 @@ def test_a_site_has_its_own_key_data_and_state_and_no_other() -> None:
         site = name.removeprefix("site-")
         assert SERVICES[name]["secrets"] == [{"source": f"{site}.key", "target": "site.key"}]
         assert SERVICES[name]["configs"] == [{"source": "ca.crt", "target": "/ca.crt"}]
-        state, data = SERVICES[name]["volumes"]
+        state, books, data = SERVICES[name]["volumes"]
         assert state == {"type": "volume", "source": name, "target": "/state"}
+        assert books == {"type": "volume", "source": f"books-{site}", "target": "/books"}
+        assert "--key-records=/books/key.records" in SERVICES[name]["command"]
         assert (data["source"], data["read_only"]) == (f"./data/{site}.npz", True)
         assert data["bind"] == {"create_host_path": False}  # else a missing file is a new folder
     others = {s for n in SERVICES if n not in SITES for s in SERVICES[n].get("secrets", ())}

@@ -62,8 +62,11 @@ def test_the_ledger_says_what_was_spent_and_what_is_left(state: Path, says: Says
         "fedtemp example 0.5 1e-06 claimed 2 of 9 open",
         "fedtemp user exact none 2 of 9 finished",
     ]
-    assert ["user", "1", "4", "1e-06", "1e-05"] in lines
-    assert ["example", "0.5", "4", "1e-06", "1e-05"] in lines
+    assert ["user", "1", "1e-06"] in lines
+    assert ["example", "0.5", "1e-06"] in lines
+    # for a row the user's charge is twice its epsilon and 1 + e^epsilon times its delta
+    last = next(line for line in lines if line[:1] == ["all,"])
+    assert " ".join(last) == "all, for each example 2.5 4 4.71828e-06 1e-05"
 
 
 def test_the_ledger_is_told_to_programs_too(state: Path, says: Says) -> None:
@@ -73,6 +76,8 @@ def test_the_ledger_is_told_to_programs_too(state: Path, says: Says) -> None:
     assert [job["epsilon"] for job in told["jobs"]] == [1.0, 0.5, None]
     assert told["jobs"][0]["answered"] == [1, 2]
     assert told["totals"]["user"] == {"epsilon": 1.0, "delta": 1e-6}
+    delta = pytest.approx((2 + math.e) * 1e-6)
+    assert told["account"] == {"unit": "example", "epsilon": 2.5, "delta": delta}
     assert (told["limits"], told["restored"]) == ({"epsilon": 4.0, "delta": 1e-5}, False)
 
 
@@ -89,6 +94,14 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(
     out = says("site", "ledger", "--state", state)[1]
     assert "put back" not in out
     assert out.count("closed by the operator") == 2
+
+
+def test_what_was_spent_elsewhere_is_said_and_booked(state: Path, says: Says) -> None:
+    code, _, err = says("site", "restored", "--state", state, "--spent", "1.5,1e-6,rows")
+    assert (code, "unit of --spent" in err) == (2, True)
+    assert says("site", "restored", "--state", state, "--spent", "0.25,1e-6,example")[0] == 0
+    told = json.loads(says("site", "ledger", "--state", state, "--json")[1])
+    assert (told["account"]["epsilon"], told["jobs"][-1]["method"]) == (2.75, "carried over")
 
 
 def test_a_folder_without_records_is_one_line(tmp_path: Path, says: Says) -> None:

@@ -74,6 +74,10 @@ def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path: Path) -> 
     check_federation(state, None)
 
 
+def _line(capfd: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capfd.readouterr().err.split())
+
+
 def test_a_site_says_at_its_start_what_it_takes_part_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,3 +114,18 @@ def test_a_site_says_at_its_start_what_it_takes_part_in(
     assert "not verifiable here: what other sites send" in out
     _, err = started()
     assert "needs --federation, --sign-key and --policy together" in err
+    # the same key with a second folder
+    assert _run([*words, "--sign-key", "2.pem", "--state", "second"]) == 2
+    assert "2.pem.records, the file of this site's key, is of records" in _line(capfd)
+    assert "that far" in started("--sign-key", "2.pem")[1]
+    assert _run([*["site", "restored", "--state"], "second"]) == 2
+    assert _run([*["site", "restored", "--state"], "second", "--spent", "nothing"]) == 0
+    capfd.readouterr()
+    assert "that far" in started("--sign-key", "2.pem", "--state", "second")[1]
+    assert _run([*words, "--sign-key", "2.pem"]) == 2
+    # a key that is mounted read-only has its file elsewhere
+    (tmp_path / "3.pem.records").mkdir()
+    Path("2.pem").rename("3.pem")
+    assert _run([*words, "--sign-key", "3.pem", "--state", "third"]) == 2
+    assert "name a file that outlasts --state as --key-records" in _line(capfd)
+    assert "that far" in started("--sign-key", "3.pem", "--state", "third", "--key-records", "r")[1]
