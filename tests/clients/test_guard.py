@@ -116,6 +116,12 @@ def test_a_promise_to_subjects_needs_subjects(site: Prepared) -> None:
         check({**FIELDS, **federation.to_fields()}, asked(federation), site)
 
 
+def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path: Path) -> None:
+    prepare(tmp_path / "site", replace(ROWS, inputs=np.zeros((6, 4))))
+    with pytest.raises(InputError, match="about scores, this site has rows to train on"):
+        check(FIELDS, asked(), prepared(tmp_path / "site"))
+
+
 RULES = """
 methods = ["fedbin"]
 unit = ["user"]
