@@ -33,7 +33,7 @@ FINE = 2.0**-36
 
 MOST_EPOCHS, MOST_BATCH = 10**4, 2**31
 
-_W = np.linspace(-0.5, 0.5, 9)
+_W = np.linspace(-0.5, 0.5, 12)
 
 
 class _OfNetwork(Query):
@@ -82,14 +82,14 @@ class Gradients(_OfNetwork):
     facts = ("classes",)
     fine = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"network": "linear", "shape": "2", "w": _W, "clip": 0.5, "classes": 3},
+        {"network": "linear", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
         {
             "network": "linear",
-            "shape": "2",
+            "shape": "3",
             "w": _W,
             "clip": 0.25,
             "clipping": "global",
-            "reach": 1.0,
+            "reach": 100.0,
             "classes": 3,
         },
     )
@@ -178,7 +178,7 @@ class LocalUpdate(_OfNetwork):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "network": "linear",
-            "shape": "2",
+            "shape": "3",
             "w": _W,
             "epochs": 2,
             "batch": 8,
@@ -190,7 +190,7 @@ class LocalUpdate(_OfNetwork):
         },
         {
             "network": "linear",
-            "shape": "2",
+            "shape": "3",
             "w": _W,
             "epochs": 1,
             "batch": 64,

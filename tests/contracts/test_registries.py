@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 import subprocess
 import sys
 from abc import ABC
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import fedcal
+from fedcal.conformal.scores import SCORES
+from fedcal.encodings import ENCODINGS
+from fedcal.evaluation import GAPS, METRICS
+from fedcal.evaluation.thresholds import Cost
+from fedcal.experiments.features.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
+from fedcal.queries import QUERIES
 from fedcal.registry import registry
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.quantiles import QUANTILES
+from fedcal.training.networks import NETWORKS
+from fedcal.training.optimisers import OPTIMISERS
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -179,6 +192,102 @@ def test_the_package_itself_does_not_load(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "TypeError: Gaussian lacks steps"
+
+
+# --- nothing that is written is left out ----------------------------------------------------------
+
+FAMILIES = {
+    "Query": ("kind", QUERIES),
+    "Method": ("name", STRATEGIES),
+    "QuantileRule": ("name", QUANTILES),
+    "Mechanism": ("name", MECHANISMS),
+    "Trust": ("name", TRUSTS),
+    "Unit": ("name", UNITS),
+    "Encoding": ("name", ENCODINGS),
+    "Metric": ("name", {**METRICS, Cost.name: Cost}),  # a goal of thresholds, and not shown
+    "GapMetric": ("name", GAPS),
+    "Score": ("name", SCORES),
+    "Network": ("name", NETWORKS),
+    "Optimiser": ("name", OPTIMISERS),
+    "Extractor": ("name", EXTRACTORS),
+}
+"""Base class -> what names a subclass, and the table of names."""
+
+READERS = {
+    "Calibrator": ("kind", "fedcal.calibrators", "base.kinds()"),
+    "Artifact": ("form", "fedcal.strategies.outcome", "ARTIFACTS"),
+}
+"""The same where classes register themselves as they are imported: what those know who read files,
+if nothing else is imported."""
+
+
+@cache
+def classes_of(*sources: str) -> list[ast.ClassDef]:
+    """All classes of modules, of ours if none is given."""
+    texts = sources or [path.read_text("utf-8") for path in MODULES]
+    return [
+        node for text in texts for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
+    ]
+
+
+def body_of(cls: ast.ClassDef) -> dict[str, ast.expr]:
+    """What is assigned in the body of a class, by its name."""
+    found: dict[str, ast.expr] = {}
+    for line in cls.body:
+        if isinstance(line, ast.AnnAssign) and line.value is not None:
+            found[ast.unparse(line.target)] = line.value
+        for target in line.targets if isinstance(line, ast.Assign) else ():
+            found[ast.unparse(target)] = line.value
+            if isinstance(target, ast.Tuple) and isinstance(line.value, ast.Tuple):
+                found |= dict(zip(map(ast.unparse, target.elts), line.value.elts, strict=True))
+    return found
+
+
+def written(base: str, key: str, classes: Sequence[ast.ClassDef]) -> list[str]:
+    """Names that classes below a base set in their body, in whatever module they stand."""
+    below, size = {base}, 0
+    while size < (size := len(below)):
+        below |= {c.name for c in classes if {_last(b) for b in c.bases} & below}
+    named = {c.name: value for c in classes if (value := body_of(c).get(key)) is not None}
+    found = []
+    for name in below & set(named) - {base}:
+        value = named[name]
+        if isinstance(value, ast.Attribute):  # the name of another class
+            value = named[_last(value.value)]
+        assert isinstance(value, ast.Constant), name
+        found.append(value.value)
+    return found
+
+
+def _last(node: ast.expr) -> str:
+    """The class that is meant, whatever module it is taken from."""
+    return ast.unparse(node).split("[")[0].split(".")[-1]
+
+
+@pytest.mark.parametrize("base", FAMILIES)
+def test_what_is_written_is_in_its_table(base: str) -> None:
+    key, table = FAMILIES[base]
+    assert sorted(written(base, key, classes_of())) == sorted(table)
+
+
+@pytest.mark.parametrize("base", READERS)
+def test_what_is_written_is_known_to_a_process_that_reads_its_file(base: str) -> None:
+    """So that no run leaves a file that cannot be loaded."""
+    key, module, table = READERS[base]
+    code = f"import json, {module}; print(json.dumps(sorted({module}.{table})))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert sorted(written(base, key, classes_of())) == json.loads(done.stdout)
+
+
+def test_a_class_that_nobody_imports_is_seen() -> None:
+    source = (
+        "class _Shared(base.Calibrator): pass\n"
+        "class Lost(_Shared):\n    kind, parameters = 'lost', ('a',)\n"
+        "class Other(Metric):\n    kind: ClassVar[str] = 'other'"
+    )
+    assert written("Calibrator", "kind", classes_of(source)) == ["lost"]
 
 
 def test_two_of_one_name_are_refused() -> None:

@@ -6,16 +6,18 @@ The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from fedcal.bounding import Bound, Rule
+from fedcal.bounding import Bound, Per, Rule
 from fedcal.calibrators import OrderPreservingMLP
-from fedcal.clients.answers import STATISTICS, answer
+from fedcal.clients.answers import QUICK, STATISTICS, answer
 from fedcal.errors import InputError
 from fedcal.queries import QUERIES, AccuracyGap, Query
 from fedcal.queries.request import Request
@@ -25,28 +27,51 @@ from fedcal.shards import Shards
 from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Integers, Words
 
+CLASSES = 3
+"""That examples are for."""
 
-def query_of(kind: str, number: int, c: int) -> Query:
-    """An example for c classes, with a vector of parameters of the size that these need."""
+
+def of_network(example: Mapping[str, Any], c: int) -> dict[str, Any]:
+    """Weights of a network that reads the logits that are there."""
+    size = NETWORKS[example["network"]].size((c,), c)
+    return {"shape": str(c), "w": np.random.default_rng(c).normal(0, 0.2, size)}
+
+
+def of_form(example: Mapping[str, Any], c: int) -> dict[str, Any]:
+    """Parameters of a scaling near its identity."""
+    name = example.get("form", OrderPreservingMLP.kind)
+    if name == "temperature":
+        return {}
+    form = form_of(name) if "form" in example else OrderPreservingMLP
+    return {"w": form.identity(c) + np.random.default_rng(c).normal(0, 0.2, form.size(c))}
+
+
+RESIZED = {
+    "gradients": of_network,
+    "local_update": of_network,
+    "mlp_update": of_form,
+    "scaling_gradients": of_form,
+    "scaling_newton": of_form,
+    "scaling_update": of_form,
+}
+"""Questions with a vector whose size depends on the classes, and how to make it. A question that is
+not here is tested with its own examples, and for other numbers of classes if it has no vector."""
+
+
+def query_of(kind: str, number: int, c: int = CLASSES) -> Query:
+    """An example as its question has it, or for another number of classes."""
     query = QUERIES[kind]
     given = dict(query.examples[number])
-    given |= {name: c for name in query.facts if name == "classes"}
-    if "network" in given:  # of the logits that are there
-        given |= {"shape": str(c)} | ({"reach": 100.0} if "reach" in given else {})
-        size = NETWORKS[given["network"]].size((c,), c)
-        given["w"] = np.random.default_rng(c).normal(0, 0.2, size)
-    elif given.get("form") != "temperature" and np.ndim(given.get("w", 0.0)):
-        form = form_of(given["form"]) if "form" in given else OrderPreservingMLP
-        if len(given["w"]) != form.size(c):
-            spread = 0.2 if number else 0.0  # the first one at the identity
-            noise = np.random.default_rng(c).normal(0, spread, form.size(c))
-            given["w"] = form.identity(c) + noise
+    if c != CLASSES:
+        given |= {name: c for name in query.facts if name == "classes"}
+        given |= RESIZED[kind](given, c) if kind in RESIZED else {}
     return query(**given)
 
 
-def fits_any(query: type[Query], example: Mapping[str, Any]) -> bool:
-    """Whether `query_of` can make it for another number of classes than three."""
-    return "w" in example or not any(np.ndim(v) for v in query(**example).params().values())
+def fits_any(kind: str, number: int) -> bool:
+    """Return whether `query_of` can make it for another number of classes."""
+    vectors = any(np.ndim(v) for v in query_of(kind, number).params().values())
+    return kind in RESIZED or not vectors
 
 
 EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
@@ -56,7 +81,7 @@ cases = pytest.mark.parametrize(
     [
         (kind, i, c)
         for kind, i in EXAMPLES
-        for c in ((2, 10, 100) if fits_any(QUERIES[kind], QUERIES[kind].examples[i]) else (3,))
+        for c in ((CLASSES, 2, 10, 100) if fits_any(kind, i) else (CLASSES,))
     ],
 )
 
@@ -162,23 +187,39 @@ def test_extreme_logits_stay_finite_and_bounded(kind: str, number: int, c: int) 
     assert_within(words, bound, 2.0**-24)
 
 
+MOST_CLIPS = 8
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 
 
 @examples
 def test_neighbours_differ_by_at_most_the_declared_bound(kind: str, number: int) -> None:
     norms = ((0.25, 2), (3.0, 2), (1e4, 2), (0.25, 1), (3.0, 1))
-    for rule, (norm, order) in product(RULES, norms):
-        neighbours_differ(kind, number, rule, norm, order)
+    for c in (CLASSES, 10) if fits_any(kind, number) else (CLASSES,):
+        query = query_of(kind, number, c)
+        for rule, (norm, order) in product(RULES, norms):
+            neighbours_differ(query, c, in_halves(query, rule, norm, order))
+    for order in (1, 2):
+        neighbours_differ(query_of(kind, number), CLASSES, of_client(query_of(kind, number), order))
 
 
-def neighbours_differ(kind: str, number: int, rule: Rule, norm: float, order: Any) -> None:
-    c = 10 if fits_any(QUERIES[kind], QUERIES[kind].examples[number]) else 3
-    shards, query = some_shards(c), query_of(kind, number, c)
-    length = STATISTICS[kind](shards, query).shape[1]
+def in_halves(query: Query, rule: Rule, norm: float, order: Any, per: Per = "client") -> Bound:
+    """Two blocks, the second with three times the norm."""
+    length = sum(query.lengths())
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
-    bound = Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule, order)
+    return Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule, order, per)
+
+
+def of_client(query: Query, order: Any) -> Bound:
+    """The question's own bound of a client, with as many clips as it takes."""
+    for clips in range(MOST_CLIPS + 1):
+        with suppress(InputError):
+            return query.bound("client", (2.0,) * clips, order)
+    raise AssertionError(f"{query.kind} has no bound of a client")
+
+
+def neighbours_differ(query: Query, c: int, bound: Bound) -> None:
+    shards = some_shards(c)
     asked = request(query, bound)
     words = answer(shards, asked)
     total = words.sum(axis=0, dtype=np.uint64)
@@ -194,16 +235,15 @@ def neighbours_differ(kind: str, number: int, rule: Rule, norm: float, order: An
 @examples
 def test_with_a_bound_per_row_one_row_changes_no_more_than_it(kind: str, number: int) -> None:
     """Whatever the statistic, also where the sum of its rows' parts means nothing."""
+    query = query_of(kind, number)
     for rule, order in product(RULES, (1, 2)):
-        rows_differ(kind, number, rule, order)
+        rows_differ(query, in_halves(query, rule, 0.5, order, "row"))
+    for order in (1, 2) if query.row_sums else ():
+        rows_differ(query, replace(query.bound("row", (), order), per="row"))
 
 
-def rows_differ(kind: str, number: int, rule: Rule, order: Any) -> None:
-    shards, query = some_shards(3, rows=40), query_of(kind, number, 3)
-    length = STATISTICS[kind](shards, query).shape[1]
-    cut = max(1, length // 2)
-    lengths = (cut, length - cut) if length > 1 else (1,)
-    bound = Bound(lengths, (0.5, 1.5)[: len(lengths)], rule, order, "row")
+def rows_differ(query: Query, bound: Bound) -> None:
+    shards = some_shards(CLASSES, rows=40)
     asked = request(query, bound)
     words = answer(shards, asked)
     for row in (0, 20):
@@ -240,6 +280,68 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
             assert sum(shares) <= 1
 
 
+@pytest.mark.parametrize("kind", QUERIES)
+def test_each_question_has_examples_that_are_tested(kind: str) -> None:
+    assert [i for k, i in EXAMPLES if k == kind], f"{kind} has no example"
+
+
+ONE_PASS = [(k, i) for k, i in EXAMPLES if k in QUICK and not QUERIES[k].fine]
+"""On a fine grid rows are rounded as they are made, and not to the bits of floats: see
+`tests/fedcal/training`."""
+
+
+@pytest.mark.parametrize(("kind", "number"), ONE_PASS)
+def test_rows_in_one_pass_have_the_bits_of_rows(
+    kind: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = query_of(kind, number)
+    asked = request(query, replace(query.bound("row"), per="row"))
+    quick = answer(some_shards(CLASSES), asked)
+    monkeypatch.delitem(QUICK, kind)
+    assert same_bits(quick, answer(some_shards(CLASSES), asked))
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed(Query):
+    """A question nobody has thought of: its `w` is of the labels, and of no form of scaling."""
+
+    kind = "weighed"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"w": np.array([0.5, -1.0, 0.25])},)
+    w: Floats
+
+    def lengths(self) -> tuple[int, ...]:
+        return (2,)
+
+    def params(self) -> Mapping[str, Any]:
+        return {"w": self.w}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        norm = clips[0] if self.takes(part, clips, 1) else 2.0
+        return Bound((2,), (norm,), order=order)
+
+
+@pytest.mark.parametrize("leak", [0.0, 1.0])
+def test_a_new_question_is_tested_as_it_is(leak: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its bounds and its neighbours; a statistic that tells of other clients is found."""
+
+    def statistic(shards: Shards, query: Weighed) -> Floats:
+        weights = query.w[shards.labels]
+        own = np.stack([shards.sum_rows(weights), shards.sum_rows(np.ones_like(weights))], axis=1)
+        return np.asarray(own + leak * own.sum(axis=0))
+
+    monkeypatch.setitem(QUERIES, "weighed", Weighed)
+    monkeypatch.setitem(STATISTICS, "weighed", statistic)
+    query = query_of("weighed", 0)
+    np.testing.assert_array_equal(query.params()["w"], Weighed.examples[0]["w"])
+    assert not fits_any("weighed", 0)
+    if not leak:
+        test_neighbours_differ_by_at_most_the_declared_bound("weighed", 0)
+        test_with_a_bound_per_row_one_row_changes_no_more_than_it("weighed", 0)
+        return
+    with pytest.raises(AssertionError):
+        test_neighbours_differ_by_at_most_the_declared_bound("weighed", 0)
+
+
 class Unknown(AccuracyGap):
     """A question that no client has a statistic for."""
 
@@ -270,7 +372,7 @@ def test_an_answer_has_the_lengths_and_signs_that_its_query_says(
 def test_what_may_be_negative_is(kind: str) -> None:
     """A sign that is claimed without need costs noise where none would be."""
     least = [
-        STATISTICS[kind](some_shards(3), query_of(kind, i, 3)).min()
+        STATISTICS[kind](some_shards(CLASSES), query_of(kind, i)).min()
         for i in range(len(QUERIES[kind].examples))
     ]
     assert (min(least) < 0) == QUERIES[kind].signed
@@ -278,7 +380,7 @@ def test_what_may_be_negative_is(kind: str) -> None:
 
 @examples
 def test_only_a_sum_over_rows_says_that_it_is_one(kind: str, number: int) -> None:
-    shards, query = some_shards(3, rows=40), query_of(kind, number, 3)
+    shards, query = some_shards(CLASSES, rows=40), query_of(kind, number)
     whole = STATISTICS[kind](shards, query)
     rows = STATISTICS[kind](shards.each_row(), query)
     summed = np.zeros_like(whole)
@@ -292,10 +394,10 @@ def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(
     kind: str, number: int, order: Any
 ) -> None:
     """So that the public rule of a row is about such rows, in the units of the answer."""
-    query = query_of(kind, number, 3)
+    query = query_of(kind, number)
     if not query.row_sums:
         pytest.skip("no sum over rows")
-    rows = STATISTICS[kind](some_shards(3, rows=300).each_row(), query)
+    rows = STATISTICS[kind](some_shards(CLASSES, rows=300).each_row(), query)
     norms = query.bound("row", (), order).norms_of(rows).max(axis=1)
     assert norms.max() > 0.05
     assert (norms <= 1 + 1e-9).mean() > 0.3

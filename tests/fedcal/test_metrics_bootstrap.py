@@ -92,6 +92,18 @@ def test_pairing_makes_differences_sharper() -> None:
     assert width("difference") < 0.5 * min(width("before"), width("after"))
 
 
+def test_a_difference_is_after_less_before() -> None:
+    """From always wrong to always right, at .9: every replicate is the same."""
+    labels = np.arange(400) % 2
+    right = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
+    better = metric_intervals(right[:, ::-1], right, labels)["difference"]
+    worse = metric_intervals(right, right[:, ::-1], labels)["difference"]
+    changes = {"accuracy": 1.0, "nll": np.log(0.1 / 0.9), "brier": 2 * (0.01 - 0.81), "ece": -0.8}
+    for metric, change in changes.items():
+        assert better[metric] == pytest.approx([change, change], abs=1e-5)
+        assert worse[metric] == pytest.approx([-change, -change], abs=1e-5)
+
+
 def test_one_seed_one_answer() -> None:
     true, sharp, labels = sample(np.random.default_rng(6), 400, 3, 1.5)
     once = metric_intervals(sharp, true, labels, seed=3)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.enough import OTHERS, noise_ratio, too_little
+from fedcal.strategies.job import Job
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 
@@ -172,6 +175,31 @@ def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> No
                 wanted = method
         assert hints[-1] == wanted, clients
     assert set(hints) >= {"", "fednewton"}
+
+
+@pytest.mark.parametrize(("trust", "power"), [("central", 1), ("local", 2)])
+def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
+    trust: str, power: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise over what K clients add falls as 1 / K, and as 1 / sqrt(K) with noise of each."""
+    method = STRATEGIES["fednewton"]
+    federation = Federation(50, 3, epsilon=1.0, trust=trust)
+    job = Job("fednewton", federation, {"rows_per_client": 100.0})
+    plan = job.plan
+    assert plan.noise_std is not None
+    assert plan.bound is not None
+    ratio = plan.noise_std[0] / plan.bound.norms[0] / 50
+    assert noise_ratio(plan, 100.0) == pytest.approx(ratio)
+    monkeypatch.setattr(method, "most_noise", ratio)
+    assert not too_little("fednewton", None, job)
+    monkeypatch.setattr(method, "most_noise", ratio / 1.5)
+    (line,) = too_little("fednewton", None, job)
+    told = int(re.findall(r"from about ([\d,]+) clients on", line)[0].replace(",", ""))
+    needed = 50 * 3.0**power  # half of what is allowed: SURE is 2
+    assert needed <= told <= 1.1 * needed
+    assert f"is {100 * ratio:,.0f} % of the most" in line
+    more = Job("fednewton", replace(federation, clients=told), job.settings)
+    assert noise_ratio(more.plan, 100.0) == pytest.approx(ratio / 3, rel=0.1)
 
 
 def test_the_unit_that_it_names_has_enough() -> None:

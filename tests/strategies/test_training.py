@@ -22,6 +22,7 @@ from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
 from fedcal.strategies.job import Job
 from fedcal.training.model import TrainedModel
+from fedcal.training.optimisers import scheduled
 from fedcal.types import Floats
 
 ROWS, WIDTH, CLASSES = 600, 5, 3
@@ -188,6 +189,20 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rest.artifact.arrays()["w"], whole.artifact.arrays()["w"])
     with pytest.raises(FedcalError, match="settings"):
         replace(job, settings=settings).run(print, folder=tmp_path, resume=True)
+
+
+def test_the_last_step_of_a_linear_schedule_is_one_part_of_the_first() -> None:
+    assert [scheduled("linear", k, 4) for k in (1, 2, 3, 4)] == [1.0, 0.75, 0.5, 0.25]
+    assert [scheduled("constant", k, 4) for k in (1, 4)] == [1.0, 1.0]
+    strategy = method(1, {"rounds": 2}, schedule="linear", lr=0.5)
+    gradient = np.full(strategy.w.size, strategy.batch)
+    moved = []
+    for number in (1, 2):
+        before = strategy.w
+        strategy.update(Release(number, "gradients", gradient, 0 * gradient))
+        moved.append(strategy.w - before)
+    np.testing.assert_allclose(moved[0], -0.5)
+    np.testing.assert_allclose(moved[1], -0.25)
 
 
 def test_langevin_steps_follow_from_the_noise() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from fedcal.conformal.aims import Aim, aim_of
 from fedcal.conformal.crossing import Draw
@@ -73,6 +75,37 @@ def test_a_level_makes_up_for_what_is_cut_off_at_the_top(law: Law, spare: float)
     assert -0.015 <= mean <= 0.03
     assert weighted_level(1.0, spare, Nothing()) == 1.0
     assert weighted_level(spare, spare, law) == np.inf
+
+
+@dataclass(frozen=True)
+class Laplace(Law):
+    """Laplace noise of scale 2, by its exact law."""
+
+    def below(self, x: Floats) -> Floats:
+        tail = 0.5 * np.exp(-np.abs(x) / 2.0)
+        return np.asarray(np.where(x > 0, 1.0 - tail, tail))
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return -70.0, 70.0
+
+
+def lost(law: Law, start: float) -> float:
+    """The integral of P(Z >= z) from `start` on, in closed form."""
+    if isinstance(law, Normal):
+        k = start / law.std
+        return float(law.std * (norm.pdf(k) - k * norm.sf(k)))
+    return math.exp(-abs(start) / 2.0) + max(-start, 0.0)
+
+
+@pytest.mark.parametrize(("law", "most"), [(Normal(3.0), 1e-9), (Laplace(), 0.01)])
+@pytest.mark.parametrize("spare", [1.5, 4.0, 60.0])
+def test_a_level_is_never_too_low_and_hardly_too_high(law: Law, most: float, spare: float) -> None:
+    """E min(x - Z, spare) = spare - lost(x - spare): at least 0."""
+    x = weighted_level(1.0, spare, law) - 1.0
+    assert -1e-12 <= spare - lost(law, x - spare) <= most
+    assert weighted_level(1.5, spare, law) == pytest.approx(x + 1.5) or spare <= 1.5
+    assert weighted_level(1.0, 0.9, law) == np.inf
 
 
 @pytest.mark.parametrize(("name", "rows", "grid"), list(product(AIMS, (12, 60, 400), (GRID, TIED))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from fedcal.evaluation import (
 from fedcal.evaluation.curves import reliability
 from fedcal.evaluation.estimates import SCORES, smooth_span
 from fedcal.evaluation.gap_intervals import REPLICATES, gap_span, simulate
-from fedcal.evaluation.intervals import fieller, normal_quantile
+from fedcal.evaluation.intervals import Span, estimate, fieller, normal_quantile
 from fedcal.types import Floats
 
 BUCKETS = 240
@@ -221,6 +222,32 @@ def test_noise_that_drowns_is_said() -> None:
     clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
     assert not any(found.drowned for found in clear.values())
     assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["f1"].drowned
+
+
+@pytest.mark.parametrize(("level", "z"), [(0.95, 1.959964), (0.5, 0.674490)])
+def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(
+    level: float, z: float
+) -> None:
+    scale = 0.8
+    for factor, drowned in ((0.9999, False), (1.0001, True)):
+        noise = factor * 0.25 * scale / z
+        span = Span(0.5, 0.4, 0.6, 0.1, noise)
+        assert estimate(span, 0.0, (0.0, 1.0), scale, level).drowned == drowned
+        assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
+
+
+def test_the_sampling_error_of_f1_is_that_of_its_cells() -> None:
+    """With tp, fp, fn = 30, 10, 20: F1 = 60 / 90; each cell is a Poisson count, to first order."""
+    counts = np.zeros((2, 4))
+    counts[:, 0], counts[:, 2] = (40.0, 20.0), (10.0, 30.0)  # below and above the threshold
+    found = evaluate(Histogram.exact(np.arange(5) / 4, counts), "positive")["f1"]
+    assert found.value == pytest.approx(2 / 3)
+    by_tp, by_others = (2 * 90 - 60 * 2) / 90**2, -60 / 90**2
+    assert found.sampling == pytest.approx(math.sqrt(30 * by_tp**2 + (10 + 20) * by_others**2))
+    # Fieller: (60 - 90 t)**2 = z**2 120 t (1 - t)
+    z = 1.959964
+    roots = np.roots([90**2 + 120 * z**2, -2 * 60 * 90 - 120 * z**2, 60**2])
+    assert (found.low, found.high) == pytest.approx(tuple(sorted(roots)), abs=1e-6)
 
 
 @pytest.mark.parametrize("threshold", [0.501, -0.1, 1.0, math.nan])
