@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore", TooLittle)  # the statement below the table says it, too
     comparison = calibrate()
     comparison.save(out)
-    run = simulate(DATA, method="fednewton", epsilon=1.0, out=out / ONE_RUN)
+    run = simulate(DATA, method="fednewton", epsilon=1.0)
+    run.save(out / ONE_RUN)  # each time anew, as the comparison
     title = title_of(run.to_json(), "test rows")
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(reliability_figure(run.reliability, title, dark=dark), out / name, dark=dark)

@@ -80,15 +80,10 @@ def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:
         raise
 
 
-def check_out(out: Path, *, foreign: str | None = None) -> None:
-    """Refuse, before any work, a folder that cannot be written; nothing is left there.
-
-    `foreign` is the file by which one knows a folder that another command wrote.
-    """
+def check_out(out: Path) -> None:
+    """Refuse, before any work, a folder that cannot be written; nothing is left there."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
-    if foreign is not None and (out / foreign).exists():
-        raise InputError(f"--out {out} holds {foreign} of another command; choose another folder")
     try:
         there = next(p for p in (out, *out.parents) if p.exists())
         with tempfile.TemporaryDirectory(prefix=".draft-", dir=there):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcal import pages
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
@@ -16,6 +17,9 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import heading, parts, shown
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
+from fedcal.experiments.files import PAGE, to_json, write_folder
+from fedcal.experiments.folders import READING
+from fedcal.experiments.result import versions
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
@@ -27,7 +31,7 @@ class Reading:
 
     Attributes
     ----------
-    release
+    path, release
         where from
     found
         its metrics at the threshold that was given or chosen
@@ -39,6 +43,7 @@ class Reading:
         since an earlier release: tests by name; {} if none was given
     """
 
+    path: Path
     release: ScoreRelease
     found: Findings
     chosen: Threshold | None
@@ -62,6 +67,20 @@ class Reading:
             [_changes(self.changes)] if self.changes else []
         )
         return first + shown_parts
+
+    def save(self, out: Path) -> None:
+        """Write `reading.json`, the page and its figures into a folder; all of them or none."""
+
+        def write(folder: Path) -> None:
+            from fedcal.experiments.report import write_reading_report
+
+            told = {"schema": 1, "release": str(self.path), **self.to_json()}
+            (folder / "reading.json").write_text(to_json(told | {"versions": versions()}), "utf-8")
+            parts = pages.to_json(self.page())
+            (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
+            write_reading_report(folder)
+
+        write_folder(out, write, stale=READING.files)
 
 
 def read_release(path: Path) -> ScoreRelease:
@@ -117,7 +136,7 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(release, release.findings(threshold), chosen, made, changes)
+    return Reading(path, release, release.findings(threshold), chosen, made, changes)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:

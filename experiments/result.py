@@ -15,7 +15,7 @@ import numpy as np
 
 import fedcal
 from fedcal import pages
-from fedcal.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.artifact import Artifact, Holdout
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.conformal import PredictionSets
 from fedcal.datasets import Dataset
@@ -225,13 +225,11 @@ class SimulationResult:
     def save(self, out: str | Path) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none.
 
-        Figures and artifacts of an earlier run there that this one does not leave go.
+        An earlier run there is replaced as a whole.
         """
-        from fedcal.experiments.figures import CURVE_NAMES, NAMES
+        from fedcal.experiments.folders import RUN
 
-        left = (name for form in ARTIFACTS.values() for name in form.files())
-        write = partial(self._write, home=Path(out))
-        write_folder(Path(out), write, stale=(*NAMES, *CURVE_NAMES, PAGE, *left))
+        write_folder(Path(out), partial(self._write, home=Path(out)), stale=RUN.files)
 
     def _write(self, folder: Path, home: Path) -> None:
         def text(name: str, content: str) -> None:

@@ -22,7 +22,9 @@ from fedcal.experiments import evaluated
 from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
+from fedcal.experiments.folders import RUN, claim, exports_in
 from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
+from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.statement import about_subjects, without_privacy
@@ -55,6 +57,8 @@ def simulate(
     *,
     config: Config | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> SimulationResult:
@@ -68,7 +72,12 @@ def simulate(
     config
         instead of options
     out
-        folder for result files; None = write nothing
+        folder for result files; None = write nothing. What was released is there before it is
+        judged and shown
+    resume
+        run nothing: make the result of what `out` holds of this run, which is paid for
+    overwrite
+        replace a run that `out` holds; otherwise it is refused
     progress
         called after each round
     **options
@@ -83,13 +92,21 @@ def simulate(
         Anything the user gave that is not allowed; nothing was released.
     RoundFailed
         Nobody who was sampled answered; nothing is written.
+    FedcalError
+        Of what was released no result could be made, or none written; `out` holds it.
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
     if (config.control if config else options.get("control")) is not None:
         from fedcal.experiments.deploy.run import deployed
 
-        return deployed(config or merge(options), test=data, out=out, progress=progress)
+        asked = config or merge(options)
+        return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
+    if resume and out is None:
+        raise InputError("resume needs the folder of the run: give out")
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        claim(folder, RUN, overwrite=overwrite, resume=resume)
     if data is None:
         data = Config.data if config is None else config.data
     loaded = load_any(data)
@@ -109,32 +126,37 @@ def simulate(
         test = evaluated.holdout(shards, names, config.seed)
     else:
         test = test_part(loaded, config.seed)
-    fitted = fit(
-        config,
-        shards,
-        tested=not evaluates,
-        held_out=held_out,
-        # sites by themselves would find the fit rows, and no groups but those of their column
-        by_name=by_name and not evaluates and shards is dealt,
-        progress=progress,
-    )
-    fitted.privacy["statement"] += evaluated.about_groups(given)
-    if loaded.client_names is not None and config.partition != "natural":
-        fitted.privacy["statement"].append(
-            f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run dealt "
-            f"its rows out by {config.partition} instead (partition 'natural' uses them)."
+    paid = Paid(folder, RUN, given.to_toml(), resume)
+    with paid.reporting():
+        fitted = fit(
+            config,
+            shards,
+            tested=not evaluates,
+            held_out=held_out,
+            # sites by themselves would find the fit rows, and no groups but those of their column
+            by_name=by_name and not evaluates and shards is dealt,
+            progress=progress,
+            paid=paid,
         )
-    result = result_of(
-        fitted.outcome,
-        fitted.config,
-        fitted.privacy,
-        shards.clients,
-        given=given,
-        test=test,
-        data=loaded,
-    )
-    if out is not None:
-        result.save(out)
+        fitted.privacy["statement"] += evaluated.about_groups(given)
+        if loaded.client_names is not None and config.partition != "natural":
+            fitted.privacy["statement"].append(
+                f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run "
+                f"dealt its rows out by {config.partition} instead (partition 'natural' uses them)."
+            )
+        result = result_of(
+            fitted.outcome,
+            fitted.config,
+            fitted.privacy,
+            shards.clients,
+            given=given,
+            test=test,
+            data=loaded,
+        )
+        if folder is not None:
+            result.save(folder)
+            for path in exports_in(folder) if overwrite else ():  # of what was there before
+                path.unlink()
     return result
 
 
@@ -157,6 +179,7 @@ def fit(
     held_out: bool = False,
     by_name: bool = False,
     progress: Progress | None = None,
+    paid: Paid | None = None,
 ) -> Fitted:
     """Run a method, one that the planner chooses, or a baseline.
 
@@ -176,6 +199,8 @@ def fit(
         Whether others find the data by what the config calls them.
     progress : callable, optional
         Called after each round.
+    paid : Paid, optional
+        Keeps what was released.
 
     Raises
     ------
@@ -192,7 +217,8 @@ def fit(
     if config.method in POOLED:
         fitted = _fit_baseline(config, shards, tested)
     else:
-        fitted = _fit_federated(config, shards, tested, held_out, by_name, progress)
+        paid = paid or Paid(None, RUN, "")
+        fitted = _fit_federated(config, shards, tested, held_out, by_name, progress, paid)
     fitted.privacy["statement"] += chosen
     if not chosen:  # the planner has looked at more than this does
         tell(fitted.too_little, fitted.privacy, stacklevel=3)
@@ -233,22 +259,26 @@ def _fit_federated(
     held_out: bool,
     by_name: bool,
     progress: Progress | None,
+    paid: Paid,
 ) -> Fitted:
     job = job_of(config, shards)
     plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
         warnings.warn(large_delta(plan), stacklevel=4)
-    if config.engine == "ray":
-        source = NamedData(config.data, config.partition) if by_name else None
-        address = config.ray_address
-        outcome = run_ray(job, shards, source=source, ray_address=address, progress=progress)
-    elif config.engine == "grpc":
-        from fedcal.experiments.engines.grpc import run_grpc
 
-        outcome = run_grpc(job, shards, progress=progress)
-    else:
+    def run() -> Outcome:
+        if config.engine == "ray":
+            source = NamedData(config.data, config.partition) if by_name else None
+            address = config.ray_address
+            return run_ray(job, shards, source=source, ray_address=address, progress=progress)
+        if config.engine == "grpc":
+            from fedcal.experiments.engines.grpc import run_grpc
+
+            return run_grpc(job, shards, progress=progress)
         drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
-        outcome = job.run(drive, progress)
+        return job.run(drive, progress)
+
+    outcome = paid.outcome(job, run)
     few = too_little(config.method, shards, job)
     about = about_subjects(plan, config.partition, held_out)
     return Fitted(outcome, *recorded(config, job, outcome, tested), few, about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -44,6 +44,9 @@ class Outcome:
     message_bytes
         of Flower's messages with real sites, up and down, of all together; None = not counted,
         or secret because it tells how many were asked
+    job
+        what was run, by Flower's dashed names: budget, unit, trust, ledger, ...; {} of a method
+        that nobody was asked for
     """
 
     artifact: Artifact
@@ -55,6 +58,7 @@ class Outcome:
     round_seconds: list[float]
     run: str = ""
     message_bytes: tuple[int, int] | None = None
+    job: dict[str, Any] = field(default_factory=dict)
 
     @property
     def calibrator(self) -> Calibrator:
@@ -73,6 +77,7 @@ class Outcome:
             "form": self.artifact.form,
             "kept": len(self.history),
             **{key: getattr(self, key) for key in _PLAIN},
+            "job": self.job,
         }
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
@@ -82,7 +87,7 @@ class Outcome:
         """What `save` wrote; InputError if it is not there or not whole."""
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
-            rest = {key: plain[key] for key in _PLAIN}
+            rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
             rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
             form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):
@@ -94,6 +99,9 @@ class Outcome:
 
 OUTCOME = "outcome.json"
 """The file that says that an outcome is whole."""
+
+ROUND_FILES = "round-[0-9]*"
+"""Pattern of the files of its artifacts after each release."""
 
 RELEASED = ("round", "query", "values", "noise_std")
 """Keys of a record; the others are what the artifact tells of itself."""

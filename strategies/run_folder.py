@@ -21,6 +21,9 @@ from fedcal.strategies.outcome import OUTCOME
 LOCK = "lock"
 """File that the server of a run holds."""
 
+RESULT = "result.json"
+"""What a report makes of an outcome in its folder."""
+
 _PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
 _log = logging.getLogger("flwr")
 
@@ -57,7 +60,9 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     except OSError as e:
         raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
     with alone(out):
-        if not resume and (out / CHECKPOINT).exists() and not (out / OUTCOME).exists():
+        if not resume and any((out / name).exists() for name in (OUTCOME, RESULT)):
+            raise InputError(f"{out} holds the result of a run: choose another folder")
+        if not resume and (out / CHECKPOINT).exists():
             raise InputError(
                 f"{out} holds a run that has not ended: go on with it (resume), or choose another "
                 "folder"

@@ -93,6 +93,8 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         outcome = job.run(drive, moved, folder=kept, resume=resume)
         if job.tolerant and not job.plan.secret_sample:
             outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
+        rows = {key: str(fields.get(key, "")) for key in ("data", "partition")}
+        outcome = replace(outcome, job={**outcome.job, **rows})
         if out is None:
             _show(job, outcome)
         else:

@@ -22,8 +22,9 @@ from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments.commands.parameters import Json, Quiet
+from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.files import to_json
+from fedcal.experiments.folders import claim_file
 from fedcal.experiments.terminal import SHOWN, console, shown
 from fedcal.metrics import summary
 from fedcal.training.model import TrainedModel, load_model
@@ -38,6 +39,7 @@ def apply_command(
         float | None,
         typer.Option(help="Of sets: another share of missing labels, from the same release."),
     ] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -46,6 +48,7 @@ def apply_command(
         raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
+    claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
         _show(*_apply_model(load_model(calibrator), data, out), out, quiet=quiet, json=json)

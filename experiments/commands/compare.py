@@ -10,6 +10,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    Overwrite,
     Quiet,
     Settings,
     other,
@@ -57,18 +58,20 @@ def compare_command(
         Path | None,
         other(FILES, "Folder for rows, tables, report; a finished one's stay until then."),
     ] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
 ) -> None:
     """Run and show it; the exit code is 1 where runs failed."""
-    if out is not None and not resume and not quiet:
+    if out is not None and not resume and not overwrite and not quiet:
         out, resume = ask_about_unfinished(out, DONE)
     with progress("comparing", quiet=quiet) as steps:
         comparison = compare(
             config=config,
             out=out,
             resume=resume,
+            overwrite=overwrite,
             jobs=jobs,
             engine=engine,
             ray_address=ray_address,

@@ -14,6 +14,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    Overwrite,
     Quiet,
     Settings,
     other,
@@ -49,6 +50,7 @@ def deploy_command(
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -58,6 +60,8 @@ def deploy_command(
     to = console()
     if keys and action != "register":
         raise InputError(f"fedcal deploy {action} takes no files; keys are for register")
+    if overwrite and action != "run":
+        raise InputError(f"fedcal deploy {action} takes no --overwrite: it begins no run")
     if action in ("run", "resume"):
         asked = _asked(action, {**options, "set": dict(map(parse_setting, set or ()))}, config, out)
         test = options["data"] if action == "run" else asked.data or None
@@ -67,6 +71,7 @@ def deploy_command(
                 test=test,
                 out=out,
                 resume=action == "resume",
+                overwrite=overwrite,
                 progress=lambda done, total: steps(done, total, asked.method),
             )
         if json:

@@ -13,6 +13,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    Overwrite,
     Quiet,
     Settings,
     other,
@@ -22,6 +23,8 @@ from fedcal.experiments.commands.simulate import run_and_show
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.evaluated import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.files import to_json
+from fedcal.experiments.folders import READING as FOLDER
+from fedcal.experiments.folders import claim, claim_file
 from fedcal.experiments.rereading import Reading, reread
 from fedcal.experiments.show.tables import of_part, print_table
 from fedcal.experiments.terminal import console
@@ -75,8 +78,9 @@ def evaluate_command(
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[
-        Path | None, other(FILES, "Folder for result files; with --calibrate the file.")
+        Path | None, other(FILES, "Folder for result files; with --calibrate a file.")
     ] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -87,6 +91,12 @@ def evaluate_command(
         given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
         _refuse(given, "is of a run, and --release reads what one left")
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
+        if calibrate is not None and out is None:
+            raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
+        if calibrate is not None and out is not None:
+            claim_file(out, overwrite=overwrite)
+        elif out is not None:
+            claim(out, FOLDER, overwrite=overwrite)
         how: Any = calibrate  # checked where it is used
         found = reread(
             release,
@@ -115,7 +125,7 @@ def evaluate_command(
             f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "
             "runs it"
         )
-    run_and_show(known, out, quiet=quiet, json=json)
+    run_and_show(known, out, overwrite=overwrite, quiet=quiet, json=json)
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:
@@ -126,11 +136,9 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
-    """What was read, as text or JSON; the calibrator into its file."""
-    if (found.calibrator is None) != (out is None):
-        raise InputError("--calibrate HOW writes a calibrator to --out FILE: give both or neither")
-    if found.calibrator is not None and out is not None:
-        found.calibrator.save(out)
+    """What was read, as text or JSON; the calibrator into its file, or all into a folder."""
+    if out is not None:
+        found.save(out) if found.calibrator is None else found.calibrator.save(out)
     if json:
         print(to_json(found.to_json()), end="")
         return
@@ -145,4 +153,5 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:
-        to.print(f"calibrator written to {out}")
+        what = "" if found.calibrator is None else "calibrator "
+        to.print(f"{what}written to {out}")

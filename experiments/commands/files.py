@@ -12,15 +12,16 @@ from fedcal import datasets, export
 from fedcal.artifact import form_of
 from fedcal.errors import InputError
 from fedcal.experiments.commands.apply import fitted_in
-from fedcal.experiments.commands.parameters import Json, Quiet
+from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.files import to_json
+from fedcal.experiments.folders import claim_file
 from fedcal.experiments.terminal import console
 from fedcal.training.model import TrainedModel, load_model
 
 
 def report_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train or pipeline.")
+        Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train, pipeline, flwr run.")
     ],
     quiet: Quiet = False,
     json: Json = False,
@@ -38,6 +39,12 @@ def report_command(
         from fedcal.experiments.pipeline.report import write_pipeline_report
 
         written = write_pipeline_report(folder)
+    elif (folder / "reading.json").is_file():
+        written = report.write_reading_report(folder)
+    elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+        from fedcal.experiments.unreported import finish
+
+        written = finish(folder)
     elif (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
@@ -45,8 +52,8 @@ def report_command(
         )
     else:
         raise InputError(
-            f"{folder} holds no result.json (of simulate), compare.json, training.json or "
-            "pipeline.json"
+            f"{folder} holds no result.json (of simulate), compare.json, training.json, "
+            "pipeline.json or outcome.json (of flwr run)"
         )
     _show_written(written, quiet=quiet, as_json=json)
 
@@ -54,10 +61,12 @@ def report_command(
 def export_command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write it."""
+    claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         export.save_model(load_model(calibrator), out)
     else:

@@ -24,6 +24,14 @@ Quiet: TypeAlias = Annotated[
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=FILES)
 ]
+Overwrite: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace results of this command that --out holds; without it they are refused.",
+        rich_help_panel=FILES,
+    ),
+]
 ConfigFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--config", help="TOML file with these options.", rich_help_panel=FILES),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedcal.experiments.commands.parameters import FILES, Json, Quiet, other
+from fedcal.experiments.commands.parameters import FILES, Json, Overwrite, Quiet, other
 from fedcal.experiments.files import to_json
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
@@ -21,6 +21,7 @@ def pipeline_command(
         Path | None,
         other(FILES, "Folder for all stages (CONFIG); what is finished there is not run again."),
     ] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def pipeline_command(
         def moved(name: str, done: int, total: int) -> None:
             steps(done, total, name)
 
-        record = run(settled, folder, moved)
+        record = run(settled, folder, moved, overwrite=overwrite)
     if json:
         print(to_json(record), end="")
         return

@@ -12,6 +12,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    Overwrite,
     Quiet,
     Settings,
     other,
@@ -19,7 +20,7 @@ from fedcal.experiments.commands.parameters import (
 )
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.evaluated import about_intervals
-from fedcal.experiments.files import OWN_PAGES, check_out, to_json
+from fedcal.experiments.files import OWN_PAGES, to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
@@ -39,9 +40,8 @@ def simulate_command(
     ] = False,
     set: Settings = None,
     config: ConfigFile = None,
-    out: Annotated[
-        Path | None, other(FILES, "Folder for result files; an earlier run's are replaced.")
-    ] = None,
+    out: Annotated[Path | None, other(FILES, "Folder for result files.")] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -54,20 +54,20 @@ def simulate_command(
         )
     given = {**options, "set": dict(map(parse_setting, set or ()))}
     asked = merge(given) if config is None else load_config(config, given)
-    run_and_show(asked, out, quiet=quiet, json=json)
+    run_and_show(asked, out, overwrite=overwrite, quiet=quiet, json=json)
 
 
-def run_and_show(asked: Config, out: Path | None, *, quiet: bool, json: bool) -> None:
+def run_and_show(
+    asked: Config, out: Path | None, *, overwrite: bool, quiet: bool, json: bool
+) -> None:
     """One run: its progress, then the result as text or JSON, and its files."""
-    if out is not None:
-        check_out(out, foreign="rows.jsonl")
     starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
     with progress(f"{asked.method}{starting}", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:
             steps(done, total, asked.method)
 
-        result = simulate(asked.data, config=asked, out=out, progress=moved)
+        result = simulate(asked.data, config=asked, out=out, overwrite=overwrite, progress=moved)
     if json:
         print(to_json(result.to_json()), end="")
     elif not quiet:

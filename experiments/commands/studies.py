@@ -11,12 +11,14 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    Overwrite,
     Quiet,
     Settings,
     other,
     takes,
 )
 from fedcal.experiments.config import Config, parse_setting
+from fedcal.experiments.folders import PLAN, claim, claim_file
 from fedcal.experiments.options import DATA, RUNNING
 from fedcal.experiments.training.config import TrainConfig
 
@@ -45,6 +47,7 @@ def plan_command(
     ] = None,
     set: Settings = None,
     out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -53,6 +56,8 @@ def plan_command(
     from fedcal.experiments.planner.command import run_plan
 
     facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
+    if out is not None:
+        claim(out, PLAN, overwrite=overwrite)
     run_plan(facts, data, method, set or (), out, quiet=quiet, as_json=json)
 
 
@@ -63,6 +68,7 @@ def train_command(
     resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -72,7 +78,7 @@ def train_command(
 
     if set:
         options["set"] = dict(map(parse_setting, set))
-    run_train(options, config, out, resume=resume, quiet=quiet, as_json=json)
+    run_train(options, config, out, resume=resume, overwrite=overwrite, quiet=quiet, as_json=json)
 
 
 def features_command(
@@ -81,6 +87,7 @@ def features_command(
     ],
     model: Annotated[str, other(DATA, "efficientnet-lite0 | random-filters | wordllama.")],
     out: Annotated[Path, other(FILES, "The .npz file to write.")],
+    overwrite: Overwrite = False,
     size: Annotated[
         int | None, other(DATA, "Of a random projection, as int8 (none: float16).")
     ] = None,
@@ -94,6 +101,7 @@ def features_command(
     """Make them."""
     from fedcal.experiments.features.command import run_features
 
+    claim_file(out, overwrite=overwrite)
     run_features(source, model, out, size, corruption, severity, quiet=quiet, as_json=json)
 
 
@@ -113,6 +121,7 @@ def reproduce_command(
     out: Annotated[
         Path | None, other(FILES, "Folder for tables, figures, page and all runs.")
     ] = None,
+    overwrite: Overwrite = False,
     check: Annotated[
         bool, other(FILES, "Exit code 1 where results are not as expected.", "--check")
     ] = False,
@@ -130,6 +139,7 @@ def reproduce_command(
         jobs,
         out,
         resume=resume,
+        overwrite=overwrite,
         ray_address=ray_address,
         check=check,
         listed=listed,

@@ -21,11 +21,12 @@ from fedcal.experiments.comparison.summary import Line, headline, summarise
 from fedcal.experiments.comparison.table import as_csv, as_markdown
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
-from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.folders import COMPARISON, claim
 from fedcal.experiments.load import load_any
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
-from fedcal.experiments.runs.journal import CONFIG, ROWS
+from fedcal.experiments.runs.journal import CONFIG, ROWS, kept_runs
 from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
@@ -145,6 +146,7 @@ def compare(
     config: str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     jobs: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -172,6 +174,8 @@ def compare(
     resume
         go on with what `out` holds, and run again what failed. Options that are not given
         are those it was begun with; a grid may grow, but what was begun must stay part of it
+    overwrite
+        replace a comparison that `out` holds, once this one is saved; otherwise it is refused
     jobs
         processes; None = the cores that may be used. 1 = this process
     engine
@@ -216,8 +220,9 @@ def compare(
         if out is None:
             raise InputError("resume needs the folder of the comparison: give --out DIR")
         begun = begun_config(out) if config is None else {}
-    elif out is not None:
-        check_out(out, foreign="result.json")
+    if out is not None:
+        unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
+        claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished)
     named, arrays = _named(data)
     read = {} if config is None else read_toml(Path(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
@@ -235,6 +240,7 @@ def compare(
             check_row,
             DONE,
             files,
+            overwrite,
         )
     return run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],

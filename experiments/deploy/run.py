@@ -21,7 +21,9 @@ from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import Config, load_config, public_facts, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
 from fedcal.experiments.engines.superlink import UNKNOWN
+from fedcal.experiments.folders import DEPLOYED, claim
 from fedcal.experiments.load import load_any, name_of, test_part
+from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
@@ -98,6 +100,7 @@ def deployed(
     test: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a method over the sites of a SuperLink, and write the files of any run.
@@ -114,6 +117,8 @@ def deployed(
     resume
         go on with the run that is there: follow it if its server is at it, fetch its outcome if
         there is one
+    overwrite
+        replace a finished run that is there; otherwise it is refused
     progress
         called after each round
 
@@ -138,6 +143,7 @@ def deployed(
     job = job_for_sites(config)
     work = out / SERVER
     _check_folder(out, work, resume)
+    claim(out, DEPLOYED, overwrite=overwrite, resume=resume)
     if not resume or not (work / OUTCOME).exists():
         with control(str(config.control), str(config.root_certificates)) as superlink:
             if resume and _goes_on(superlink, out):
@@ -145,7 +151,8 @@ def deployed(
             elif not resume or not (work / OUTCOME).exists():
                 _start(superlink, job, config, out, resume)
             _follow(superlink, out, progress)
-    return _result(config, out, held)
+    with Paid(out, DEPLOYED, "", known=True).reporting():
+        return _result(config, out, held)
 
 
 def _with_federation(config: Config) -> Config:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +18,9 @@ from fedcal.artifact import Holdout
 from fedcal.atomic import whole_file
 from fedcal.calibrators import load as load_calibrator
 from fedcal.errors import InputError
-from fedcal.experiments.files import PAGE, check_out, to_json
+from fedcal.experiments.files import PAGE, to_json
+from fedcal.experiments.folders import PIPELINE, TRAINING, Replaced, claim, files_of
+from fedcal.experiments.paid import Paid
 from fedcal.experiments.pipeline.record import FILE, new_record, numbers_of
 from fedcal.experiments.pipeline.report import write_pipeline_report
 from fedcal.experiments.pipeline.settle import Pipeline, Stage
@@ -27,7 +31,7 @@ from fedcal.numerics import softmax
 from fedcal.privacy.ledger import Ledger
 from fedcal.scores import Kind
 from fedcal.strategies.checkpoint import CHECKPOINT
-from fedcal.strategies.outcome import Progress
+from fedcal.strategies.outcome import OUTCOME, Progress
 from fedcal.training.card import card_parts
 from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats
@@ -35,11 +39,16 @@ from fedcal.types import Floats
 LEDGER = "ledger.sqlite"
 """The ledger's name in the folder, where the file names none."""
 
+REPLACED = ".replaced"
+"""Where another pipeline lies until this one is finished."""
+
 Moved = Callable[[str, int, int], None]
 """Name of the stage, rounds done, rounds planned."""
 
 
-def run(pipeline: Pipeline, out: Path, progress: Moved | None = None) -> dict[str, Any]:
+def run(
+    pipeline: Pipeline, out: Path, progress: Moved | None = None, *, overwrite: bool = False
+) -> dict[str, Any]:
     """Run all stages that `out` does not hold yet, and write the report.
 
     Parameters
@@ -48,6 +57,8 @@ def run(pipeline: Pipeline, out: Path, progress: Moved | None = None) -> dict[st
         folder: a sub-folder for each stage, `pipeline.json`, `report.html`
     progress
         called after each round
+    overwrite
+        replace another pipeline that `out` holds; otherwise it is refused
 
     Returns
     -------
@@ -61,31 +72,52 @@ def run(pipeline: Pipeline, out: Path, progress: Moved | None = None) -> dict[st
     RoundFailed
         If a stage failed; those before it are kept.
     """
-    check_out(out, foreign="result.json")
-    check_out(out, foreign="training.json")
-    record = _begun(pipeline, out)
+    record, replaced = _begun(pipeline, out, overwrite)
     with _charging(pipeline, out) as charge:
+        if replaced:
+            shutil.rmtree(out / REPLACED, ignore_errors=True)
+            (out / REPLACED).mkdir()
+            for path in replaced:
+                path.rename(out / REPLACED / path.name)
         _Run(pipeline, record, out, charge, progress).all()
+    shutil.rmtree(out / REPLACED, ignore_errors=True)
     write_pipeline_report(out)
     return record
 
 
-def _begun(pipeline: Pipeline, out: Path) -> dict[str, Any]:
-    """The record in the folder, or a new one."""
+def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, Any], list[Path]]:
+    """The record in the folder, or a new one, and what it takes the place of."""
     path = out / FILE
+    claim(out, PIPELINE, resume=path.is_file())
     if not path.is_file():
-        return new_record(pipeline)
+        for stage in pipeline.stages:
+            if (out / stage.name).exists():
+                raise InputError(
+                    f"--out {out} holds {stage.name}, which is of no pipeline: choose another "
+                    "folder"
+                )
+        return new_record(pipeline), []
     try:
         kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
         same = kept["fingerprint"] == pipeline.fingerprint
+        folders = [out / str(one["name"]) for one in kept["stages"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no record of a pipeline") from None
-    if not same:
+    if same:
+        return kept, []
+    if not overwrite:
         raise InputError(
             f"--out {out} holds another pipeline: other options, other rows or another version of "
-            "fedcal; choose another folder"
+            "fedcal; --overwrite replaces it, or choose another folder"
         )
-    return kept
+    files = files_of(out, PIPELINE)
+    warnings.warn(
+        f"{out} holds another pipeline, which is replaced; until this one is finished it lies in "
+        f"{out / REPLACED}",
+        Replaced,
+        stacklevel=3,
+    )
+    return new_record(pipeline), [*files, *filter(Path.is_dir, folders)]
 
 
 @contextmanager
@@ -145,6 +177,7 @@ class _Run:
 
     def all(self) -> None:
         """Run what is not done."""
+        self._write()
         for number, stage in enumerate(self.pipeline.stages, 1):
             told = next(one for one in self.record["stages"] if one["name"] == stage.name)
             if not told["done"]:
@@ -186,17 +219,29 @@ class _Run:
         if stage.of:
             scores, input = rows.scored(self.models[stage.of]), "logits"
         data = rows.dataset(stage.rows, scores, input, tested=stage.tested)
-        result = simulate(data, config=config, out=folder, progress=self._told(stage))
+        paid = (folder / OUTCOME).is_file()  # and nothing was made of it yet
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Replaced)  # a stage that was not noted as done
+            result = simulate(
+                data,
+                config=config,
+                out=folder,
+                resume=paid,
+                overwrite=True,
+                progress=self._told(stage),
+            )
         return numbers_of(result.to_json())
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
         data = self.pipeline.rows.of_clients
         folder.mkdir(parents=True, exist_ok=True)
-        begun = (folder / CHECKPOINT).is_file()
-        training = train_by_method(
-            config, data, folder=folder, resume=begun, progress=self._told(stage)
-        )
-        training.save(folder)
+        begun, ended = ((folder / name).is_file() for name in (CHECKPOINT, OUTCOME))
+        paid = Paid(folder, TRAINING, config.to_toml(), resume=ended)
+        with paid.reporting():
+            training = train_by_method(
+                config, data, folder=folder, resume=begun, progress=self._told(stage), paid=paid
+            )
+            training.save(folder)
         return {"test": training.metrics, "train": training.train_metrics}
 
     def _told(self, stage: Stage) -> Progress:

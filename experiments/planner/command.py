@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
-from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.files import to_json
 from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.choice import CandidateEstimate
@@ -36,8 +36,6 @@ def run_plan(
         return
     if settings:
         raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
-    if out is not None:
-        check_out(out)
     with progress("planning", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fedcal.experiments.report.card import artifact_card, comparison_card, result_card
 from fedcal.experiments.report.comparison import write_comparison_report
+from fedcal.experiments.report.reading import write_reading_report
 from fedcal.experiments.report.simulation import write_report
 from fedcal.experiments.report.training import write_training_report
 
@@ -17,6 +18,7 @@ __all__ = [
     "comparison_card",
     "result_card",
     "write_comparison_report",
+    "write_reading_report",
     "write_report",
     "write_training_report",
 ]

@@ -51,6 +51,23 @@ def _environment() -> Any:
     return environment
 
 
+def check_report() -> None:
+    """Refuse, before anything is charged, to make a report that could not be written.
+
+    Raises
+    ------
+    FedcalError
+        A package or a template is missing or damaged.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401  reports draw
+
+        for name in _environment().list_templates():
+            _environment().get_template(name)
+    except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
+        raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
+
+
 def write_page(path: Path, template: str, **context: Any) -> None:
     """Write a filled-in template; the whole file or what was there before."""
     with whole_file(path) as file:

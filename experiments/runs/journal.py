@@ -53,6 +53,8 @@ class Folder:
         the file that is there when all runs are finished
     files
         names, or patterns, of what else lies there when they are
+    overwrite
+        begin anew where something is unfinished
     """
 
     path: Path
@@ -61,6 +63,7 @@ class Folder:
     check: Callable[[Any], Row]
     done: str
     files: Sequence[str] = ()
+    overwrite: bool = False
 
 
 def begun_config(path: Path) -> dict[str, Any]:
@@ -81,7 +84,7 @@ def kept_runs(path: Path, done: str) -> int:
     """How many finished runs of something unfinished a folder holds."""
     place = _begun(path)
     finished = place == path and (path / done).exists()
-    return 0 if finished or not (place / ROWS).exists() else len(_lines(place / ROWS))
+    return 0 if finished or not (place / ROWS).is_file() else len(_lines(place / ROWS))
 
 
 def _begun(path: Path) -> Path:
@@ -148,7 +151,7 @@ def journal(
             check(rows)
             read = {row["run"]["data"] for row in rows.values()}
             _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
-        elif kept := kept_runs(path, folder.done):
+        elif not folder.overwrite and (kept := kept_runs(path, folder.done)):
             raise InputError(
                 f"{path} holds an unfinished comparison ({kept} runs are kept): go on with "
                 "--resume, or choose another --out"

@@ -23,6 +23,7 @@ def run_reproduce(
     out: Path | None,
     *,
     resume: bool,
+    overwrite: bool = False,
     ray_address: str | None = None,
     check: bool,
     listed: bool,
@@ -58,6 +59,7 @@ def run_reproduce(
             jobs=jobs,
             out=out,
             resume=resume,
+            overwrite=overwrite,
             ray_address=ray_address,
             progress=steps,
         )

@@ -80,6 +80,7 @@ def run_grids(
             comparison = compare(
                 out=folder,
                 resume=resume and folder is not None and (folder / ROWS).exists(),
+                overwrite=True,  # `reproduce` has refused what must not be replaced
                 jobs=jobs,
                 ray_address=ray_address,
                 progress=moved,

@@ -12,6 +12,8 @@ from typing import Any
 from fedcal.checks import whole
 from fedcal.errors import InputError, TooLittle
 from fedcal.experiments.files import check_out
+from fedcal.experiments.folders import Replaced
+from fedcal.experiments.report.page import check_report
 from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.studies.grids import run_grids
 from fedcal.experiments.studies.registry import experiment
@@ -28,6 +30,7 @@ def reproduce(
     jobs: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
@@ -50,6 +53,8 @@ def reproduce(
         write nothing
     resume
         go on with what `out` holds
+    overwrite
+        replace what `out` holds of this experiment; otherwise it is refused
     ray_address
         of a Ray cluster, or "local": runs are Ray tasks
     progress
@@ -75,14 +80,15 @@ def reproduce(
         whole("seeds", seeds, 1)
     runs = None
     if folder is not None:
-        check_out(folder)
+        _claim(name, folder, resume=resume, overwrite=overwrite)
         runs = folder / "runs" / name
     wishes: dict[str, Any] = {"jobs": jobs, "progress": progress, "out": runs, "resume": resume}
     if found.parts:
-        _check_unfinished(name, runs, resume=resume)
+        _check_unfinished(name, runs, resume=resume, overwrite=overwrite)
         data = [*(found.networks if networks is None else networks), *data]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+            warnings.simplefilter("ignore", Replaced)  # said of all parts together
             seeds = found.seeds if seeds is None else seeds
             rows, statement = run_grids(found, data, seeds, ray_address=ray_address, **wishes)
         result = Reproduction(found, rows, statement)
@@ -94,7 +100,7 @@ def reproduce(
             option = key.replace("_", "-")
             raise InputError(f"{name} has no choice of {key}; leave out --{option}")
         if "resume" in takes:
-            _check_unfinished(name, runs, resume=resume)
+            _check_unfinished(name, runs, resume=resume, overwrite=overwrite)
         elif resume:
             raise InputError(f"{name} is computed in one go and is not resumed; leave out --resume")
         given |= {k: v for k, v in wishes.items() if v is not None and k in takes}
@@ -105,14 +111,27 @@ def reproduce(
     return result
 
 
-def _check_unfinished(name: str, runs: Path | None, *, resume: bool) -> None:
+def _claim(name: str, folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that holds results of this experiment, unless they are to be replaced."""
+    check_out(folder)
+    check_report()
+    if not (folder / f"{name}.json").exists() or resume:
+        return
+    if not overwrite:
+        raise InputError(
+            f"--out {folder} holds {name}: --overwrite replaces it, or choose another folder"
+        )
+    warnings.warn(f"{folder} holds {name}, which is replaced", Replaced, stacklevel=3)
+
+
+def _check_unfinished(name: str, runs: Path | None, *, resume: bool, overwrite: bool) -> None:
     """Refuse to go on where nothing was begun, and to begin where something is unfinished."""
     if runs is None:
         return
     folder, begun = runs.parents[1], any(path.is_file() for path in runs.glob(f"*/{ROWS}"))
     if resume and not begun:
         raise InputError(f"nothing of {name} to resume in {folder}; start without --resume")
-    if begun and not resume and not (folder / f"{name}.json").exists():
+    if begun and not (resume or overwrite) and not (folder / f"{name}.json").exists():
         raise InputError(
             f"{folder} holds an unfinished run of {name}: go on with --resume, or choose "
             "another --out"

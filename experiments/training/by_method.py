@@ -17,8 +17,9 @@ from fedcal.artifact import Holdout
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.figures import CURVE_NAMES
 from fedcal.experiments.files import PAGE, to_json, write_folder
+from fedcal.experiments.folders import TRAINING as KIND
+from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import communication_of, recorded
 from fedcal.experiments.result import versions
 from fedcal.experiments.training.config import FOLLOWING, SETTINGS, TrainConfig
@@ -29,7 +30,7 @@ from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.checkpoint import CHECKPOINT
+from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
@@ -112,9 +113,7 @@ class ModelTraining:
 
     def to_json(self) -> dict[str, Any]:
         """The content of `training.json`: strict JSON."""
-        config = {k: v for k, v in self.config.to_dict().items() if k != "set"}
-        if math.isinf(self.config.epsilon):
-            config.pop("epsilon")
+        config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
         settings = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
         return {
             "schema": 1,
@@ -134,9 +133,7 @@ class ModelTraining:
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
-        write_folder(
-            Path(out), partial(self._write, home=Path(out)), stale=(CHECKPOINT, *CURVE_NAMES)
-        )
+        write_folder(Path(out), partial(self._write, home=Path(out)), stale=KIND.files)
 
     def _write(self, folder: Path, home: Path) -> None:
         data = self.federation
@@ -229,6 +226,7 @@ def train_by_method(
     resume: bool = False,
     progress: Progress | None = None,
     hear: Callable[[Job], object] | None = None,
+    paid: Paid | None = None,
 ) -> ModelTraining:
     """Train a model by a strategy of ours.
 
@@ -244,6 +242,8 @@ def train_by_method(
         called after each round
     hear
         called with the job before it begins
+    paid
+        keeps what was released
 
     Raises
     ------
@@ -259,19 +259,26 @@ def train_by_method(
     if hear is not None:
         hear(job)
     clipped = _Clipped(data)
-    if run.engine == "inline":
-        outcome = job.run(
-            partial(clipped.drive, shards=shards),
-            progress,
-            folder=folder,
-            resume=resume,
-            every=config.checkpoint_every,
-            about={"rows": data.fingerprint(), TRAINING: given} if folder is not None else {},
-        )
-    else:
+    about = {"rows": data.fingerprint(), TRAINING: given} if folder is not None else {}
+
+    def trained() -> Outcome:
+        if run.engine == "inline":
+            return job.run(
+                partial(clipped.drive, shards=shards),
+                progress,
+                folder=folder,
+                resume=resume,
+                every=config.checkpoint_every,
+                about=about,
+            )
         if resume:
             raise InputError("--resume goes on with a training that runs inline")
-        outcome = _by_engine(run.engine, job, shards, progress)
+        return _by_engine(run.engine, job, shards, progress)
+
+    paid = paid or Paid(None, KIND, "")
+    if paid.resume and folder is not None and (folder / CHECKPOINT).is_file():
+        Checkpoint.load(folder).check({**job.to_fields(), **about})
+    outcome = paid.outcome(job, trained)
     model = outcome.artifact
     if not isinstance(model, TrainedModel):
         raise InputError(f"method '{run.method}' trains no model")

@@ -19,6 +19,7 @@ def run_train(
     out: Path | None,
     *,
     resume: bool,
+    overwrite: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -38,7 +39,7 @@ def run_train(
                 what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
             steps(done, total, what)
 
-        training = train(out=out, resume=resume, progress=moved, **given)
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
     if as_json:
         print(to_json(training.to_json()), end="")
     elif not quiet:

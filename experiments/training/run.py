@@ -17,8 +17,12 @@ from numpy.typing import NDArray
 
 from fedcal.atomic import whole_file
 from fedcal.errors import InputError, Interrupted, RoundFailed
+from fedcal.experiments.config import read_toml
 from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.folders import TRAINING as KIND
+from fedcal.experiments.folders import claim
+from fedcal.experiments.paid import CONFIG, Paid
 from fedcal.experiments.result import versions
 from fedcal.experiments.training.by_method import (
     TRAINING,
@@ -35,6 +39,7 @@ from fedcal.numerics import softmax
 from fedcal.optional import need
 from fedcal.strategies.checkpoint import CHECKPOINT as ROUNDS
 from fedcal.strategies.checkpoint import Checkpoint
+from fedcal.strategies.outcome import OUTCOME
 from fedcal.strategies.run_folder import LOCK
 from fedcal.types import Floats
 
@@ -90,7 +95,7 @@ class Training(TrainingState):
 
     def save(self, out: str | Path) -> None:
         """Write `logits.npz`, `model.pt`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=[CHECKPOINT])
+        write_folder(Path(out), self._write, stale=KIND.files)
 
     def _write(self, folder: Path) -> None:
         torch = need("torch", "train", "training a model")
@@ -113,6 +118,7 @@ def train(
     *,
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: AfterRound | None = None,
     **options: Any,
 ) -> Training | ModelTraining:
@@ -126,7 +132,10 @@ def train(
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
         go on with the checkpoint in `out`. The options are those of the checkpoint; of
-        others only more `rounds` are allowed
+        others only more `rounds` are allowed. What a finished training leaves unsaid is made
+        of what was paid for
+    overwrite
+        replace a training that `out` holds; otherwise it is refused
     progress
         called after each round
 
@@ -151,15 +160,19 @@ def train(
     given |= {k: v for k, v in options.items() if v is not None}
     if resume and folder is None:
         raise InputError("--resume needs --out DIR, the folder of the training")
+    if folder is not None:
+        claim(folder, KIND, overwrite=overwrite, resume=resume)
     if resume and folder is not None and (folder / ROUNDS).is_file():
         config = merged(Checkpoint.load(folder).job[TRAINING], given)
+    elif resume and folder is not None and (folder / OUTCOME).is_file():
+        config = merged(read_toml(folder / CONFIG), given)
     elif resume and folder is not None:
         begun, kept, known = _kept(folder)
         config = _continued(kept, given, begun.round)
     else:
         config = merged(given)
-        if folder is not None:
-            _check_folder(folder)
+        if folder is not None and not overwrite:
+            _refuse_unfinished(folder)
     federation, config = load(config)
     if config.by_method:
         return _by_method(config, federation, folder, resume, progress)
@@ -173,6 +186,9 @@ def train(
             f"--sampling-rate {min(1.0, 5 / trainers):.2g} takes {min(5, trainers)}",
             stacklevel=2,
         )
+    if folder is not None and not resume:
+        for name in (CHECKPOINT, ROUNDS):  # of one that is to be replaced
+            (folder / name).unlink(missing_ok=True)
     fingerprint = federation.fingerprint()
     if known not in ("", fingerprint):
         raise InputError(f"{config.data} holds other rows than when the training began")
@@ -193,6 +209,8 @@ def train(
     try:
         logger.setLevel(logging.ERROR)  # the progress bar says in one line what Flower says in many
         strategy.start(grid, ArrayRecord(state.weights), num_rounds=rounds - state.round)
+        if folder is not None:
+            _keep(folder, strategy.state, config.to_dict(), fingerprint)
         training = _finished(config, federation, trainer, strategy.state)
         if folder is not None:
             training.save(folder)
@@ -222,7 +240,9 @@ def _by_method(
         if progress is not None:
             progress(done, total, {"epsilon": spent[0](done)})
 
-    with nullcontext() if folder is None else _alone(folder):
+    ended = resume and folder is not None and (folder / OUTCOME).is_file()
+    paid = Paid(folder, KIND, config.to_toml(), resume=ended)
+    with nullcontext() if folder is None else _alone(folder), paid.reporting():
         try:
             training = train_by_method(
                 config,
@@ -231,9 +251,10 @@ def _by_method(
                 resume=resume,
                 progress=told,
                 hear=lambda job: spent.append(spent_so_far(job)),
+                paid=paid,
             )
         except KeyboardInterrupt:
-            if folder is None or not (folder / ROUNDS).is_file():
+            if folder is None or paid.known or not (folder / ROUNDS).is_file():
                 raise
             raise Interrupted(f"go on: fedcal train --out {folder} --resume") from None
         if folder is not None:
@@ -288,14 +309,12 @@ def _kept(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
         raise InputError(f"{path} is not an intact checkpoint ({type(error).__name__})") from None
 
 
-def _check_folder(folder: Path) -> None:
-    check_out(folder, foreign="rows.jsonl")
-    check_out(folder, foreign="result.json")
+def _refuse_unfinished(folder: Path) -> None:
     for name in (CHECKPOINT, ROUNDS):
         if (folder / name).exists():
             raise InputError(
-                f"--out {folder} holds an unfinished training: go on with --resume, or remove its "
-                f"{name}"
+                f"--out {folder} holds an unfinished training: go on with --resume, or replace it "
+                "with --overwrite"
             )
 
 

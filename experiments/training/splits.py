@@ -169,8 +169,8 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
             ends = (training, (training + kept) // 2)
         tested = isinstance(pool, LabelledRows) and pool.test is not None
         if config.by_method and training is not None:  # the source's cut; all its tests are tests
-            mine, tests = found.take(slice(training)), found.take(slice(training, None))
-            cut.append([*_by_hash(mine, config, tested=True), tests])
+            parts_of = _by_hash(found.take(slice(training)), config, tested=True)
+            cut.append([*parts_of, found.take(slice(training, None))])
         elif config.by_method or tested:
             cut.append(_by_hash(found, config, tested))
         else:

@@ -48,8 +48,9 @@ def disk(folder: Path) -> Disk:
 
 
 def without_too_little(err: str) -> list[str]:
-    """Lines on stderr, but for the warning that these few rows deserve."""
-    return [line for line in err.splitlines() if "too little to help" not in line]
+    """Lines on stderr, but for the warnings that these few rows and `--overwrite` deserve."""
+    expected = ("too little to help", "which is replaced")
+    return [line for line in err.splitlines() if not any(words in line for words in expected)]
 
 
 @pytest.fixture
@@ -604,12 +605,16 @@ def earlier(folder: Path, capsys: pytest.CaptureFixture[str]) -> Disk:
 def test_an_earlier_result_stays_when_a_later_run_fails(
     refused: Callable[..., str], earlier: Disk, arguments: tuple[str, ...], code: int
 ) -> None:
-    refused("simulate", "--data", "data.npz", "--out", "run", *arguments, code=code)
+    start = ("simulate", "--data", "data.npz", "--out", "run")
+    refused(*start, "--overwrite", *arguments, code=code)
+    assert "--out run holds a run of" in refused(*start)
 
 
 def test_a_later_run_replaces_an_earlier_one(folder: Path, earlier: Disk) -> None:
     Path("run", "notes.txt").write_text("mine")
-    assert _run(["simulate", "--data", "data.npz", "--seed", "2", "--out", "run", "--quiet"]) == 0
+    arguments = ["simulate", "--data", "data.npz", "--seed", "2", "--out", "run", "--quiet"]
+    assert _run(arguments) == 2
+    assert _run([*arguments, "--overwrite"]) == 0
     after = disk(folder)
     assert set(after) == {*earlier, "run/notes.txt"}
     for name in ("result.json", "config.toml", "calibrator.npz", "rounds.jsonl", "test_probs.npy"):
@@ -643,7 +648,7 @@ def test_an_interrupt_leaves_nothing(
     statistic = Interrupting(fedcal.clients.answers.STATISTICS[name], last)
     monkeypatch.setitem(fedcal.clients.answers.STATISTICS, name, statistic)
     out_folder = "deep/new" if fresh else "run"
-    arguments = ["simulate", "--data", "data.npz", "--out", out_folder]
+    arguments = ["simulate", "--data", "data.npz", "--out", out_folder, "--overwrite"]
     assert _run([*arguments, "--ledger", "l.db", "--cap", "1", "--epsilon", "1"]) == 130
     assert statistic.calls == last
     out, err = capsys.readouterr()
@@ -669,15 +674,25 @@ class FullDisk:
         self.real(source, target)
 
 
-FILES = 13
-"""Files of a run: what each move into the folder is one of."""
+KEPT, FILES = 4, 13
+"""Files of what is paid for, and of a run: what each move into the folder is one of.
+
+First the calibrator's own three moves (itself, after the round, the outcome) and those into the
+folder; then those of what is made of them, which all take the place of files or are new.
+"""
+
+
+def full_at(out: str, at: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    monkeypatch.setattr(os, "replace", FullDisk(at))
+    start = ("simulate", "--data", "data.npz", "--method", "fedoneshot", "--overwrite")
+    return (*start, "--out", out)
 
 
 @pytest.mark.parametrize(
     ("out", "at"),
     [
-        *(("deep/down/new", at) for at in (0, 1, 2, 3, 8, FILES + 2)),
-        *(("run", at) for at in (0, 1, 3, FILES + 2, FILES + 3, FILES + 8, 2 * FILES + 2)),
+        *(("deep/down/new", at) for at in (0, 1, 3, 4, KEPT + 3)),
+        *(("run", at) for at in (0, 1, 3, FILES, FILES + 3, FILES + KEPT + 3)),
     ],
 )
 def test_a_full_disk_leaves_everything_as_it_was(
@@ -687,22 +702,29 @@ def test_a_full_disk_leaves_everything_as_it_was(
     out: str,
     at: int,
 ) -> None:
-    replace = FullDisk(at)
-    monkeypatch.setattr(os, "replace", replace)
-    arguments = ("simulate", "--data", "data.npz", "--method", "fedoneshot", "--out", out)
+    arguments = full_at(out, at, monkeypatch)
     assert "No space left on device" in refused(*arguments, code=1)
 
 
-@pytest.mark.parametrize(("out", "moves"), [("deep/new", FILES), ("run", 2 * FILES)])
-def test_these_are_all_the_moves(
-    earlier: Disk, monkeypatch: pytest.MonkeyPatch, out: str, moves: int
+@pytest.mark.parametrize("more", [1, 2, KEPT, FILES])
+@pytest.mark.parametrize(("out", "moved"), [("deep/new", KEPT), ("run", FILES + KEPT)])
+def test_a_disk_that_is_full_later_has_what_was_paid_for(
+    folder: Path, earlier: Disk, monkeypatch: pytest.MonkeyPatch, out: str, moved: int, more: int
 ) -> None:
-    replace = FullDisk(-1)
-    monkeypatch.setattr(os, "replace", replace)
-    arguments = ("simulate", "--data", "data.npz", "--method", "fedoneshot", "--out", out)
-    assert _run([*arguments, "--quiet"]) == 0
+    assert _run([*full_at(out, 3 + moved + more, monkeypatch)]) == 1
+    kept = {"calibrator.npz", "config.toml", "outcome.json", "round-1.npz"}
+    assert set(os.listdir(out)) == kept
+    assert _run(["report", out]) == 0
     assert len(os.listdir(out)) == FILES
-    assert replace.calls == moves + 2  # the calibrator's and the report's own
+
+
+def test_these_are_all_the_moves(earlier: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for out, gone in (("deep/new", 0), ("run", FILES)):
+        arguments = full_at(out, -1, monkeypatch)
+        assert _run([*arguments, "--quiet"]) == 0
+        assert len(os.listdir(out)) == FILES
+        # the calibrator's and the report's own are two
+        assert os.replace.calls == 3 + gone + KEPT + 2 + KEPT + FILES  # type: ignore[attr-defined]
 
 
 def test_a_full_disk_stops_apply(
@@ -711,7 +733,8 @@ def test_a_full_disk_stops_apply(
     Path("p.npy").write_bytes(b"what was there")
     monkeypatch.setattr(os, "replace", FullDisk(0))
     arguments = ("apply", "--calibrator", fitted, "--data", "data.npz", "--out", "p.npy")
-    line = refused(*arguments, code=1)
+    assert "p.npy is there" in refused(*arguments)
+    line = refused(*arguments, "--overwrite", code=1)
     assert "No space left on device" in line
 
 

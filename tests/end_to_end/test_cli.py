@@ -295,7 +295,10 @@ def test_apply_as_json_and_quiet(
     np.savez("fresh.npz", **given)
     arguments = ("--calibrator", str(fitted), "--data", "fresh.npz", "--out", "p.npy")
     assert fedcal_says("apply", *arguments, "--quiet") == (0, "", "")
-    code, out, _ = fedcal_says("apply", *arguments, "--json")
+    code, out, err = fedcal_says("apply", *arguments, "--json")
+    assert (code, out) == (2, "")
+    assert "--out p.npy is there: --overwrite replaces it" in err
+    code, out, _ = fedcal_says("apply", *arguments, "--json", "--overwrite")
     assert code == 0
     said = strict(out)
     assert (said["rows"], said["out"]) == (50, "p.npy")

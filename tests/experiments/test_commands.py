@@ -177,7 +177,9 @@ def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None
     np.savez(tmp_path / "d.npz", logits=logits, labels=labels)
     out = tmp_path / "p.csv"
     out.write_text("x" * 100_000)
-    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
+    with pytest.raises(InputError, match="--overwrite replaces it"):
+        apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True)
+    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, overwrite=True, quiet=True)
     assert len(out.read_text().splitlines()) == 51
     assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]
 

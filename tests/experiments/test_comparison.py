@@ -7,6 +7,7 @@ import math
 import statistics
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedcal import datasets
 from fedcal.errors import FedcalError, InputError, Interrupted, TooLittle
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.comparison import run
+from fedcal.experiments.folders import Replaced
 from fedcal.experiments.runs import Row, key_of, pools
 from fedcal.experiments.runs import run as runs_module
 
@@ -353,7 +355,10 @@ def test_a_second_start_without_resume_is_refused_until_it_is_finished(tmp_path:
     with pytest.raises(InputError, match="go on with --resume"):
         compare(arrays(), jobs=1, out=tmp_path, **SMALL)
     compare(arrays(), jobs=1, out=tmp_path, resume=True)
-    replaced = compare(arrays(), jobs=1, out=tmp_path, method="none")
+    with pytest.raises(InputError, match="holds a comparison: --overwrite replaces it"):
+        compare(arrays(), jobs=1, out=tmp_path, method="none")
+    with pytest.warns(Replaced, match="holds a comparison, which is replaced"):
+        replaced = compare(arrays(), jobs=1, out=tmp_path, method="none", overwrite=True)
     assert in_folder(tmp_path) == replaced.rows
     assert len(replaced.rows) == 1
 
@@ -364,8 +369,12 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(tmp_path: Path, res
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     other = {**SMALL, "seeds": 3} if resume else {"method": "fedtemp", "clients": 5, "seeds": 1}
     stop = interrupted_after(10 if resume else 1)
-    with pytest.raises(Interrupted, match=rf"are kept in {tmp_path}; go on with --resume"):
-        compare(arrays(), jobs=1, out=tmp_path, resume=resume, progress=stop, **other)
+    other_way = {"resume": True} if resume else {"overwrite": True}
+    with (
+        pytest.raises(Interrupted, match=rf"are kept in {tmp_path}; go on with --resume"),
+        nullcontext() if resume else pytest.warns(Replaced),
+    ):
+        compare(arrays(), jobs=1, out=tmp_path, progress=stop, **other_way, **other)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
     ran: list[int] = []
     found = compare(
@@ -383,7 +392,8 @@ def test_figures_of_an_earlier_comparison_go(tmp_path: Path) -> None:
     for name in (*kept, "epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"):
         (tmp_path / name).touch()
     names = {p.name for p in tmp_path.iterdir()}
-    compare(arrays(), jobs=1, out=tmp_path, method="none")
+    with pytest.warns(Replaced, match=r"; epsilon-mine\.png, mine\.png in it stays"):
+        compare(arrays(), jobs=1, out=tmp_path, method="none", overwrite=True)
     gone = names - {p.name for p in tmp_path.iterdir()}
     assert gone == {"epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"}
 

@@ -230,7 +230,7 @@ def test_drift_since_an_earlier_release(
         (["--epsilon", "1"], "--epsilon is of a run"),
         (["--by", "site"], "--by is of a run"),
         (["--recall", "0.9", "--precision", "0.9"], "give one of threshold, precision, recall"),
-        (["--calibrate", "platt"], "give both or neither"),
+        (["--calibrate", "platt"], "give --out FILE"),
         (["--calibrate", "magic", "--out", "c.npz"], "unknown how 'magic'"),
         (["--precision", "0.999999"], "no threshold reaches a precision"),
     ],

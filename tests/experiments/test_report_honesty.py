@@ -95,7 +95,8 @@ def test_figures_that_a_run_does_not_draw_go(tmp_path: Path) -> None:
     simulate(arrays(), clients=10, out=tmp_path)
     assert {p.name for p in tmp_path.iterdir()} >= set(NAMES)
     (tmp_path / "mine.png").touch()
-    simulate(arrays(), method="none", out=tmp_path)
+    with pytest.warns(UserWarning, match=r"holds a run of fednewton, .*; mine\.png in it stays"):
+        simulate(arrays(), method="none", out=tmp_path, overwrite=True)
     left = {p.name for p in tmp_path.iterdir()}
     assert set(NAMES) - left == {"rounds.png", "rounds.svg"}
     assert "mine.png" in left

@@ -278,7 +278,10 @@ def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
         "epsilon": np.float32(1.0),
         "set": {"bins_exponent": np.int64(3)},
     }
-    runs = [simulate(arrays, method="fedbin", out=tmp_path, **o) for o in (plain, odd)]
+    runs = [
+        simulate(arrays, method="fedbin", out=tmp_path / name, **options)
+        for name, options in (("plain", plain), ("odd", odd))
+    ]
     assert runs[0].config == runs[1].config
     assert same_bits(*runs)
 

@@ -123,7 +123,10 @@ def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -
     fields = fields_of(job_of(), tmp_path)
     context = Context(1, 1, {}, RecordDict(), fields)
     server.app(Wire(shards), context)
-    assert len(Outcome.load(tmp_path).records) == 3
+    outcome = Outcome.load(tmp_path)
+    assert len(outcome.records) == 3
+    assert Job.from_fields(outcome.job).method == fields["method"]
+    assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
 
 
 # -- without a folder ---------------------------------------------------------------------------
@@ -201,8 +204,9 @@ def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path
     server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
     assert read_error(tmp_path) is None
     assert read_progress(tmp_path) == [(1, 1)]
-    stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
-    assert read_progress(tmp_path) == []
+    with pytest.raises(InputError, match="holds the result of a run: choose another folder"):
+        server.serve(Wire(shards), fields_of(job_of(), tmp_path))
+    assert read_progress(tmp_path) == [(1, 1)]
 
 
 def test_the_folder_must_be_absolute_and_writable(shards: Shards, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcal.checks import unused
 from fedcal.experiments.config import parse_setting
-from fedcal.experiments.files import check_out, to_json
+from fedcal.experiments.files import to_json
 from fedcal.experiments.planner.saving import save
 from fedcal.experiments.planner.sets import words
 from fedcal.experiments.planner.sets.advice import SetAdvice
@@ -27,8 +27,6 @@ def run_set_plan(
     as_json: bool,
 ) -> None:
     """Plan and show it."""
-    if out is not None:
-        check_out(out)
     given = {k: v for k, v in options.items() if v is not None}
     for name in ("partition", "rounds", "engine"):
         unused("a plan of prediction sets does not depend on it", **{name: given.pop(name, None)})

@@ -121,7 +121,10 @@ def values(out: Path) -> list[Any]:
 def test_another_run_takes_the_place_of_one_that_has_ended(link: SuperLink, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = deploy.deployed(config(tmp_path), out=out)
-    second = deploy.deployed(config(tmp_path, epsilon=2.0), out=out)
+    with pytest.raises(InputError, match=r"holds a run over real sites of .*: --over"):
+        deploy.deployed(config(tmp_path, epsilon=2.0), out=out)
+    with pytest.warns(UserWarning, match="which is replaced"):
+        second = deploy.deployed(config(tmp_path, epsilon=2.0), out=out, overwrite=True)
     assert second.privacy["epsilon"] == 2.0
     assert second.rounds != first.rounds
     assert values(out) == [one["values"] for one in second.rounds]

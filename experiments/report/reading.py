@@ -1,0 +1,44 @@
+"""The page of a release that was read again, from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedcal.experiments.figures.drawing import save_sheets
+from fedcal.experiments.figures.parts import part_sheet
+from fedcal.experiments.files import PAGE
+from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.page import read_json, reading, write_page
+from fedcal.experiments.report.simulation import FILE, read_parts
+from fedcal.pages import Table
+
+READING = "reading.json"
+
+
+def write_reading_report(folder: Path) -> Path:
+    """Write `report.html` and its figures beside `reading.json` and `page.json` in `folder`.
+
+    Raises
+    ------
+    InputError
+        A file is missing, or is not what `fedcal evaluate --release` writes.
+    FedcalError
+        The folder cannot be written.
+    """
+    told = read_json(folder / READING, "reading")
+    with reading(folder, READING):
+        parts = read_parts(folder / PAGE)
+        drawn = [part for part in parts if not isinstance(part, Table)]
+        sheets = {f"curve-{k}": part_sheet(part, part.title) for k, part in enumerate(drawn, 1)}
+        context = {
+            "title": "a release read again",
+            "verdict": f"{told['release']}: no run, and no further charge.",
+            "tiles": [],
+            "stages": [],
+            "sections": sections(parts, sheets=sheets.values()),
+            "statement": told["statement"],
+            "versions": told["versions"],
+        }
+        save_sheets(sheets, folder)
+        write_page(folder / FILE, "pipeline.html.j2", **context)
+    return folder / FILE

@@ -1,0 +1,198 @@
+"""What is paid for is on disk before anything is made of it, whatever breaks then."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments import simulate, simulation
+from fedcal.experiments.cli import _run
+from fedcal.experiments.comparison import Comparison, compare
+from fedcal.experiments.config import job_of, merge
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.report import page
+from fedcal.experiments.training import by_method
+from fedcal.experiments.training import run as training
+from fedcal.partition import deal
+from fedcal.privacy.ledger import Ledger
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import settings_of
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+ROWS, CLIENTS = 120, 6
+QUICK = {"iterations": 2, "bins": 5, "bins_exponent": 3, "epochs": 1}
+REPORTED = {m.family: m.name for m in STRATEGIES.values()}
+"""A method of each family: these are reported afterwards, of the others it is enough to be kept."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "rows.npz"
+    rng = np.random.default_rng(0)
+    labels = np.arange(ROWS) % 3
+    logits = rng.normal(size=(ROWS, 3)) + 2 * np.eye(3)[labels]
+    np.savez(path, logits=logits, labels=labels, subject=np.arange(ROWS) // 2)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "features.npz"
+    rng = np.random.default_rng(0)
+    y = np.arange(ROWS) % 3
+    x = (rng.normal(size=(ROWS, 4)) / 9).astype(np.float32)
+    names = np.array(["a", "b", "c"])
+    np.savez(path, features=x, labels=y, client=np.arange(ROWS) % CLIENTS, class_names=names)
+    return str(path)
+
+
+def options(method: str, out: Path) -> dict[str, Any]:
+    quick = {k: v for k, v in QUICK.items() if k in settings_of(method)}
+    return {
+        **{"method": method, "clients": CLIENTS, "partition": "iid", "epsilon": 1.0, "seed": 3},
+        **{"ledger": str(out) + ".db", "cap": 1.0, "set": quick},
+    }
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise KeyError("broken")
+
+
+def charged(ledger: Path | str) -> list[tuple[int, ...]]:
+    with Ledger(ledger) as book:
+        return [entry.charged for entry in book.entries()]
+
+
+@pytest.mark.filterwarnings("ignore:too little")
+@pytest.mark.filterwarnings("ignore:delta")
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_what_a_method_releases_outlives_a_result_that_breaks(
+    method: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    given = options(method, out)
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "result_of", broken)
+        with pytest.raises(FedcalError, match=rf"KeyError: 'broken'; .* fedcal report {out} makes"):
+            simulate(data, out=out, **given)
+    (releases,) = charged(given["ledger"])
+    record = json.loads((out / "outcome.json").read_text("utf-8"))
+    assert (record["job"]["epsilon"], record["job"]["ledger"]) == (1.0, given["ledger"])
+    assert len(record["records"]) == len(releases) > 0
+    assert (out / f"{record['form']}.npz").is_file()
+    if method not in REPORTED.values():
+        return
+    with pytest.raises(InputError, match="paid for and has no report yet"):
+        simulate(data, out=out, **given)
+    assert _run(["report", str(out), "--quiet"]) == 0
+    assert charged(given["ledger"]) == [releases]
+    whole = simulate(data, out=tmp_path / "whole", **given | {"ledger": str(tmp_path / "w.db")})
+    told = json.loads((out / "result.json").read_text("utf-8"))
+    once = json.loads(json.dumps(whole.to_json()))
+    for key in ("seconds", "config"):  # another ledger
+        told.pop(key), once.pop(key)
+    assert told == once
+    assert {p.name for p in out.iterdir()} == {p.name for p in (tmp_path / "whole").iterdir()}
+
+
+def test_a_kept_outcome_is_not_taken_for_that_of_other_options(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options("fednewton", tmp_path / "run")
+    with monkeypatch.context() as patch, pytest.raises(FedcalError):
+        patch.setattr(simulation, "result_of", broken)
+        simulate(data, out=tmp_path / "run", **given)
+    with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
+        simulate(data, out=tmp_path / "run", resume=True, **given | {"seed": 4})
+
+
+ENDS = {
+    "judging": (by_method, "scored"),
+    "to_json": (by_method.ModelTraining, "to_json"),
+    "the report": (page, "render"),
+}
+
+
+@pytest.mark.parametrize("how", ["resume", "report"])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_trained_model_outlives_a_report_that_breaks(
+    end: str, how: str, images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, ledger = tmp_path / "model", tmp_path / "l.db"
+    given = {"data": images, "epsilon": 2.0, "rounds": 12, "ledger": str(ledger), "cap": 2.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(*ENDS[end], broken)
+        with pytest.raises(FedcalError, match=f"what was released is in {re.escape(str(out))}"):
+            training.train(out=out, **given)
+    once = charged(ledger)
+    assert {"model.npz", "outcome.json", "config.toml"} <= {p.name for p in out.iterdir()}
+    again = ["train", "--out", str(out), "--resume"] if how == "resume" else ["report", str(out)]
+    assert _run([*again, "--quiet"]) == 0
+    assert charged(ledger) == once == [tuple(range(1, 13))]
+    told = json.loads((out / "training.json").read_text("utf-8"))
+    assert told["privacy"]["releases"] == 12
+    assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
+
+
+@pytest.mark.parametrize("epsilon", [[], ["--epsilon", "2"]])
+def test_a_training_over_natural_clients_has_a_report(
+    epsilon: list[str], images: str, tmp_path: Path
+) -> None:
+    """It had none: the number of clients, and an infinite epsilon, were in no config."""
+    arguments = ["train", "--data", images, "--method", "fedsgd", "--rounds", "2", *epsilon]
+    assert _run([*arguments, "--out", str(tmp_path / "model"), "--quiet"]) == 0
+    assert f"{CLIENTS}" in (tmp_path / "model" / "report.html").read_text("utf-8")
+    told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
+    assert told["config"]["clients"] == CLIENTS
+
+
+def test_a_comparison_whose_table_breaks_keeps_its_rows(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid: dict[str, Any] = {"method": "fednewton", "clients": 4, "seeds": 2, "jobs": 1}
+    with monkeypatch.context() as patch, pytest.raises(KeyError):
+        patch.setattr(Comparison, "to_markdown", broken)
+        compare(data, out=tmp_path / "sweep", **grid)
+    rows = (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines()
+    compare(out=tmp_path / "sweep", resume=True, jobs=1)
+    assert (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines() == rows
+
+
+@pytest.mark.parametrize("command", ["simulate", "evaluate", "train", "compare"])
+def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
+    command: str,
+    data: str,
+    images: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(page, "_environment", broken)
+    rows = images if command == "train" else data
+    budget = [] if command == "compare" else ["--ledger", str(tmp_path / "l.db"), "--cap", "1"]
+    out = ["--out", str(tmp_path / "out")]
+    assert _run([command, "--data", rows, "--epsilon", "1", *budget, *out]) == 1
+    assert "no report could be written" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_flwr_is_a_result(data: str, tmp_path: Path) -> None:
+    config = merge({"data": data, "method": "fednewton", "clients": 4, "partition": "iid"})
+    shards = deal(datasets.load(data).split(0), "iid", 4, 0)
+    job = job_of(config, shards)
+    outcome = job.run(lambda strategy: run_inline(strategy, shards=shards))
+    outcome.job.update(data=data, partition="iid")  # as the ServerApp does
+    outcome.save(tmp_path)
+    assert _run(["report", str(tmp_path), "--quiet"]) == 0
+    told = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    expected = simulate(data, method="fednewton", clients=4, partition="iid").to_json()
+    assert told["after"] == expected["after"]
+    assert told["privacy"] == expected["privacy"]
