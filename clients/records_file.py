@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +36,7 @@ _TABLES = (
 )
 
 
-class RecordsFile(AbstractContextManager["RecordsFile"]):
+class RecordsFile:
     """Transactions that are on the disk when they end, on the one file that belongs to a key.
 
     Parameters
