@@ -131,7 +131,7 @@ def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
 
 
 def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
-    """Unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
+    """Return unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
     charged = [one.about for one in booked if not one.about.exact]
     if not charged:
         return None
@@ -140,7 +140,7 @@ def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
 
 
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:
-    """The smallest unit that any of some charges is for, and what each of them costs one such unit.
+    """Return the smallest unit that any of some charges is for, and what each costs one such unit.
 
     **Formal guarantee.** Let U be that unit, E and D the sums of the costs, and two inputs of a
     site differ in one U (a row more or less, say). For any set S of what the charged jobs send,
@@ -173,7 +173,7 @@ def _cost(of: JobFacts, unit: str) -> tuple[float, float]:
 
 
 def carried_over(text: str) -> tuple[JobFacts, ...]:
-    """What an operator says was spent beyond what records show, as charges.
+    """Return as charges what an operator says was spent and is not in the records.
 
     Parameters
     ----------

@@ -220,13 +220,13 @@ def prepare(
 
 
 def count_beside(key: Path) -> Path:
-    """The file that says which records are those of a private key; it stays with the key."""
+    """Return the file that says which records are those of a private key, beside it."""
     file = key.resolve()
     return file.with_name(f"{file.name}.records")
 
 
 def count_files(folder: Path) -> tuple[Path | None, Path | None]:
-    """That file of a prepared site, and the one before; None = in the folder, or not known."""
+    """Return that file of a site, and the one before it; None = in the folder, or not known."""
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
         count, before = (file and Path(file) for file in site.get("count_files", (None, None)))

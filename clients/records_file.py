@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +36,7 @@ _TABLES = (
 )
 
 
-class RecordsFile(AbstractContextManager["RecordsFile"]):
+class RecordsFile:
     """Transactions that are on the disk when they end, on the one file that belongs to a key.
 
     Parameters
@@ -74,18 +74,18 @@ class RecordsFile(AbstractContextManager["RecordsFile"]):
 
     @property
     def restored(self) -> bool:
-        """Whether the file is not the one that the key has: nothing is answered."""
+        """True if the file is not the one that the key has: nothing is answered."""
         return self.refusal != ""
 
     @property
     def refusal(self) -> str:
-        """Why nothing is answered, after the file's name; "" = the file is the key's."""
+        """The reason why nothing is answered, to follow the file's name; "" = there is none."""
         with self._lock, self._held():
             return self._refusal()
 
     @property
     def foreign(self) -> bool:
-        """Whether the key has other records than these."""
+        """True if the key has other records than these."""
         if self._count is None or not self._keyed:
             return False
         return self._count.records not in (UNNAMED, self._id)
@@ -156,7 +156,7 @@ class RecordsFile(AbstractContextManager["RecordsFile"]):
             count.committed(self._transactions, self._id)
 
     def _follows(self, before: Path | None) -> bool:
-        """Whether the key has no other records, and these are as the file before left them."""
+        """Return whether the key has no records yet, and these are as the file before left them."""
         if self._path is None or self._count is None or self.foreign:
             return False
         path = before or self._path.with_suffix(".count")

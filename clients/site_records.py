@@ -31,7 +31,7 @@ LIFETIME_S = 30 * 86400.0
 
 
 def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
-    """The records in a site's folder, as `SiteRecords`; `prepare` wrote which key they are of."""
+    """Open the records in a site's folder, by the files of its key that `prepare` wrote down."""
     count, before = count_files(folder)
     return SiteRecords(folder / RECORDS, limits=limits, count=count, count_before=before)
 

@@ -38,8 +38,9 @@ COMMANDS = {
     "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
     "site key": "Make this site's signing key, or show the public half of one that is there.",
     "site ledger": "What a site has spent, by whom it was asked, for what, and what is left.",
-    "site restored": "Once a backup of a site's folder, or of its machine, was put back: close all "
-    "jobs that were under way.",
+    "site restored": "Once a backup of a site's folder, or of its machine, was put back, or "
+    "another folder takes the place of a lost one: close all jobs that were under way, and book "
+    "what was spent.",
     "site federation": "Check a federation.toml, show its digest for comparison by telephone, or "
     "sign it as the federation's coordinator.",
     "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
@@ -117,7 +118,10 @@ EXAMPLES = {
     ),
     "site key": ("fedcal site key signing.pem",),
     "site ledger": ("fedcal site ledger", "fedcal site ledger --state state --json"),
-    "site restored": ("fedcal site restored --state state",),
+    "site restored": (
+        "fedcal site restored --state state",
+        "fedcal site restored --state state --spent 1.5,1e-6,example",
+    ),
     "site federation": (
         "fedcal site federation federation.toml",
         "fedcal site federation federation.toml --sign coordinator.pem",

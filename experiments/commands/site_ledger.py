@@ -95,7 +95,7 @@ def _row(job: Booked) -> tuple[str, ...]:
         about.unit,
         "exact" if about.exact else f"{about.epsilon:g}",
         "" if about.exact else f"{about.delta:g}",
-        "none" if about.exact else about.verified,
+        "none" if about.exact else about.verified if job.answered else "",
         f"{len(job.answered)} of {about.rounds}",
         job.closed or "open",
     )

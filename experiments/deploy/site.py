@@ -150,7 +150,7 @@ def check_federation(state: Path, federation: Path | None) -> None:
 
 
 def check_records(state: Path) -> None:
-    """InputError if the key of a prepared site has other records than those in its folder."""
+    """Raise InputError if the key of a prepared site has other records than its folder."""
     with records_in(state) as records:
         if records.foreign:
             raise InputError(f"{state / RECORDS} {records.refusal}")

@@ -687,6 +687,19 @@ def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key: Key) -> 
     assert "put back from a backup" in key.refused("a")
 
 
+def test_a_death_lets_no_other_folder_pass(key: Key) -> None:
+    """Not even one with as many transactions, by its own count."""
+    file = key.folder / "a" / "records.sqlite"
+    start(f"{HEAD_OF_KEY}CountFile.committed = die\n{LAST}", file).communicate()
+    left = int(key.count.read_text().split()[0])
+    (key.folder / "b").mkdir()
+    with SiteRecords(key.folder / "b" / "records.sqlite") as records:
+        for round in range(1, left + 1):
+            give(records, round=round)
+        assert records._transactions == left
+    assert "have the id" in key.refused("b")
+
+
 HEAD_OF_KEY = """
 records.close()
 records = SiteRecords(Path(sys.argv[1]), count=Path(sys.argv[1]).parents[1] / "signing.pem.records")
