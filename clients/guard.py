@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.agreement import PlanOfJob, own_request
+from fedcal.clients.answers import check_columns
 from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
@@ -66,6 +67,7 @@ def check(
     site.check_policy(fields, plan, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
+    check_columns(site.shards, own.query)
     return own, plan
 
 
