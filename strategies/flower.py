@@ -39,6 +39,9 @@ class FlowerTransport(Strategy):
     tolerant
         real sites: one that fails, or does not answer in time, is a dropout. Otherwise it stops
         the run; only a node that is gone is a dropout
+    without_unready
+        a real site that says that it cannot take part is a dropout. Otherwise it stops a run that
+        has released nothing, tolerant or not
     class_digest
         of the names of the classes; "" = what the first site says. A site with other classes
         stops the run before anything is asked
@@ -50,7 +53,7 @@ class FlowerTransport(Strategy):
     """
 
     def __init__(self) -> None:
-        self.tolerant = False
+        self.tolerant = self.without_unready = False
         self.class_digest = ""
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
@@ -259,16 +262,16 @@ class FlowerTransport(Strategy):
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.
 
-        One that cannot stops a run that has released nothing, tolerant or not: a policy or a
-        column that does not fit is no dropout. Later it is passed over. One that does not answer
-        misses the round, and is asked again before the next one.
+        One that cannot is passed over, if it may be: a policy or a column that does not fit is no
+        dropout. One that does not answer misses the round, and is asked again before the next.
         """
         new = {node: site for site, node in self._sites.items() if node in self._unsure}
         if not new:
             return
         names = {node: self._name(site) for node, site in new.items()}
         late = self.tolerant and self.method.released > 0
-        told = ask_ready(grid, names, content, number, self._timeout, stop=not late)
+        stop = not (late or self.without_unready)
+        told = ask_ready(grid, names, content, number, self._timeout, stop=stop)
         self._unsure -= told.keys()
         for node, site in new.items():
             if not told.get(node, False):

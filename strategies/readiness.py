@@ -78,7 +78,8 @@ def ask_ready(
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
         raise kind(
             f"the run does not start: {', '.join(sorted(names[node] for node in unfit))} cannot "
-            "take part, as the lines above say; nothing was asked and nothing is booked"
+            "take part, as the lines above say; nothing was asked and nothing is booked. "
+            "--without-unready goes on without them"
         )
     return {node: not said for node, said in why.items()}
 

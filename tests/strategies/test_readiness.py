@@ -172,6 +172,14 @@ def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path: Path) 
     sites.assert_nothing_was_booked()
 
 
+def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path: Path) -> None:
+    sites = Sites(tmp_path, lacks=["birch"])
+    change = {"without-unready": True}
+    assert sum("birch" in line for line in sites.run(quorum=0.6, **change)) == 1
+    assert len(Outcome.load(tmp_path / "out").records) == 1
+    assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
+
+
 @pytest.mark.parametrize(
     ("method", "settings", "what"),
     [
