@@ -72,7 +72,7 @@ def ask_ready(
             said = NOT_READY
         why[reply.metadata.src_node_id] = said
     unfit = {node: said for node, said in why.items() if said}
-    for node, said in sorted(unfit.items()):
+    for node, said in sorted(unfit.items(), key=lambda pair: names[pair[0]]):
         log.warning("fedcal: %s%s%s", names[node], " " if said == NOT_READY else ": ", said)
     if unfit and stop:
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
