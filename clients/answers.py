@@ -24,7 +24,7 @@ from fedcal.clients.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.spread import in_folds, score_spread, score_squares
 from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES, ScoreSpread
+from fedcal.queries import QUERIES, Query, ScoreSpread
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.shards import Shards
@@ -121,6 +121,20 @@ def answer(shards: Shards, request: Request) -> Words:
             words = encode_bounded(statistic(part, query), bound, ring)
             sums.add(words, owner[a : a + step])
     return sums.saturated()
+
+
+def check_columns(shards: Shards, query: Query) -> None:
+    """Refuse a question that needs a column which these rows do not have.
+
+    It is asked of none of the rows, so that the refusal tells nothing of them.
+
+    Raises
+    ------
+    InputError
+        Which column.
+    """
+    statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
+    statistic(shards.keep(np.zeros(0, np.int64)), query)
 
 
 def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.agreement import Terms, TermsOfJob, own_request
+from fedcal.clients.answers import check_columns
 from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
@@ -66,6 +67,7 @@ def check(
     site.check_policy(fields, terms, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
+    check_columns(site.shards, own.query)
     return own, terms
 
 

@@ -136,6 +136,20 @@ class SiteRecords(RecordsFile):
             )
             return enrolment
 
+    def afford(self, job: str, about: JobFacts) -> None:
+        """Refuse a job that could not be answered now; nothing is written.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the job could not be charged.
+        InputError
+            If the job is closed, has expired or was written down with other facts.
+        """
+        with self._transaction():
+            self._known(job, about)
+            self._afford(job, about)
+
     def private_key(self, job: str) -> bytes:
         """The private key of a job; InputError if there is none, or none any more."""
         with self._transaction():

@@ -22,9 +22,9 @@ from fedcal.clients.guard import check
 from fedcal.clients.limits import OverLimit
 from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared, prepared
-from fedcal.clients.site_records import answer_once, finish
+from fedcal.clients.site_records import afford, answer_once, finish
 from fedcal.clients.site_rounds import SecureSite, under_protocol
-from fedcal.errors import ContributionRefused, FedcalError, InputError
+from fedcal.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
@@ -46,11 +46,13 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     `terms_of_job` makes the site's own terms, which each request is held against.
 
-    It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
-    if the request follows from the job's public facts), under the protocol of secure aggregation
+    It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
+    part in a job, before anything of it is booked), `query.answer` (its contribution, if the
+    request follows from the job's public facts), under the protocol of secure aggregation
     `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
     `query.result` (keeps the result and judges it; nothing of that is sent). Of whatever goes
-    wrong the server learns the class of the error; the site's log says why.
+    wrong the server learns the class of the error; the site's log says why. The one text that it
+    learns is that of `query.ready`, see `_unfit`.
     """
     app = ClientApp()
 
@@ -74,13 +76,23 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
         return Message(RecordDict({"who": record}), reply_to=message)
 
+    @app.query("ready")
+    def ready(message: Message, context: Context) -> Message:
+        with _told("take part"):
+            why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
+        if why:
+            log.warning("cannot take part: %s", _in_one_line(why))
+        else:
+            log.info("asked whether it can take part: it can")
+        record = ConfigRecord({"why": _in_one_line(why)})
+        return Message(RecordDict({"ready": record}), reply_to=message)
+
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
         with _told("answer"):
             site = prepared(folder)
             came = request_in(message)
-            if (asked := came.context) is None:
-                raise InputError("the request does not say what it is asked for")
+            asked = _context_of(came)
             log.info("asked: %s", _question(came, asked))
             request, terms = check(context.run_config, came, site, terms_of_job)
             plan = terms.plan
@@ -188,6 +200,44 @@ def said_to(message: Message, text: bytes) -> Message:
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
+def _context_of(request: Request) -> Asked:
+    if request.context is None:
+        raise InputError("the request does not say what it is asked for")
+    return request.context
+
+
+def _unfit(
+    site: Prepared, came: Request, fields: Mapping[str, Any], terms_of_job: TermsOfJob
+) -> str:
+    """Why this site cannot take part in a job, in words that may leave it; "" = it can.
+
+    Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
+    the message, the run config, the site's policy, its federation, which columns and which classes
+    it has, and, in one bit, from whether its budget suffices. So the text of an error may go out
+    here: it is one of policy or columns. Errors about files and records are raised instead, for
+    their texts name folders; then the server learns that the site is not ready. What depends on
+    rows is never in the reply: a site whose rows a question does not fit says that it can.
+    """
+    asked = _context_of(came)
+    _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
+    try:
+        plan = check(fields, came, site, terms_of_job)[1].plan
+        if read(fields, "secure-aggregation", str) == "masks":
+            _must_be_numbered(site)
+        if under_protocol(fields):
+            SecureSite(site, fields, asked.run, plan)
+    except InputError as e:
+        if isinstance(e.__context__, OSError):
+            raise
+        return str(e)
+    try:
+        afford(site, fields, plan, asked.run)
+    except BudgetExceeded as e:
+        log.warning("cannot take part: %s", e)
+        return "what is left of its budget does not suffice for this run"
+    return ""
+
+
 def _drawn(site: Prepared, request: Request, *, private: bool) -> Words:
     """The contribution, (length,); of rows that the question fails on that of no rows, if private.
 
@@ -239,9 +289,13 @@ def _told(what: str) -> Iterator[None]:
         kind, why = _where(e)
     else:
         return
-    log.warning("refused to %s: %s", what, " ".join(why.split())[:_LONGEST])
+    log.warning("refused to %s: %s", what, _in_one_line(why))
     # `from None`: Flower logs what is raised here with all that it came from
     raise Refused(f"{kind}; the site's own log says more") from None
+
+
+def _in_one_line(why: str) -> str:
+    return " ".join(why.split())[:_LONGEST]
 
 
 @contextmanager

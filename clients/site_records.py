@@ -114,6 +114,12 @@ def answer_once(
     return np.frombuffer(sent, "<u8").astype(np.uint64), again
 
 
+def afford(site: Prepared, fields: Mapping[str, Any], plan: Plan, run: str) -> None:
+    """Refuse a run that could not be booked or answered now; as `SiteRecords.afford`."""
+    with records_of(site) as records:
+        records.afford(job_digest(fields, run), job_facts(fields, plan, site.server))
+
+
 def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again."""
     with records_of(site) as records:

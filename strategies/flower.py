@@ -18,6 +18,7 @@ from fedcal.secure_aggregation import owed, unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
+from fedcal.strategies.readiness import ask_ready
 from fedcal.strategies.secure_rounds import Content, SecureRounds
 from fedcal.strategies.who import ABSENT, UNREADABLE, Who, ask_who, reason
 from fedcal.training.network import text_of
@@ -26,9 +27,6 @@ from fedcal.types import Words
 ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
 """Flower message types: a contribution; seeds shared with dropouts; what the run has learned, for a
 site to keep."""
-
-WHO_SECONDS = 60.0
-"""A node that hangs is waited for so long, in each round, to say who it is."""
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
@@ -41,6 +39,9 @@ class FlowerTransport(Strategy):
     tolerant
         real sites: one that fails, or does not answer in time, is a dropout. Otherwise it stops
         the run; only a node that is gone is a dropout
+    without_unready
+        a real site that says that it cannot take part is a dropout. Otherwise it stops a run that
+        has released nothing, tolerant or not
     class_digest
         of the names of the classes; "" = what the first site says. A site with other classes
         stops the run before anything is asked
@@ -52,11 +53,12 @@ class FlowerTransport(Strategy):
     """
 
     def __init__(self) -> None:
-        self.tolerant = False
+        self.tolerant = self.without_unready = False
         self.class_digest = ""
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._passed: set[int] = set()  # nodes that cannot take part
+        self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self._asked: Asked | None = None
         self._grid: Grid | None = None
@@ -119,6 +121,7 @@ class FlowerTransport(Strategy):
             "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
             "context": ConfigRecord(asked.request.context_fields()),
         }
+        self._check_ready(grid, content, asked.round)
         if self.secure is not None:
             self.secure.enrol(self._sites, self._ask)
             content |= _records(self.secure.content)
@@ -254,7 +257,32 @@ class FlowerTransport(Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.meet(ask_who(grid, new, min(self._timeout, WHO_SECONDS), self.tolerant))
+            self.meet(ask_who(grid, new, self._timeout, self.tolerant))
+
+    def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
+        """Ask real sites that are new whether they can take part.
+
+        One that cannot is passed over, if it may be: a policy or a column that does not fit is no
+        dropout. One that does not answer misses the round, and is asked again before the next.
+        """
+        new = {node: site for site, node in self._sites.items() if node in self._unsure}
+        if not new:
+            return
+        names = {node: self._name(site) for node, site in new.items()}
+        late = self.tolerant and self.method.released > 0
+        stop = not (late or self.without_unready)
+        told = ask_ready(grid, names, content, number, self._timeout, stop=stop)
+        self._unsure -= told.keys()
+        for node, site in new.items():
+            if not told.get(node, False):
+                del self._sites[site]
+        self._passed |= {node for node, can in told.items() if not can}
+
+    def _name(self, site: int) -> str:
+        """What the operator calls a site: its name in the federation, or Flower's node."""
+        if self.secure is not None:
+            return self.secure.roster.sites[site].name
+        return f"site {site} (node {self._sites[site]})"
 
     def meet(self, nodes: Iterable[Who]) -> None:
         """Number the sites that these nodes are, and refuse those that have other classes.
@@ -280,6 +308,8 @@ class FlowerTransport(Strategy):
                 self._passed.add(who.node)
                 continue
             self._sites[site] = who.node
+            if who.digest is not None and who.site is None:  # a real one, not one simulated
+                self._unsure.add(who.node)
             self.roster[who.node] = site
 
     def _number_of(self, who: Who) -> int:

@@ -38,8 +38,12 @@ from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subject
 from fedcal.strategies.who import Who, ask_who
 from fedcal.trust import TRUSTS
 
-FRESH: dict[str, bool] = {"resume": False, "deliver": False}
-"""What a run config says of a run that begins, and whose result who started it takes."""
+WITHOUT_UNREADY = "without-unready"
+"""Key of a run config: go on without real sites that say that they cannot take part."""
+
+FRESH: dict[str, bool] = {"resume": False, "deliver": False, WITHOUT_UNREADY: False}
+"""What a run config says of a run that begins, whose result who started it takes, and which does
+not start with a site that cannot take part."""
 
 _ANY = 2  # classes, where it is not known yet how many
 
@@ -62,6 +66,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         As `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
     resume = read(fields, "resume", bool)
+    without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
@@ -78,6 +83,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         def drive(strategy: CalibrationStrategy) -> None:
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
+            strategy.without_unready = without_unready
             if job.plan.protocol:
                 agreed = job_digest(fields, strategy.run)
                 strategy.secure = SecureRounds(

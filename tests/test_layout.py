@@ -62,6 +62,7 @@ MAY = {
     "clients/runtime.py": {"flwr"},
     "clients/site_app.py": {"flwr"},
     "strategies/flower.py": {"flwr"},
+    "strategies/readiness.py": {"flwr"},
     "strategies/who.py": {"flwr"},
     "strategies/server_app.py": {"flwr"},
 }

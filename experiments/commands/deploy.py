@@ -30,6 +30,7 @@ from fedcal.experiments.deploy.run import (
     standing,
 )
 from fedcal.experiments.files import to_json
+from fedcal.experiments.options import SITES
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
 
@@ -51,6 +52,9 @@ def deploy_command(
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
     overwrite: Overwrite = False,
+    without_unready: Annotated[
+        bool, other(SITES, "Go on without sites that cannot take part.", "--without-unready")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -72,6 +76,7 @@ def deploy_command(
                 out=out,
                 resume=action == "resume",
                 overwrite=overwrite,
+                without_unready=without_unready,
                 progress=lambda done, total: steps(done, total, asked.method),
             )
         if json:

@@ -39,6 +39,7 @@ from fedcal.strategies.run_folder import (
     read_notices,
     read_progress,
 )
+from fedcal.strategies.server_app import WITHOUT_UNREADY
 from fedcal.strategies.settings import lacks_rows
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
@@ -101,6 +102,7 @@ def deployed(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    without_unready: bool = False,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a method over the sites of a SuperLink, and write the files of any run.
@@ -119,13 +121,16 @@ def deployed(
         there is one
     overwrite
         replace a finished run that is there; otherwise it is refused
+    without_unready
+        go on without sites that say that they cannot take part; else they stop a run that has
+        released nothing
     progress
         called after each round
 
     Raises
     ------
     InputError
-        Anything that is not allowed; nothing was asked.
+        Anything that is not allowed, also by a site's policy; nothing was asked.
     RoundFailed
         Too few sites answered.
     FedcalError
@@ -149,7 +154,7 @@ def deployed(
             if resume and _goes_on(superlink, out):
                 warnings.warn("the run has not ended: followed as it was started", stacklevel=2)
             elif not resume or not (work / OUTCOME).exists():
-                _start(superlink, job, config, out, resume)
+                _start(superlink, job, config, out, resume, without_unready)
             _follow(superlink, out, progress)
     with Paid(out, DEPLOYED, "", known=True).reporting():
         return _result(config, out, held)
@@ -220,9 +225,12 @@ def _goes_on(superlink: Control, out: Path) -> bool:
         time.sleep(_TICK_S)
 
 
-def _start(superlink: Control, job: Job, config: Config, out: Path, resume: bool) -> None:
+def _start(
+    superlink: Control, job: Job, config: Config, out: Path, resume: bool, without_unready: bool
+) -> None:
     work = out / SERVER
     here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
+    here |= {WITHOUT_UNREADY: without_unready}
     open_to_sites = {"classes": 0, "input": ""}
     superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
     # the outcome of an earlier run must not be taken for this one's

@@ -250,6 +250,23 @@ def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> No
     assert values(strategy) == values(want)
 
 
+def test_the_users_timeout_rules_also_who_is_there(shards: Shards) -> None:
+    """Under load nodes take more than a minute to say it; then 0 of 10 clients answered."""
+    waited = dict[str, float | None]()
+
+    class Waiting(Wire):
+        def send_and_receive(
+            self, messages: Iterable[Message], *, timeout: float | None = None
+        ) -> Iterable[Message]:
+            for message in (asked := list(messages)):
+                waited[message.metadata.message_type] = timeout
+                assert message.metadata.ttl == timeout
+            return super().send_and_receive(asked, timeout=timeout)
+
+    newton().start(Waiting(shards), timeout=1800.0)
+    assert waited[WHO] == 1800.0
+
+
 @pytest.mark.parametrize("masks", ["none", "masks"])
 def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> None:
     late, rounds = 9, 2

@@ -148,6 +148,13 @@ def test_a_server_that_dies_in_mid_round_charges_nobody_twice(
         assert_as_simulated(there, out)
 
 
+def does_not_start(names: str) -> str:
+    return (
+        f"fedcal: error: the run does not start: {names} cannot take part, as the lines above say; "
+        "nothing was asked and nothing is booked. --without-unready goes on without them"
+    )
+
+
 @pytest.mark.parametrize(
     ("out", "asked", "said"),
     [
@@ -160,48 +167,45 @@ def test_what_no_policy_allows_is_no_run(
 ) -> None:
     booked = [there.books(f"site-{name}") for name in SITES]
     code, lines = done(there.start(out, *asked, *ALL))
-    assert (code, lines) == (
-        1,
-        [
-            "fedcal: error: 0 members of the committee are there and take part, and 2 open a sum; "
-            "nothing was asked (the others' own logs say why)"
-        ],
-    )
-    for name in SITES:
-        last = there.log(name).splitlines()[-1]
-        assert f"refused to enrol: this site's policy refuses {said}" in last
+    refusal = f"this site's policy refuses {said}"
+    assert (code, lines.pop()) == (2, does_not_start("a, b, c"))
+    for name, line in zip(SITES, lines, strict=True):
+        assert line.startswith(f"fedcal: warning: {name}: {refusal}")
+        assert f"cannot take part: {refusal}" in there.log(name).splitlines()[-1]
     assert [there.books(f"site-{name}") for name in SITES] == booked
 
 
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated) -> None:
     log = restarted(there, there.agree(), "spent", total=1.0)
-    for out in ("first", "second"):
-        code, lines = done(there.start(out, *ONCE, *MOST))
+    spent = "fedcal: warning: c: what is left of its budget does not suffice for this run"
+    for out, said in (
+        ("first", []),
+        ("second", [spent, does_not_start("c")]),
+        ("third", [spent, "fedcal: warning: round 1: 2 of 3 clients answered"]),
+    ):
+        more = ("--without-unready",) if out == "third" else ()
+        code, lines = done(there.start(out, *ONCE, *MOST, *more))
         answered = log.read_text().count("answered: run")
-        assert (code, answered) == (0, 1), lines
-        without = "fedcal: warning: round 1: 2 of 3 clients answered" in lines
-        assert without == (out == "second")
-    refused = [line for line in log.read_text().splitlines() if "refused" in line]
-    assert ["enrol" in line for line in refused] == [True, False]
-    assert all("unit example: epsilon 1 of 1 is spent" in line for line in refused)
-    assert len(refused) == 2
+        assert (code, answered) == (2 if out == "second" else 0, 1), lines
+        assert [line for line in lines if line.startswith("fedcal: ")] == said
+    assert log.read_text().count("unit example: epsilon 1 of 1 is spent") == 2
     assert len(there.books("spent")) == 1
 
 
 def test_a_run_stops_where_too_few_take_part(there: Federated) -> None:
     """One policy is out of date; the next site was given another federation."""
-    stops = [
-        "fedcal: warning: round 1: 2 of 3 clients answered",
-        "fedcal: error: round 1: 2 of 3 clients answered, the noise was planned for at least 3; "
-        "nothing was released",
-    ]
+    booked = [there.books(f"site-{name}") for name in SITES]
     log = restarted(there, there.agree(), "late", expires="2026-01-01")
-    assert done(there.start("late-run", *ONCE, *ALL)) == (1, stops)
+    code, (warned, error) = done(there.start("late-run", *ONCE, *ALL))
+    assert (code, error) == (2, does_not_start("c"))
+    assert warned.startswith("fedcal: warning: c: this site's policy refuses the day: asked is")
     assert "policy refuses the day: asked is" in log.read_text()
     assert there.books("late") == []
     other = there.agree("lungs", "lungs.toml")
     log = restarted(there, other, "other", file="lungs.toml")
-    assert done(there.start("other-run", *ONCE, *ALL)) == (1, stops)
-    refusal = "refused to enrol: the job's federation is not the one that this site has pinned"
-    assert refusal in log.read_text()
+    code, (warned, error) = done(there.start("other-run", *ONCE, *ALL))
+    assert (code, error) == (2, does_not_start("c"))
+    assert warned.startswith("fedcal: warning: c: this site's policy refuses the roster")
+    assert "cannot take part: this site's policy refuses the roster" in log.read_text()
     assert there.books("other") == []
+    assert [there.books(f"site-{name}") for name in SITES] == booked  # nobody has paid for these

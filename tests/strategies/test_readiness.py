@@ -1,0 +1,312 @@
+"""Real sites say what does not fit before anybody books a run: by name, and nothing of a row."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
+
+import fedcal.strategies.server_app as server
+from fedcal.clients import answers, site_app
+from fedcal.clients.prepared import prepare, prepared
+from fedcal.clients.records import SiteRecords
+from fedcal.clients.site_records import RECORDS, records_of
+from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Federation
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import make_key
+from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.shards import Shards
+from fedcal.strategies.flower import ANSWER
+from fedcal.strategies.job import Job, terms_of_job
+from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.readiness import READY
+from fedcal.strategies.run_folder import read_notices, read_progress
+from fedcal.strategies.secure_rounds import ENROL
+
+NAMES = ("birch", "dogwood", "elm")
+NODES = [60, 61, 62]
+ROWS = 137
+POLICY = """\
+federation = "{digest}"
+expires = 2099-12-31
+methods = ["fedoneshot", "fednewton"]
+unit = ["subject", "example"]
+trust = ["distributed"]
+adjacency = ["add-remove"]
+rounds = 2
+answers = 2
+epsilon-per-run = 1.0
+epsilon-total = 1.5
+delta-per-run = 1e-5
+delta-total = 1e-2
+{more}
+"""
+CLIP = "[settings.fedoneshot]\nrows_per_client = [40, 60]"
+
+
+def rows(k: int, columns: bool = True) -> Shards:
+    rng = np.random.default_rng(k)
+    labels = rng.integers(0, 3, ROWS)
+    logits = 3 * (rng.normal(size=(ROWS, 3)) + np.eye(3)[labels])
+    subjects = np.sort(rng.integers(0, 40, ROWS)) if columns else None
+    return Shards.from_owner(logits, labels, np.zeros(ROWS, np.int64), 1, subjects=subjects)
+
+
+class Sites(InProcessGrid):
+    """Three sites, of a federation or of none.
+
+    `lacks` = who has no column subject; `rules` = what else stands in a policy.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        lacks: Iterable[str] = (),
+        rules: dict[str, str] | None = None,
+        federated: bool = True,
+    ) -> None:
+        self.folder, self.asked = folder, list[tuple[str, str]]()
+        self.before: Callable[[str, str], object] = lambda name, kind: None
+        self.lies: dict[tuple[str, str], str] = {}
+        keys = [make_key(folder / f"{name}.pem") for name in NAMES]
+        members = tuple(Member(n, key.public) for n, key in zip(NAMES, keys, strict=True))
+        self.roster = Roster("trees", members, Committee((0, 1, 2), 2))
+        (folder / "federation.toml").write_text(self.roster.to_toml())
+        for k, name in enumerate(NAMES):
+            more = (rules or {}).get(name, CLIP)
+            text = POLICY.format(digest=self.roster.digest, more=more)
+            (folder / f"{name}.toml").write_text(text)
+            files = {
+                "federation": folder / "federation.toml",
+                "sign_key": folder / f"{name}.pem",
+                "policy": folder / f"{name}.toml",
+            }
+            prepare(folder / name, rows(k, name not in lacks), **(files if federated else {}))
+        super().__init__(site_app.site_app(folder, terms_of_job), NODES)
+        self._federated = federated
+        self._apps = [site_app.site_app(folder / name, terms_of_job) for name in NAMES]
+
+    def _deliver(self, message: Message) -> Message:
+        k, kind = NODES.index(message.metadata.dst_node_id), message.metadata.message_type
+        self.asked.append((NAMES[k], kind))
+        self.before(NAMES[k], kind)
+        self._app = self._apps[k]
+        if (said := self.lies.get((NAMES[k], kind))) is not None:
+            content = RecordDict({"ready": ConfigRecord({"why": said})})
+            return Message(content, reply_to=message)
+        return super()._deliver(message)
+
+    def run(
+        self,
+        method: str = "fedoneshot",
+        quorum: float = 1.0,
+        settings: dict[str, Any] | None = None,
+        **change: Any,
+    ) -> list[str]:
+        """Serve the job; the server's notices."""
+        facts: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "noise_source": "system"}
+        among: dict[str, Any] = {}
+        if self._federated:
+            facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
+            facts["quorum"] = quorum
+            among = {"secure_aggregation": "protocol", "roster": self.roster.to_text()}
+        job = Job(
+            method,
+            Federation(3, 3, 2 if method == "fednewton" else None, **facts),
+            settings={"rows_per_client": 50, **(settings or {})},
+            **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
+            **among,
+        )
+        out = self.folder / "out"
+        fields = {**job.to_fields(), "classes": 0, "input": "", "data": "", "partition": ""}
+        fields |= {"out": str(out), **server.FRESH, **change}
+        for context in self._contexts.values():
+            context.run_config = fields
+        server.serve(self, fields)
+        return read_notices(out)
+
+    @property
+    def _ledger(self) -> str:
+        return str(self.folder / "ledger.db")
+
+    @property
+    def notices(self) -> list[str]:
+        return read_notices(self.folder / "out")
+
+    def assert_nothing_was_booked(self) -> None:
+        assert {kind for _, kind in self.asked} == {"query.who", READY}
+        with Ledger(self._ledger) as ledger:
+            assert ledger.entries() == ()
+        for name in NAMES:
+            with SiteRecords(self.folder / name / RECORDS) as records:
+                assert records.booked() == ()
+                assert records.unfinished == 0
+
+
+@pytest.fixture(autouse=True)
+def _notices(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "flwr")
+    caplog.set_level(logging.INFO, site_app.LOGGER)
+
+
+def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path: Path) -> None:
+    """A file without the column, a setting that a policy does not allow, a budget: at once."""
+    sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": ""})
+    with pytest.raises(InputError, match=r"birch, dogwood cannot take part.*nothing is booked"):
+        sites.run()
+    assert sites.notices == [
+        "fedcal: birch: unit 'subject' needs a column subject, which says whom each row is about",
+        "fedcal: dogwood: this site's policy refuses the settings of fedoneshot: asked is "
+        "rows_per_client, allowed none",
+    ]
+    sites.assert_nothing_was_booked()
+
+
+def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path: Path) -> None:
+    sites = Sites(tmp_path, lacks=["birch"])
+    change = {"without-unready": True}
+    assert sum("birch" in line for line in sites.run(quorum=0.6, **change)) == 1
+    assert len(Outcome.load(tmp_path / "out").records) == 1
+    assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "what"),
+    [
+        ("fedoneshot", {}, "unit 'subject' needs a column subject"),
+        ("evaluate", {"groups": '["a", "b"]'}, "the question counts groups of rows, and these"),
+        ("evaluate", {"other": True}, "the question is about a second model, and these"),
+    ],
+)
+def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(
+    method: str, settings: dict[str, Any], what: str, tmp_path: Path
+) -> None:
+    """Whatever column a question needs: it is tried on no rows."""
+    sites = Sites(tmp_path, lacks=["dogwood"] if method == "fedoneshot" else (), federated=False)
+    with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
+        sites.run(method, settings=settings)
+    (line,) = [one for one in sites.notices if "site 1" in one]
+    assert line.startswith(f"fedcal: site 1 (node 61): {what}")
+    sites.assert_nothing_was_booked()
+
+
+def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path: Path) -> None:
+    newton = CLIP.replace("fedoneshot", "fednewton")
+    sites = Sites(tmp_path, rules={"birch": newton, "dogwood": newton})
+    everybody = sites.get_node_ids
+
+    def later() -> Iterable[int]:
+        return list(everybody())[: 3 if read_progress(tmp_path / "out") else 2]
+
+    sites.get_node_ids = later  # type: ignore[method-assign]
+    notices = sites.run("fednewton", quorum=0.6)
+    refused = [line for line in notices if line.startswith("fedcal: elm: this site's policy")]
+    assert len(refused) == 1
+    assert len(Outcome.load(tmp_path / "out").records) == 2
+    assert {kind for name, kind in sites.asked if name == "elm"} == {"query.who", READY}
+
+
+def test_a_budget_that_does_not_suffice_is_told_without_its_books(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sites = Sites(tmp_path)
+    sites.run()
+    (tmp_path / "ledger.db").unlink()
+    with pytest.raises(InputError, match="birch, dogwood, elm cannot take part"):
+        sites.run()  # epsilon 1 once more, of 1.5 in all
+    said = "what is left of its budget does not suffice for this run"
+    assert sites.notices == [f"fedcal: {name}: {said}" for name in NAMES]
+    assert any("epsilon" in line for line in caplog.messages if line.startswith("cannot take part"))
+
+
+def test_what_stays_at_the_site_stops_the_run_without_a_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sites = Sites(tmp_path)
+
+    def lose(name: str, kind: str) -> None:
+        if (name, kind) == ("birch", READY):
+            (tmp_path / "birch" / "logits.npy").unlink()
+        if (name, kind) == ("elm", READY):  # the plan of the run cannot be kept there
+            shutil.rmtree(tmp_path / "elm" / ".plans.json.lock", ignore_errors=True)
+            (tmp_path / "elm" / ".plans.json.lock").mkdir()
+
+    sites.before = lose
+    with pytest.raises(RoundFailed, match="birch, elm cannot take part"):
+        sites.run()
+    not_ready = "is not ready (its own log says why)"
+    assert sites.notices == [f"fedcal: birch {not_ready}", f"fedcal: elm {not_ready}"]
+    assert any("logits.npy of this site cannot be read" in line for line in caplog.messages)
+    sites.assert_nothing_was_booked()
+
+
+def test_a_site_says_nothing_of_its_rows_before_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither that a question fails on them nor how many there are."""
+    looked_at: dict[str, int] = {READY: 0, ANSWER: 0}
+    statistic = answers.STATISTICS["temperature_scores"]
+
+    def fails(shards: Shards, query: Any) -> Any:
+        looked_at[sites.asked[-1][1]] += len(shards.labels)
+        if len(shards.labels):
+            raise InputError("row 17 of Mrs Smith is not finite")
+        return statistic(shards, query)
+
+    monkeypatch.setitem(answers.STATISTICS, "temperature_scores", fails)
+    sites = Sites(tmp_path)
+    assert not any("Smith" in line for line in sites.run())
+    assert looked_at[READY] == 0
+    assert looked_at[ANSWER] > 0  # of noise alone
+
+
+def test_a_run_that_goes_on_is_not_counted_twice(tmp_path: Path) -> None:
+    """Its epsilon is booked already, of a budget for it alone."""
+    sites = Sites(tmp_path)
+
+    def dies(name: str, kind: str) -> None:
+        if kind == "query.confirm":
+            raise FedcalError("the server dies")
+
+    sites.before = dies
+    with pytest.raises(FedcalError, match="the server dies"):
+        sites.run()
+    with records_of(prepared(tmp_path / "elm")) as records:
+        assert [job.about.epsilon for job in records.booked()] == [1.0]
+    sites.before = lambda name, kind: None
+    sites.asked.clear()
+    sites.run(resume=True)
+    assert [kind for _, kind in sites.asked].count(READY) == 3
+    assert len(Outcome.load(tmp_path / "out").records) == 1
+
+
+def test_a_site_that_does_not_say_whether_it_is_ready_misses_the_round(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites._unavailable = lambda site, message: (
+        message.metadata.message_type == READY and message.metadata.dst_node_id == NODES[2]
+    )
+    with pytest.raises(RoundFailed, match="2 of 3 clients answered"):
+        sites.run()
+    assert ("elm", ANSWER) not in sites.asked
+    assert ("elm", ENROL) not in sites.asked
+
+
+def test_what_a_site_writes_is_one_printable_line(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites.lies["elm", READY] = "\x1b[2Jall is well\nfedcal: birch: \u202edone" + "x" * 1000
+    with pytest.raises(InputError, match="elm cannot take part"):
+        sites.run()
+    (line,) = sites.notices
+    assert line.isprintable()
+    assert line.startswith("fedcal: elm: [2Jall is well fedcal: birch: donexxx")
+    assert len(line) < 330
