@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedcal.checks import one_of, whole
+from fedcal.clients.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.clients.ranges import Allowed, check_range, within, words_of
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
@@ -96,6 +97,8 @@ class Policy:
         numbers in an answer, at most
     cpu_seconds
         that an answer may take, at most
+    memory_mib
+        that an answer may take, at most, beside a few copies of the site's rows
     exact_sums
         whether sums without noise may be released (trust secagg, which promises no privacy)
 
@@ -125,6 +128,7 @@ class Policy:
     committee: tuple[tuple[int, int], ...] = ()
     largest_vector: int = 100_000
     cpu_seconds: int = CPU_SECONDS
+    memory_mib: int = MEMORY_MIB
     exact_sums: bool = False
 
     def __post_init__(self) -> None:
@@ -133,6 +137,7 @@ class Policy:
             _names(name, getattr(self, name), tuple(known))
         for name in ("rounds", "answers", "largest_vector", "cpu_seconds"):
             whole(_dashed(name), getattr(self, name), 1)
+        whole("memory-mib", self.memory_mib, LEAST_MIB)
         whole("colluding", self.colluding, 0)
         if type(self.expires) is not datetime.date:  # a datetime is a date, too
             raise InputError(f"expires must be a day, as 2027-06-30, got {self.expires!s:.80}")

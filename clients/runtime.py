@@ -18,24 +18,27 @@ from pathlib import Path
 
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.agreement import PlanOfJob
+from fedcal.agreement import PlanOfJob, ResultOfJob
 from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
-from fedcal.clients.limits import limit_cpu
+from fedcal.clients.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepared
-from fedcal.clients.site_app import LOGGER, site_app
+from fedcal.clients.site_app import site_app
+from fedcal.clients.site_log import LOG, log_to
 from fedcal.errors import FedcalError, InputError
+from fedcal.printable import printable
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
-LOG = "site.log"
 
-log = logging.getLogger(LOGGER)
-
-
-def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) -> int:
+def run_message(
+    arguments: Sequence[str],
+    folder: Path,
+    plan_of_job: PlanOfJob,
+    result_of_job: ResultOfJob | None = None,
+) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -44,8 +47,8 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
         as Flower gives them to `flwr-clientapp`
     folder
         of the site
-    plan_of_job
-        makes the site's own plans
+    plan_of_job, result_of_job
+        make the site's own plans, and what a result is held against
 
     Returns
     -------
@@ -54,9 +57,11 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
     """
     check_flower()
     asked = _parser().parse_args(arguments)
-    limit_cpu(_cpu_seconds(folder))
+    cpu_seconds, memory_bytes = _limits(folder)
+    limit_cpu(cpu_seconds)
+    limit_memory(memory_bytes)
     try:
-        with own_app(site_app(folder, plan_of_job)):
+        with own_app(site_app(folder, plan_of_job, result_of_job)):
             flower.run_clientapp(
                 runtime_api_address=asked.runtime_api_address,
                 token=asked.token,
@@ -69,14 +74,16 @@ def run_message(arguments: Sequence[str], folder: Path, plan_of_job: PlanOfJob) 
     return 0
 
 
-def _cpu_seconds(folder: Path) -> int:
+def _limits(folder: Path) -> tuple[int, int]:
+    """CPU seconds and bytes of memory for a message."""
     try:
-        return prepared(folder).cpu_seconds
+        site = prepared(folder)
+        return site.cpu_seconds, site.memory_bytes
     except FedcalError:
-        return CPU_SECONDS  # the message is answered with what is wrong
+        return CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
-def work(folder: Path, plan_of_job: PlanOfJob) -> None:
+def work(folder: Path, plan_of_job: PlanOfJob, result_of_job: ResultOfJob | None) -> None:
     """Listen for messages in the working folder, and answer each in a fork of this process.
 
     Nothing here may start a thread: a fork would be left without it.
@@ -89,16 +96,21 @@ def work(folder: Path, plan_of_job: PlanOfJob) -> None:
             line, _ = door.accept()
             with line:
                 if os.fork() == 0:
-                    _answer(line, folder, plan_of_job)
+                    _answer(line, folder, plan_of_job, result_of_job)
 
 
-def _answer(line: socket.socket, folder: Path, plan_of_job: PlanOfJob) -> None:
+def _answer(
+    line: socket.socket,
+    folder: Path,
+    plan_of_job: PlanOfJob,
+    result_of_job: ResultOfJob | None,
+) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
-        code = run_message(arguments, folder, plan_of_job)
+        code = run_message(arguments, folder, plan_of_job, result_of_job)
         line.sendall(str(code).encode())
         print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
@@ -119,16 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def log_to(path: Path) -> None:
-    """Let the site's log go to a file, and only there."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-
-
-def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
+def main(
+    arguments: Sequence[str], plan_of_job: PlanOfJob, result_of_job: ResultOfJob | None = None
+) -> int:
     """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
         folder = Path(os.environ[SITE])
@@ -138,9 +143,9 @@ def main(arguments: Sequence[str], plan_of_job: PlanOfJob) -> int:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
         return InputError.exit_code
     except FedcalError as e:
-        print(f"fedcal: error: {e}", file=sys.stderr)
+        print(f"fedcal: error: {printable(str(e))}", file=sys.stderr)
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
-        work(folder, plan_of_job)
-    return run_message(arguments, folder, plan_of_job)
+        work(folder, plan_of_job, result_of_job)
+    return run_message(arguments, folder, plan_of_job, result_of_job)

@@ -15,14 +15,15 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.agreement import PlanOfJob, job_digest
+from fedcal.agreement import PlanOfJob, ResultOfJob, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
-from fedcal.clients.limits import OverLimit
+from fedcal.clients.limits import OverLimit, lacks_memory
 from fedcal.clients.own_plan import own_plan
 from fedcal.clients.prepared import Prepared, prepared
-from fedcal.clients.site_records import answer_once, finish
+from fedcal.clients.site_log import LOGGER as LOGGER  # also found here
+from fedcal.clients.site_records import answer_once, check_booked, finish
 from fedcal.clients.site_rounds import SecureSite, under_protocol
 from fedcal.errors import ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
@@ -33,24 +34,28 @@ from fedcal.shards import Shards
 from fedcal.training.network import text_of
 from fedcal.types import Words
 
-LOGGER = "fedcal.site"
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
-there are, or of a secret is ever written to it."""
+there are, or of a secret is ever written to it, and of a server's texts nothing that a terminal
+would obey."""
 
 _LONGEST = 300
 
 
-def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
+def site_app(
+    folder: Path, plan_of_job: PlanOfJob, result_of_job: ResultOfJob | None = None
+) -> ClientApp:
     """A ClientApp over the folder that `fedcal.clients.prepared.prepare` wrote.
 
-    `plan_of_job` makes the site's own plan, which each request is held against.
+    `plan_of_job` makes the site's own plan, which each request is held against, and
+    `result_of_job` what a result is; without it none is kept.
 
     It answers `query.who` (what the classes are, as a digest), `query.answer` (its contribution,
     if the request follows from the job's public facts), under the protocol of secure aggregation
     `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
-    `query.result` (keeps the result and judges it; nothing of that is sent). Of whatever goes
-    wrong the server learns the class of the error; the site's log says why.
+    `query.result` (keeps the result of a job that the site has answered in, and judges it; nothing
+    of that is sent). Of whatever goes wrong the server learns the class of the error; the site's
+    log says why.
     """
     app = ClientApp()
 
@@ -119,10 +124,14 @@ def site_app(folder: Path, plan_of_job: PlanOfJob) -> ClientApp:
         with _told("keep a result"):
             records = message.content.config_records
             said, files = records["run"], records["files"]
-            run, form = str(said["run"]), str(said["form"])
-            site = prepared(folder)
-            artifact = keep_result(folder / RESULTS, run, form, files)
-            finish(site, context.run_config, run)
+            run, form = read(said, "run", str), read(said, "form", str)
+            site, fields = prepared(folder), context.run_config
+            check_booked(site, fields, run)
+            if result_of_job is None:
+                raise InputError("this site cannot say what the result of a run is")
+            expected = result_of_job(fields, site.shards.classes, site.shards.input)
+            artifact = keep_result(folder / RESULTS, run, form, files, expected)
+            finish(site, fields, run)
         try:
             words = judge_result(site, run, artifact).words()
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
@@ -256,6 +265,8 @@ def _discreet() -> Iterator[None]:
 
 def _where(error: Exception) -> tuple[str, str]:
     """The class of an error, and a line for the log without its text."""
+    if lacks_memory(error):
+        return OverLimit.__name__, "it takes more memory than this site gives a message"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     kind = type(error).__name__
     return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"

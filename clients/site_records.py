@@ -108,6 +108,13 @@ def answer_once(
     return np.frombuffer(sent, "<u8").astype(np.uint64), again
 
 
+def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
+    """InputError for the result of a job that this site did not book by an answer."""
+    with records_of(site) as records:
+        if not records.has_booked(job_digest(fields, run)):
+            raise InputError("this site has not answered in the run that the result is of")
+
+
 def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again."""
     with records_of(site) as records:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fedcal.artifact import Artifact
 from fedcal.errors import InputError
 from fedcal.fields import read
 from fedcal.mechanisms import Noise
@@ -55,6 +56,10 @@ _PURPOSE = "fedcal/job/1"
 PlanOfJob = Callable[[Mapping[str, Any], int, Kind], Plan]
 """(the job's fields, what `classes` = 0 and `input` = "" stand for) -> its plan. Made by the
 strategies (`fedcal.strategies.job.plan_of_job`), which clients do not import."""
+
+ResultOfJob = Callable[[Mapping[str, Any], int, Kind], Artifact]
+"""As `PlanOfJob`, to what the job's method has before its first round: the form of its result, and
+about its size. Made by `fedcal.strategies.job.result_of_job`."""
 
 
 def job_digest(fields: Mapping[str, Any], run: str) -> str:

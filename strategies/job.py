@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedcal.artifact import Artifact
 from fedcal.checks import one_of, positive
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.fields import read
@@ -264,6 +265,22 @@ def plan_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Plan:
         If there is no such job.
     """
     return Job.from_fields(fields, classes=classes, input=input).plan
+
+
+def result_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Artifact:
+    """What a job's method has before its first round: what a site holds a result against.
+
+    Parameters
+    ----------
+    fields, classes, input
+        as `plan_of_job` takes them
+
+    Raises
+    ------
+    InputError
+        If there is no such job.
+    """
+    return Job.from_fields(fields, classes=classes, input=input).strategy().result()
 
 
 def _settings(given: str) -> dict[str, Setting]:

@@ -1,4 +1,4 @@
-"""What answers messages at a real site: its runtime, with the plans that the strategies make.
+"""What answers messages at a real site: its runtime, with what the strategies make of a job.
 
 python -m fedcal.experiments.deploy.worker --worker     imported once; forks for each message
 python -m fedcal.experiments.deploy.worker ARGUMENTS    one message, cold
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from fedcal.clients.runtime import main
-from fedcal.strategies.job import plan_of_job
+from fedcal.strategies.job import plan_of_job, result_of_job
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], plan_of_job))
+    sys.exit(main(sys.argv[1:], plan_of_job, result_of_job))
