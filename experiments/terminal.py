@@ -60,6 +60,7 @@ class Steps:
     """
 
     def __init__(self, what: str, bar: Progress) -> None:
+        what = printable(what)
         self._what, self._bar, self._line = what, bar, what
         self._task = bar.add_task(what, total=None)
 

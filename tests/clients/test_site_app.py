@@ -231,6 +231,28 @@ def test_an_error_among_the_rows_tells_nobody_of_them(
     assert "Smith" not in caplog.text
 
 
+def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
+    site: Site,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hungry(shards: Shards, *rest: Any, **named: Any) -> Any:
+        if len(shards.labels):
+            raise MemoryError
+        return contribute(shards, *rest, **named)
+
+    monkeypatch.setattr(site_app, "contribute", hungry)
+    assert not site.answer(site.request()).has_error()
+    why = "it takes more memory than this site gives a message"
+    assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
+    exact = Site(site.folder, Federation(3, 2, noise_source="system"))
+    assert refused(exact.answer(exact.request())) == (
+        "Refused: OverLimit; the site's own log says more"
+    )
+    assert caplog.messages[-1] == f"refused to answer: {why}"
+
+
 def test_flowers_own_log_does_not_show_what_an_error_came_from() -> None:
     with (
         pytest.raises(site_app.Refused) as error,

@@ -29,7 +29,7 @@ from fedcal.shards import Shards
 from fedcal.strategies import run_folder
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, plan_of_job, result_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.who import WHO, Who
@@ -76,7 +76,7 @@ class Sites(InProcessGrid):
             number = k if seeded else None
             prepare(folder / f"site-{k}", mine, names=called, number=number, simulated=seeded)
         super().__init__(site_app(folder, plan_of_job), NODES[:sites], unavailable)
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job) for k in range(sites)]
+        self._apps = [site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(sites)]
         self._raises, self._lies = raises, lies
         self.answered: list[int] = []
         for context in self._contexts.values():
@@ -221,13 +221,14 @@ def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path: Path) -> None:
         run(tmp_path, job_of(trust="distributed"), seeded=False)
 
 
-def test_the_result_is_delivered_to_each_site_that_is_there(tmp_path: Path) -> None:
+def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path: Path) -> None:
     job = job_of()
     fields = fields_of(job, tmp_path / "out", deliver=True)
     sites = Sites(tmp_path, fields, raises=answers_of(1))
     server.serve(sites, fields)
     outcome = Outcome.load(tmp_path / "out")
-    for k in range(CLIENTS):
+    assert not (tmp_path / "site-1" / RESULTS).exists()
+    for k in (0, 2, 3):
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
         assert kept.name == outcome.run
         judged = json.loads((kept / METRICS).read_text())

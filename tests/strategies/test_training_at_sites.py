@@ -28,7 +28,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.shards import Shards
 from fedcal.strategies.checkpoint import Checkpoint
 from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, plan_of_job
+from fedcal.strategies.job import Job, plan_of_job, result_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.training.model import TrainedModel
 
@@ -71,7 +71,7 @@ class Sites(InProcessGrid):
                 number=k,
                 simulated=True,
             )
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job) for k in range(CLIENTS)]
+        self._apps = [site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(CLIENTS)]
         super().__init__(self._apps[0], NODES)
         here = {"data": "", "partition": "", "out": str(folder / "out"), **server.FRESH}
         self.fields = {**job.to_fields(), "classes": 0, "input": "", **here, **fields}
