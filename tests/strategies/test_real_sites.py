@@ -76,7 +76,9 @@ class Sites(InProcessGrid):
             number = k if seeded else None
             prepare(folder / f"site-{k}", mine, names=called, number=number, simulated=seeded)
         super().__init__(site_app(folder, plan_of_job), NODES[:sites], unavailable)
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(sites)]
+        self._apps = [
+            site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(sites)
+        ]
         self._raises, self._lies = raises, lies
         self.answered: list[int] = []
         for context in self._contexts.values():

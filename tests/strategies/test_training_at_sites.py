@@ -71,7 +71,9 @@ class Sites(InProcessGrid):
                 number=k,
                 simulated=True,
             )
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(CLIENTS)]
+        self._apps = [
+            site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(CLIENTS)
+        ]
         super().__init__(self._apps[0], NODES)
         here = {"data": "", "partition": "", "out": str(folder / "out"), **server.FRESH}
         self.fields = {**job.to_fields(), "classes": 0, "input": "", **here, **fields}

@@ -43,7 +43,9 @@ class Sites(InProcessGrid):
             rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
             prepare(folder / f"site-{k}", rows)
         super().__init__(site_app(folder, plan_of_job), [70 + k for k in range(CLIENTS)])
-        self._apps = [site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(CLIENTS)]
+        self._apps = [
+            site_app(folder / f"site-{k}", plan_of_job, result_of_job) for k in range(CLIENTS)
+        ]
         self.leave = False
         for context in self._contexts.values():
             context.run_config = fields
