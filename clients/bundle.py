@@ -33,6 +33,23 @@ def check_bundle(content: bytes) -> None:
     InputError
         If it is too large, is no zip file, or does not hold just `MEMBERS`.
     """
+    names = sorted(info.orig_filename for info in check_size(content))
+    if names != sorted(MEMBERS):
+        others = [name for name in names if name not in MEMBERS] or names
+        raise InputError(
+            f"the server's bundle holds {len(names)} files where {' and '.join(MEMBERS)} are "
+            f"allowed: {', '.join(map(ascii, others[:3]))[:100]}"
+        )
+
+
+def check_size(content: bytes) -> list[zipfile.ZipInfo]:
+    """Return the table of contents of a bundle whose files take no more than they may.
+
+    Raises
+    ------
+    InputError
+        If it is too large, or is no zip file.
+    """
     if len(content) > MOST_BYTES:
         raise InputError(f"a bundle of {len(content)} bytes came; at most {MOST_BYTES} are taken")
     try:
@@ -40,12 +57,6 @@ def check_bundle(content: bytes) -> None:
             found = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         raise InputError("the server's bundle is no zip file") from None
-    names = sorted(info.orig_filename for info in found)
-    if names != sorted(MEMBERS):
-        others = [name for name in names if name not in MEMBERS] or names
-        raise InputError(
-            f"the server's bundle holds {len(names)} files where {' and '.join(MEMBERS)} are "
-            f"allowed: {', '.join(map(ascii, others[:3]))[:100]}"
-        )
-    if max(info.file_size for info in found) > MOST_BYTES:
+    if any(info.file_size > MOST_BYTES for info in found):
         raise InputError(f"a file of the server's bundle is larger than {MOST_BYTES} bytes")
+    return found

@@ -31,13 +31,14 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients.bundle import MEMBERS, check_bundle
-from fedcal.clients.site_app import LOGGER, Refused
+from fedcal.clients.site_app import Refused
+from fedcal.clients.site_log import LOGGER
 from fedcal.errors import FedcalError, InputError
 
 KNOWN = ("1.39.0",)
 """Versions of Flower that were tried with all this."""
 
-_REPLACED = ("install_from_fab", "get_load_client_app_fn")
+_REPLACED = ("install_from_fab", "get_load_client_app_fn", "pull_task_input")
 _GIVEN = {
     *("runtime_api_address", "token", "insecure", "parent_pid"),
     "runtime_dependency_install",
@@ -78,6 +79,8 @@ def check_flower() -> None:
 def own_app(app: ClientApp) -> Iterator[None]:
     """Within the block Flower's runtime refuses bundles with code, unpacks none and loads `app`.
 
+    It ends at a message that cannot be read.
+
     Formal guarantee: of a bundle nothing is written to a disk, imported or run in this process.
     Assumed is that `run_clientapp` touches it by the two replaced functions alone, as it does in
     `KNOWN` versions and as `self_test` sees.
@@ -95,7 +98,18 @@ def own_app(app: ClientApp) -> Iterator[None]:
         """Whatever the bundle names."""
         return lambda *_: app
 
-    with _replaced(**dict(zip(_REPLACED, (refuse_code, load_own), strict=True))):
+    pull = flower.pull_task_input
+
+    def pull_or_end(client: Any) -> Any:
+        """End this process at a message that cannot be read: Flower, which only then replies with
+        an error of its own, would wait for one of ours for ever."""
+        try:
+            return pull(client)
+        except Exception as e:  # noqa: BLE001  MemoryError, or whatever its bytes lead to
+            log.warning("refused to answer: a message cannot be read: %s", type(e).__name__)
+            raise SystemExit(1) from None
+
+    with _replaced(**dict(zip(_REPLACED, (refuse_code, load_own, pull_or_end), strict=True))):
         yield
 
 

@@ -66,15 +66,16 @@ def own_terms(
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
         kept = _kept(path)
         if run in kept:
-            was, plan, questions = kept[run]
+            was, plan, questions, form, size = kept[run]
             if was == made_of:
-                return Terms(plan_from(plan), tuple(Question.from_plain(q) for q in questions))
+                asked = tuple(Question.from_plain(question) for question in questions)
+                return Terms(plan_from(plan), asked, form, size)
             if was[0] != job:
                 raise InputError("the job's public facts are not those that the run began with")
         made = terms_of_job(fields, site.shards.classes, site.shards.input)
         kept.pop(run, None)
         questions = [question.to_plain() for question in made.questions]
-        kept[run] = (made_of, plan_fields(made.plan), questions)
+        kept[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
         last = dict(list(kept.items())[-KEPT_PLANS:])
         with whole_file(path) as file:
             file.write(json.dumps(last).encode())
@@ -123,10 +124,10 @@ def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _kept(path: Path) -> dict[str, tuple[list[Any], dict[str, Any], list[dict[str, Any]]]]:
-    """Run -> what its terms were made of, the plan, the questions."""
+def _kept(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Run -> what its terms were made of, the plan, the questions, form and size of a result."""
     if not path.exists():
         return {}
     found = json.loads(path.read_text("utf-8"))
     # what an earlier version kept has no questions: its terms are made anew
-    return {run: tuple(kept) for run, kept in found.items() if len(kept) == 3}
+    return {run: tuple(kept) for run, kept in found.items() if len(kept) == 5}

@@ -279,6 +279,10 @@ class Party:
         """
         check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
+        if len(confirmations) > len(committee.members):  # before any signature is verified
+            raise InputError(
+                f"{len(confirmations)} confirmations came, of {len(committee.members)} members"
+            )
         for text in dict.fromkeys(confirmations):
             with suppress(Damaged):
                 one = Confirmation.from_bytes(text)

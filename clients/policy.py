@@ -33,6 +33,7 @@ from typing import Any, Self
 
 from fedcal.agreement import Terms
 from fedcal.checks import one_of, whole
+from fedcal.clients.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.clients.ranges import Allowed, check_range, within, words_of
 from fedcal.errors import InputError
 from fedcal.privacy.plan import Plan
@@ -108,6 +109,8 @@ class Policy:
         numbers in an answer, at most
     cpu_seconds
         that an answer may take, at most
+    memory_mib
+        that an answer may take, at most, beside a few copies of the site's rows
     exact_sums
         whether sums without noise may be released (trust secagg, which promises no privacy); they
         need `site_rows`
@@ -144,6 +147,7 @@ class Policy:
     committee: tuple[tuple[int, int], ...] = ()
     largest_vector: int = 100_000
     cpu_seconds: int = CPU_SECONDS
+    memory_mib: int = MEMORY_MIB
     exact_sums: bool = False
     site_rows: int = 0
     cell_rows: int = CELL_ROWS
@@ -156,6 +160,7 @@ class Policy:
             whole(_dashed(name), getattr(self, name), 1)
         for name in ("colluding", "site_rows", "cell_rows"):
             whole(_dashed(name), getattr(self, name), 0)
+        whole("memory-mib", self.memory_mib, LEAST_MIB)
         if type(self.expires) is not datetime.date:  # a datetime is a date, too
             raise InputError(f"expires must be a day, as 2027-06-30, got {self.expires!s:.80}")
         for spent, most in (("epsilon", None), ("delta", 1.0)):

@@ -22,6 +22,7 @@ from fedcal.agreement import Terms
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.classes import class_names, digest_of
+from fedcal.clients.limits import COPIES, MEMORY_MIB
 from fedcal.clients.policy import CPU_SECONDS, Policy
 from fedcal.errors import InputError
 from fedcal.locks import locked
@@ -108,6 +109,12 @@ class Prepared:
     def cpu_seconds(self) -> int:
         """What the process that answers one message may take."""
         return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
+
+    @property
+    def memory_bytes(self) -> int:
+        """What that process may take: as the policy says, and room for copies of the rows."""
+        mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
+        return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
 
     def check_policy(self, job: Mapping[str, Any], terms: Terms, length: int) -> None:
         """InputError for a run that this site has not agreed to; see `Policy.check`.

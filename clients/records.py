@@ -30,13 +30,18 @@ from fedcal.errors import InputError
 from fedcal.privacy.ledger import check_caps
 
 KEPT_JOBS = 20
-"""Jobs whose answers are kept; older ones are closed."""
+"""Jobs that were answered, and as many that were enrolled in alone, that are open; older ones of
+the same kind are closed, so that enrolments close no job that was booked."""
+
+KEPT_ENROLMENTS = 1000
+"""Closed jobs without an answer or a signature that are remembered; older ones are forgotten."""
 
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
 _JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
+_PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 
 _FACTS = tuple(field.name for field in fields(JobFacts))
 _AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
@@ -218,6 +223,7 @@ class SiteRecords(RecordsFile):
             values = (job, round, question, answer)
             self._db.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
             self._forget(job, round - KEPT_ROUNDS)
+            self._close_oldest("IS NOT NULL")
         return answer, False
 
     def confirm(
@@ -260,6 +266,11 @@ class SiteRecords(RecordsFile):
                 if signed == digest and sums is not None:
                     return bytes(sums)
         raise InputError("nothing is kept for this round and this set of contributors")
+
+    def has_booked(self, job: str) -> bool:
+        """Return whether this site has answered in a job, open or closed."""
+        with self._transaction():
+            return any(booked is not None for (booked,) in self._of_job("booked", job))
 
     def finish(self, job: str) -> None:
         """Delete the secrets and answers of a job; its name, rounds and charge stay for ever."""
@@ -375,17 +386,28 @@ class SiteRecords(RecordsFile):
         check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
 
     def _add(self, job: str, about: JobFacts) -> None:
-        """Write a new job down; the oldest of too many open ones are closed."""
+        """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
         names = ("job", *_FACTS, "used")
         values = (job, *vars(about).values(), self._transactions + 1)
         self._db.execute(
             f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values
         )
+        self._close_oldest("IS NULL")
+        self._db.execute(
+            "DELETE FROM jobs WHERE job IN (SELECT job FROM jobs WHERE closed = ? AND booked IS"
+            " NULL AND job NOT IN (SELECT job FROM signatures) ORDER BY used DESC"
+            " LIMIT -1 OFFSET ?)",
+            (_PUSHED_OUT, KEPT_ENROLMENTS),
+        )
+
+    def _close_oldest(self, booked: str) -> None:
+        """Close the oldest of too many open jobs, of those whose `booked` is so."""
         for (old,) in self._db.rows(
-            "SELECT job FROM jobs WHERE closed IS NULL ORDER BY used DESC LIMIT -1 OFFSET ?",
+            f"SELECT job FROM jobs WHERE closed IS NULL AND booked {booked}"
+            " ORDER BY used DESC LIMIT -1 OFFSET ?",
             (KEPT_JOBS,),
         ):
-            self._close(old, f"{KEPT_JOBS} later jobs")
+            self._close(old, _PUSHED_OUT)
 
     def _forget(self, job: str, last: int) -> None:
         """Delete what was sent and what would be opened of the rounds up to `last`."""

@@ -6,21 +6,30 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from fedcal.agreement import Terms
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.atomic import whole_file
 from fedcal.checks import one_of
 from fedcal.clients.prepared import Prepared
 from fedcal.errors import InputError
+from fedcal.npz import read_npz
 from fedcal.numerics import softmax
 
 RESULTS, METRICS = "results", "metrics.json"
 SHOWN = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
 """Key of a metric -> its name in the log."""
 
-MOST_BYTES = 1 << 26
+MOST_BYTES = 1 << 20
+"""Of a result's file, beside what the job's method has before its first round: a network's weights
+are as many then as at the end."""
+
+UNPACKED = 8
+"""Times so many bytes may its numbers take."""
+
 MOST_RESULTS = 1000
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -52,8 +61,14 @@ class Judged:
         return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
 
 
-def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any]) -> Artifact:
+def keep_result(
+    folder: Path, run: str, form: str, files: Mapping[str, Any], terms: Terms
+) -> Artifact:
     """Keep a run's result in a folder of the site's `results`; it is read before it counts.
+
+    A run has one result: the same bytes may come again, others are refused. It has at most
+    `MOST_BYTES` more than `terms.result_bytes`, and unpacked `UNPACKED` times as many, which its
+    zip directory tells before anything of it is read.
 
     Parameters
     ----------
@@ -62,31 +77,34 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any]) -> 
     run
         names the run, and its folder
     form
-        a key of `ARTIFACTS`: what the result is
+        what the result is, as the server says
     files
         name -> bytes; only the artifact's own file is kept
+    terms
+        the site's own of the run
 
     Raises
     ------
     InputError
         If something is not as it should be; nothing is kept.
     """
-    # what a result may be is in the table once it is imported
-    import fedcal.calibrators
-    import fedcal.training.model  # noqa: F401
-
-    artifact_class = ARTIFACTS[one_of("form of a result", form, ARTIFACTS)]
+    artifact_class = ARTIFACTS[one_of("form of this run's result", form, (terms.form,))]
     name = f"{form}.npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
         raise InputError("the name of the run is none that a folder can have")
-    if not isinstance(content, bytes) or len(content) > MOST_BYTES:
-        raise InputError(f"the result has no file {name} of at most {MOST_BYTES >> 20} MiB")
+    most = MOST_BYTES + terms.result_bytes
+    if not isinstance(content, bytes) or len(content) > most:
+        raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
     kept = _made(folder, run) / name
-    if kept.exists():
-        if kept.read_bytes() != content:
+    if before := list(kept.parent.glob("*.npz")):
+        if before != [kept] or kept.read_bytes() != content:
             raise InputError("another result of this run came before")
         return artifact_class.read(kept.parent, form)
+    try:
+        read_npz(BytesIO(content), UNPACKED * most)
+    except InputError as e:
+        raise InputError(f"{name}: {e}") from None
     with whole_file(kept) as file:
         file.write(content)
     try:

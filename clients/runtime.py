@@ -21,21 +21,23 @@ from flwr.supernode.runtime import run_clientapp as flower
 from fedcal.agreement import TermsOfJob
 from fedcal.clients.flower_guard import check_flower, own_app, self_test
 from fedcal.clients.handover import WORKER
-from fedcal.clients.limits import limit_cpu
+from fedcal.clients.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepared
-from fedcal.clients.site_app import LOGGER, site_app
+from fedcal.clients.site_app import site_app
+from fedcal.clients.site_log import LOG, log_to
 from fedcal.errors import FedcalError, InputError
+from fedcal.printable import printable
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
-LOG = "site.log"
 
-log = logging.getLogger(LOGGER)
-
-
-def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob) -> int:
+def run_message(
+    arguments: Sequence[str],
+    folder: Path,
+    terms_of_job: TermsOfJob,
+) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -45,7 +47,7 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
     folder
         of the site
     terms_of_job
-        makes the site's own plans
+        makes the site's own terms of a job
 
     Returns
     -------
@@ -54,7 +56,9 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
     """
     check_flower()
     asked = _parser().parse_args(arguments)
-    limit_cpu(_cpu_seconds(folder))
+    cpu_seconds, memory_bytes = _limits(folder)
+    limit_cpu(cpu_seconds)
+    limit_memory(memory_bytes)
     try:
         with own_app(site_app(folder, terms_of_job)):
             flower.run_clientapp(
@@ -69,11 +73,13 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
     return 0
 
 
-def _cpu_seconds(folder: Path) -> int:
+def _limits(folder: Path) -> tuple[int, int]:
+    """CPU seconds and bytes of memory for a message."""
     try:
-        return prepared(folder).cpu_seconds
+        site = prepared(folder)
+        return site.cpu_seconds, site.memory_bytes
     except FedcalError:
-        return CPU_SECONDS  # the message is answered with what is wrong
+        return CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
 def work(folder: Path, terms_of_job: TermsOfJob) -> None:
@@ -92,7 +98,11 @@ def work(folder: Path, terms_of_job: TermsOfJob) -> None:
                     _answer(line, folder, terms_of_job)
 
 
-def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None:
+def _answer(
+    line: socket.socket,
+    folder: Path,
+    terms_of_job: TermsOfJob,
+) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
@@ -119,15 +129,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def log_to(path: Path) -> None:
-    """Let the site's log go to a file, and only there."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-
-
 def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
     """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
         return InputError.exit_code
     except FedcalError as e:
-        print(f"fedcal: error: {e}", file=sys.stderr)
+        print(f"fedcal: error: {printable(str(e))}", file=sys.stderr)
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:

@@ -19,10 +19,11 @@ from fedcal.agreement import TermsOfJob, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
-from fedcal.clients.limits import OverLimit
+from fedcal.clients.limits import OverLimit, lacks_memory
 from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared, prepared
-from fedcal.clients.site_records import afford, answer_once, finish
+from fedcal.clients.site_log import LOGGER as LOGGER  # also found here
+from fedcal.clients.site_records import afford, answer_once, check_booked, finish
 from fedcal.clients.site_rounds import SecureSite, under_protocol
 from fedcal.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.fields import read
@@ -33,10 +34,10 @@ from fedcal.shards import Shards
 from fedcal.training.network import text_of
 from fedcal.types import Words
 
-LOGGER = "fedcal.site"
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
-there are, or of a secret is ever written to it."""
+there are, or of a secret is ever written to it, and of a server's texts nothing that a terminal
+would obey."""
 
 _LONGEST = 300
 
@@ -44,15 +45,16 @@ _LONGEST = 300
 def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     """A ClientApp over the folder that `fedcal.clients.prepared.prepare` wrote.
 
-    `terms_of_job` makes the site's own terms, which each request is held against.
+    `terms_of_job` makes the site's own terms, which each request, and the result, is
+    held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the
     request follows from the job's public facts), under the protocol of secure aggregation
     `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
-    `query.result` (keeps the result and judges it; nothing of that is sent). Of whatever goes
-    wrong the server learns the class of the error; the site's log says why. The one text that it
-    learns is that of `query.ready`, see `_unfit`.
+    `query.result` (keeps the result of a job that the site has answered in, and judges it; nothing
+    of that is sent). Of whatever goes wrong the server learns the class of the error; the site's
+    log says why. The one text that it learns is that of `query.ready`, see `_unfit`.
     """
     app = ClientApp()
 
@@ -132,10 +134,12 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         with _told("keep a result"):
             records = message.content.config_records
             said, files = records["run"], records["files"]
-            run, form = str(said["run"]), str(said["form"])
-            site = prepared(folder)
-            artifact = keep_result(folder / RESULTS, run, form, files)
-            finish(site, context.run_config, run)
+            run, form = read(said, "run", str), read(said, "form", str)
+            site, fields = prepared(folder), context.run_config
+            check_booked(site, fields, run)
+            terms = own_terms(fields, run, site, terms_of_job)
+            artifact = keep_result(folder / RESULTS, run, form, files, terms)
+            finish(site, fields, run)
         try:
             words = judge_result(site, run, artifact).words()
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
@@ -311,6 +315,8 @@ def _discreet() -> Iterator[None]:
 
 def _where(error: Exception) -> tuple[str, str]:
     """The class of an error, and a line for the log without its text."""
+    if lacks_memory(error):
+        return OverLimit.__name__, "it takes more memory than this site gives a message"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     kind = type(error).__name__
     return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"

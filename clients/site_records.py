@@ -120,6 +120,13 @@ def afford(site: Prepared, fields: Mapping[str, Any], plan: Plan, run: str) -> N
         records.afford(job_digest(fields, run), job_facts(fields, plan, site.server))
 
 
+def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
+    """InputError for the result of a job that this site did not book by an answer."""
+    with records_of(site) as records:
+        if not records.has_booked(job_digest(fields, run)):
+            raise InputError("this site has not answered in the run that the result is of")
+
+
 def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again."""
     with records_of(site) as records:

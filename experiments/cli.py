@@ -185,7 +185,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     errors = console(stderr=True)
-    warnings.showwarning = lambda message, *_: errors.print(f"fedcal: warning: {message}")
+    warnings.showwarning = lambda message, *_: errors.print(
+        f"fedcal: warning: {' '.join(str(message).split())}"
+    )
     warnings.simplefilter("always", UserWarning)
     try:
         code = app(args=arguments, standalone_mode=False)

@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from fedcal.errors import FedcalError, Interrupted
+from fedcal.printable import printable
 
 SHOWN = {
     "accuracy": "accuracy %",
@@ -37,9 +40,17 @@ def shown(metric: str, value: float) -> str:
     return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
 
 
+class _Harmless(Console):
+    """A console on which no text controls the terminal: names and errors may be a stranger's."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make each text, also those of a table, printable first."""
+        return super().render_str(printable(text, lines=True), **options)
+
+
 def console(*, stderr: bool = False, markup: bool = False) -> Console:
     """A console that neither colours nor wraps what it prints; paths may look like markup."""
-    return Console(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+    return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
 
 
 class Steps:
@@ -49,12 +60,13 @@ class Steps:
     """
 
     def __init__(self, what: str, bar: Progress) -> None:
+        what = printable(what)
         self._what, self._bar, self._line = what, bar, what
         self._task = bar.add_task(what, total=None)
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
         """`done` of `total` steps are done; `what` is what happens now."""
-        self._what = what or self._what
+        self._what = printable(what or self._what)
         self._line = f"{self._what}: {done} of {total}"
         self._bar.update(self._task, completed=done, total=total, description=self._what)
 
@@ -77,7 +89,7 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
     """
     seen = sys.stderr.isatty()
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -64,10 +64,16 @@ class Terms:
         what is protected, and by which noise
     questions
         what each round may ask
+    form
+        of the result, a key of `fedcal.artifact.ARTIFACTS`
+    result_bytes
+        of the arrays that a result has before the first round: about as many as at the end
     """
 
     plan: Plan
     questions: tuple[Question, ...]
+    form: str = ""
+    result_bytes: int = 0
 
 
 TermsOfJob = Callable[[Mapping[str, Any], int, Kind], Terms]

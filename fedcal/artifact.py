@@ -226,7 +226,7 @@ def read_arrays(
             found = {key: header[key] for key in ("format", "version", *fields)}
             if found["format"] != format:
                 raise KeyError(format)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise InputError(f"is no {format.replace('-', ' ')}") from None
         if found["version"] != VERSION:
             raise InputError(

@@ -24,6 +24,7 @@ _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+_HEADER_BYTES = 2**16  # NumPy reads a whole header before it says that it is too long
 _BOMB_BYTES = 2**28  # scores that unpack to more than this ...
 _BOMB_RATIO = 100  # ... and this many times their packed size are no scores
 _NOT_READABLE: tuple[type[Exception], ...] = (
@@ -66,42 +67,63 @@ def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
         raise InputError(problem) from None
 
 
-def read_npz(path: Path | IO[bytes]) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
     """All arrays of an `.npz` file, numbers and strings only.
+
+    Parameters
+    ----------
+    path
+        of the file, or the file itself
+    most
+        bytes that all arrays together may take as float64. What the zip directory and the headers
+        declare is added up before any array is unpacked
 
     Raises
     ------
     InputError
         One line (it names the member, not the file) where the file cannot be opened, is no
         intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
-        than 4 GiB of numbers.
+        than `most` bytes of numbers.
     """
     damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
     with intact(damage), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
         warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
-        return _members(archive)
+        return _members(archive, most)
 
 
-def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
+def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
     infos = archive.infolist()
     if len(infos) > MAX_MEMBERS:
         raise InputError(f"has {len(infos)} members; at most {MAX_MEMBERS} are read")
-    arrays: dict[str, NDArray[Any]] = {}
+    members: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for info in infos:
         key = info.filename.removesuffix(".npy")
         if key == info.filename or not key.isidentifier():
             raise InputError(f"member {info.filename[:80]!r} is not an array (<key>.npy)")
-        if key in arrays:
+        if key in members:
             raise InputError(f"member {key!r} is there twice")
-        total += _size(archive, info, key, MAX_BYTES - total)
+        members[key] = info
+        total += _size(archive, info, key, total, most)
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, info in members.items():
         with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
             arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays
 
 
-def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) -> int:
-    """Bytes that the member's numbers take as float64, at most `room`, from its header alone."""
+def _in_words(size: int) -> str:
+    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 10} KiB"
+
+
+def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int, most: int) -> int:
+    """Bytes that the member's numbers take as float64, from its header alone.
+
+    With those of the members before it they are at most `most`.
+    """
+    too_much = f"declares more than {_in_words(most)} of numbers (at {key!r})"
+    if info.file_size > most - before + _HEADER_BYTES:
+        raise InputError(too_much)
     with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
@@ -116,8 +138,8 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, room: int) 
         raise InputError(f"member {key!r} declares a negative shape")
     entries = math.prod(shape)
     size = entries * dtype.itemsize
-    if max(entries * 8, size) > room:
-        raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers (at {key!r})")
+    if max(entries * 8, size) > most - before:
+        raise InputError(too_much)
     if info.file_size != header + size:
         raise InputError(_damaged(key))
     if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):

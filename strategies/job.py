@@ -266,7 +266,9 @@ def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
         If there is no such job.
     """
     strategy = Job.from_fields(fields, classes=classes, input=input).strategy()
-    return Terms(strategy.plan, strategy.questions())
+    result = strategy.result()
+    size = sum(array.nbytes for array in result.arrays().values())
+    return Terms(strategy.plan, strategy.questions(), result.form, size)
 
 
 def _settings(given: str) -> dict[str, Setting]:

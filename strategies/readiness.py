@@ -9,6 +9,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 from fedcal.errors import InputError, RoundFailed
+from fedcal.printable import printable
 from fedcal.strategies.exchange import message
 from fedcal.strategies.who import ABSENT, UNREADABLE
 
@@ -67,7 +68,7 @@ def ask_ready(
         if reply.has_error() and reply.error.code in ABSENT:
             continue
         try:
-            said = _in_one_line(str(reply.content.config_records["ready"]["why"]))
+            said = printable(str(reply.content.config_records["ready"]["why"]))[:_LONGEST]
         except UNREADABLE:
             said = NOT_READY
         why[reply.metadata.src_node_id] = said
@@ -82,8 +83,3 @@ def ask_ready(
             "--without-unready goes on without them"
         )
     return {node: not said for node, said in why.items()}
-
-
-def _in_one_line(text: str) -> str:
-    """Text of a site's: printable, short, one line."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_LONGEST]

@@ -25,6 +25,7 @@ from fedcal.agreement import job_digest
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
 from fedcal.partition import DEALT, deal
+from fedcal.printable import OneLine
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
@@ -112,12 +113,19 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Flower shows a failure by its traceback; an error of fedcal's own also as one line."""
+    """Flower shows a failure by its traceback; an error of fedcal's own also as one line.
+
+    What sites and files say is logged as printable text.
+    """
+    one_line = OneLine()
+    log.addFilter(one_line)
     try:
         yield
     except FedcalError as e:
         log.error("fedcal: error: %s", e)
         raise
+    finally:
+        log.removeFilter(one_line)
 
 
 def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:

@@ -11,6 +11,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fedcal.errors import RoundFailed
+from fedcal.printable import printable
 from fedcal.queries.base import MOST_CLASSES
 from fedcal.strategies.exchange import message
 from fedcal.training.network import shape_of
@@ -90,7 +91,7 @@ def reason(reply: Message) -> str:
     """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
     lines = [line.strip() for line in str(reply.error.reason).splitlines() if line.strip()]
     last = lines[-1] if lines else "no reason given"
-    return last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300]
+    return printable(last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300])
 
 
 def _who(reply: Message) -> Who:

@@ -1,20 +1,39 @@
-"""`flower-supernode` of a site, which looks for messages more often while it gets some.
+"""`flower-supernode` of a site, which looks for messages more often, and takes no giant ones.
 
 Flower's own looks every 3 s, and a round under the protocol of secure aggregation has three
 exchanges of messages. Here the first look after an answer comes soon, and each next one later.
+And Flower's own takes messages of any size into memory, and unpacks of a bundle what the server
+packed. Here both have limits, and the server hears of a refusal what it hears of any.
 
 python -m fedcal.experiments.deploy.node flower-supernode ARGUMENTS
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from fedcal.clients.bundle import check_size
+from fedcal.clients.limits import MESSAGE_BYTES, Intake
+from fedcal.clients.site_log import LOG, LOGGER, log_to
+from fedcal.errors import InputError
+
+SITE = "FEDCAL_SITE"
+"""Environment variable with the site's folder, as `fedcal.clients.runtime` has it."""
 
 SOON_S = 0.2
 """Seconds to the first look for a message after an answer, and between looks for its own reply."""
 
 _GROWS = 1.5
+_FRAME_BYTES = 1 << 20  # beside the part of a message that a reply of the SuperLink's carries
+
+log = logging.getLogger(LOGGER)
 
 
 class Clock:
@@ -36,12 +55,96 @@ class Clock:
             self._wait = min(_GROWS * self._wait, seconds)
 
 
+def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Flower's `_pull_and_store_message`, which refuses what is larger than a site ever needs.
+
+    A message is refused once more of its parts have come than it may have in all; each of them is
+    one reply of the SuperLink's, whose size gRPC limits before it is read. A bundle is refused by
+    its table of contents.
+    """
+    import grpc
+    from flwr.app import Error, Message
+    from flwr.common.constant import ErrorCode
+    from flwr.supernode.start_client_internal import _insert_message
+
+    def within_limits(
+        *,
+        state: Any,
+        object_store: Any,
+        receive: Callable[[], Any],
+        get_fab: Callable[..., Any],
+        pull_object: Callable[[int, str], bytes],
+        **others: Any,
+    ) -> int | None:
+        message, intake, refusals, lock = None, Intake(""), list[InputError](), Lock()
+
+        def took(check: Callable[[], object]) -> None:
+            try:
+                check()
+            except InputError as refusal:
+                refusals.append(refusal)
+                raise
+
+        def received() -> Any:
+            nonlocal message, intake
+            if (came := receive()) is None:
+                return None
+            message, parts = came
+            intake = Intake(message.metadata.message_type)
+            if parts.ByteSize() > intake.left:  # so many names of parts
+                intake.left = 0
+                parts.ClearField("children")
+            return message, parts
+
+        def pulled(run: int, part: str) -> bytes:
+            with lock:
+                took(lambda: intake.take(0))
+            try:
+                content = pull_object(run, part)
+                size = len(content)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+                size = MESSAGE_BYTES + 1
+            with lock:
+                took(lambda: intake.take(size))
+            return content
+
+        def bundle(*which: Any) -> Any:
+            fab = get_fab(*which)
+            took(lambda: check_size(fab.content))
+            return fab
+
+        given = {"receive": received, "get_fab": bundle, "pull_object": pulled}
+        run = None
+        try:
+            run = pull_and_store(state=state, object_store=object_store, **given, **others)
+        except InputError:
+            if not refusals:
+                raise
+        if not refusals or message is None:
+            return run
+        log.warning("refused to answer: %s", refusals[0])
+        reason = f"{InputError.__name__}; the site's own log says more"
+        reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+        _insert_message(reply, state, object_store)
+        return int(message.metadata.run_id)
+
+    return within_limits
+
+
 def main() -> None:
     """Run Flower's command in this process."""
     from flwr.supernode import start_client_internal as flower
     from flwr.supernode.cli import flower_supernode
 
-    setattr(flower, "time", Clock())  # noqa: B010  a name that mypy knows as a module
+    log_to(Path(os.environ[SITE]) / LOG)
+    for name, stand_in in (
+        ("time", Clock()),
+        ("GRPC_MAX_MESSAGE_LENGTH", MESSAGE_BYTES + _FRAME_BYTES),
+        ("_pull_and_store_message", limited(flower._pull_and_store_message)),
+    ):
+        setattr(flower, name, stand_in)
     sys.argv = sys.argv[1:]
     flower_supernode()
 

@@ -15,8 +15,7 @@ from types import FrameType
 from fedcal.checks import one_of
 from fedcal.clients.policy import NO_POLICY, Policy
 from fedcal.clients.prepared import FEDERATION, count_beside, prepare, prepared
-from fedcal.clients.runtime import LOG, log_to
-from fedcal.clients.site_app import LOGGER
+from fedcal.clients.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site_records import RECORDS, records_in
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
@@ -204,6 +203,7 @@ def _watch(node: SuperNode, lease: Path, fleet: Address, echo: _Echo) -> None:
             log.info("connected to %s: waiting for questions", fleet)
         if node.stuck():
             return
+        node.bound_log()
         echo.show()
         time.sleep(_TICK)
 
@@ -240,15 +240,25 @@ def _last(lease: Path) -> float:
 
 
 class _Echo(contextlib.AbstractContextManager["_Echo"]):
-    """Shows on stdout what the site's log gains; other processes write to it, too."""
+    """Shows on stdout what the site's log gains; other processes write to it and rotate it."""
 
     def __init__(self, path: Path) -> None:
         path.touch()
+        self._path = path
         self._file = path.open(encoding="utf-8", errors="replace")
         self._file.seek(0, os.SEEK_END)
 
     def show(self) -> None:
         """What has come since."""
+        self._rest()
+        with contextlib.suppress(FileNotFoundError):  # it is put aside right now
+            if not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
+                self._rest()
+                self._file.close()
+                self._file = self._path.open(encoding="utf-8", errors="replace")
+                self._rest()
+
+    def _rest(self) -> None:
         if new := self._file.read():
             print(new, end="", flush=True)
 

@@ -8,6 +8,7 @@ one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -21,6 +22,7 @@ from fedcal.clients import handover
 from fedcal.clients.flower_guard import check_flower, self_test
 from fedcal.clients.prepared import alone
 from fedcal.clients.runtime import SITE
+from fedcal.clients.site_log import MOST_BYTES
 from fedcal.experiments.engines.processes import ProcessTree
 from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
 
@@ -65,7 +67,7 @@ class SuperNode:
 
     def __init__(self, folder: Path, tree: ProcessTree, start: int) -> None:
         self.folder, self._tree, self._start = folder, tree, start
-        self._seen = start
+        self._seen, self._was_connected = start, False
 
     def poll(self) -> int | None:
         """The exit code of its process; None while it runs."""
@@ -77,7 +79,20 @@ class SuperNode:
 
     def connected(self) -> bool:
         """Whether the SuperLink has accepted it once."""
-        return _CONNECTED in self._text()
+        self._was_connected = self._was_connected or _CONNECTED in self._text()
+        return self._was_connected
+
+    def bound_log(self) -> None:
+        """Put the text of a full log of Flower's aside, in place of the older one.
+
+        Its processes hold the file open and append to it, so the file stays and becomes empty;
+        what they write at the same moment may be lost.
+        """
+        log = self.folder / FLOWER_LOG
+        if log.stat().st_size >= MOST_BYTES:
+            shutil.copyfile(log, log.with_name(f"{FLOWER_LOG}.1"))
+            os.truncate(log, 0)
+            self._start = self._seen = 0
 
     def stuck(self) -> bool:
         """Whether a thread of it has died since the last look.
@@ -96,7 +111,7 @@ class SuperNode:
         if found := _EXIT.search(text):
             return Ended(int(found[1]), " ".join(found[2].split()))
         lines = [line for line in text.splitlines() if line.strip()]
-        denied = _GAVE_UP in text and _CONNECTED not in text
+        denied = _GAVE_UP in text and not self.connected()
         return Ended(None, lines[-1].strip() if lines else "it said nothing", denied)
 
     def _text(self) -> str:

@@ -123,7 +123,7 @@ def check_cluster(address: str) -> None:
             f"ray_address must be HOST:PORT of a cluster's head, such as 127.0.0.1:6379, "
             f"got {address!r}"
         )
-    import grpc  # type: ignore[import-untyped]
+    import grpc
 
     # Ray itself would wait for minutes, and for ever where something else listens.
     with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from fedcal import pages
+from fedcal.printable import printable
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -106,7 +107,7 @@ def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable
     for k, row in enumerate(table.rows):
         if k in table.sections:
             rich.add_section()
-        rich.add_row(*(_plain(entry, "*") for entry in row))
+        rich.add_row(*(printable(_plain(entry, "*")) for entry in row))
     return rich
 
 

@@ -155,3 +155,17 @@ def test_the_self_test_sees_a_flower_that_takes_another_way(
     monkeypatch.setattr(flower, "run_clientapp", other_way)
     with pytest.raises(FedcalError, match="nothing is answered"):
         self_test()
+
+
+def test_a_message_that_cannot_be_read_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Flower hears of a process that ended, and replies; of one that failed it does not."""
+
+    def fails(client: object) -> None:
+        raise MemoryError("all of it")
+
+    monkeypatch.setattr(flower, "pull_task_input", fails)
+    with guard.own_app(probe_app()), pytest.raises(SystemExit):
+        flower.pull_task_input(None)
+    assert caplog.messages == ["refused to answer: a message cannot be read: MemoryError"]

@@ -1,12 +1,17 @@
-"""What takes too long is stopped, says so, and writes no core file."""
+"""What takes too long, or too much memory, is stopped and says so; so is a message too large."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+from fedcal.clients import limits
+from fedcal.clients.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
+from fedcal.errors import InputError
 
 SPIN = """
 import resource, sys, time
@@ -34,11 +39,25 @@ while True:
     except limits.OverLimit:
         pass
 """
+HUNGRY = """
+import numpy as np
+from fedcal.clients.limits import lacks_memory, limit_memory
+np.lib.format.open_memmap("rows.npy", mode="w+", shape=(1 << 25,)).flush()
+limit_memory(128 << 20)
+assert np.load("rows.npy", mmap_mode="r").sum() == 0  # 256 MiB that are mapped do not count
+np.ones(1 << 22)
+for much in (lambda: np.ones(1 << 26), lambda: [bytes(1000) for _ in range(1 << 20)]):
+    try:
+        much()
+    except Exception as e:
+        print(type(e).__mro__[-4].__name__, lacks_memory(e))
+"""
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
+def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -53,3 +72,35 @@ def test_it_is_stopped_once_and_may_say_so() -> None:
 @pytest.mark.slow
 def test_what_does_not_heed_it_is_killed() -> None:
     assert run(DEAF).returncode == -9
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not limit it")
+def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path: Path) -> None:
+    done = run(HUNGRY, tmp_path)
+    assert done.stdout.split() == ["MemoryError", "True"] * 2, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        *((f"query.{kind}", MESSAGE_BYTES) for kind in ("answer", "confirm", "open", "result")),
+        *((kind, SHORT_BYTES) for kind in ("query.who", "query.enrol", "query.rows", "train", "")),
+    ],
+)
+def test_a_message_has_a_size_by_its_kind(kind: str, most: int) -> None:
+    assert Intake(kind).most == most
+    intake = Intake(kind)
+    intake.take(most - limits._PART_BYTES)
+    intake.take(1)  # as much as the smallest part
+    with pytest.raises(InputError, match=f"more than {most >> 10} KiB"):
+        intake.take(0)
+
+
+def test_no_kind_of_message_is_left_out() -> None:
+    from fedcal.clients import site_app
+    from fedcal.strategies.job import plan_of_job
+
+    app = site_app.site_app(Path("nowhere"), plan_of_job)
+    kinds = set(app._registered_funcs)
+    assert kinds - set(limits._LONG) == {"query.who", "query.enrol"}
+    assert set(limits._LONG) <= kinds

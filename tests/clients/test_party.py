@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sum_world import ABOUT, Given, World, digest
 
+from fedcal.clients import party
 from fedcal.clients.party import Party
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.committee import Committee
@@ -99,6 +100,29 @@ def test_a_sum_is_opened_on_enough_signatures_of_it(world: World) -> None:
     for name in ("", of.upper(), of[:-1], "sum"):
         with pytest.raises(InputError, match="64 hexadecimal digits"):
             one.party(0).open(one.job, 1, name, signed)
+
+
+def test_no_signature_is_verified_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, verified = Round(world), list[bytes]()
+    all_of = range(SITES)
+    of, signed = one.of(*all_of), [one.confirm(m, *all_of) for m in (0, 1, 2)]
+    verify = Confirmation.by
+
+    def counted(self: Confirmation, key: bytes, about: bytes) -> bool:
+        verified.append(key)
+        return verify(self, key, about)
+
+    monkeypatch.setattr(Confirmation, "by", counted)
+    with pytest.raises(InputError, match="10000 confirmations came, of 4 members"):
+        one.party(0).open(one.job, 1, of, signed[:1] * 10_000)
+    with pytest.raises(InputError, match="1 members have signed"):
+        one.party(0).open(one.job, 1, of, signed[:1] * 4)
+    assert len(verified) == 1
+    assert one.party(0).open(one.job, 1, of, signed)
+    monkeypatch.setattr(party, "header_by", lambda *_: verified.append(b"header") or True)
+    verified.clear()
+    one.refused("twice in the sum", 3, one.given(3, 0) * 10_000)
+    assert verified == [b"header"]
 
 
 def test_a_sum_of_fewer_than_m_is_not_signed(world: World) -> None:

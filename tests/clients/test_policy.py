@@ -171,7 +171,7 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
-KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds"}
+KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds", "memory_mib"}
 """By the site's records, and by the process that answers."""
 
 

@@ -168,6 +168,50 @@ def test_the_job_that_rested_longest_is_closed_for_ever(file: Path) -> None:
         assert [b.job for b in records.booked() if b.closed] == [job(1)]
 
 
+def enrol(records: SiteRecords, name: str) -> None:
+    records.enrol(name, FACTS, lambda: (b"key", b"enrolment"))
+
+
+def test_enrolments_close_no_job_that_was_booked(file: Path) -> None:
+    with SiteRecords(file) as records:
+        enrol(records, JOB)
+        sent = give(records)
+        for i in range(2 * KEPT_JOBS):
+            enrol(records, job(i))
+        assert records.answer(JOB, FACTS, 1, "q", never) == (sent, True)
+        assert give(records, round=2)
+        assert records.private_key(JOB) == b"key"
+        with pytest.raises(InputError, match="20 later jobs"):
+            enrol(records, job(KEPT_JOBS - 1))
+        assert records.unfinished == KEPT_JOBS + 1
+
+
+def test_enrolments_do_not_fill_the_disk(
+    records: SiteRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcal.clients.records.KEPT_ENROLMENTS", 3)
+    signed, answered = job("signed"), job("answered")
+    enrol(records, signed)
+    records.confirm(signed, 1, "u", lambda: (b"signature", b"sums"))
+    give(records, answered)
+    for i in range(2 * KEPT_JOBS):
+        enrol(records, job(i))
+    ((kept,),) = records._db.rows("SELECT COUNT(*) FROM jobs WHERE booked IS NULL")
+    assert kept == KEPT_JOBS + 3 + 1
+    with pytest.raises(InputError, match="20 later jobs"):
+        enrol(records, signed)  # its one signature is remembered for ever
+    assert [booked.job for booked in records.booked()] == [answered]
+
+
+def test_what_was_booked_is_known_for_ever(records: SiteRecords) -> None:
+    enrol(records, JOB)
+    assert not records.has_booked(JOB)
+    assert not records.has_booked(job("another"))
+    give(records)
+    records.finish(JOB)
+    assert records.has_booked(JOB)
+
+
 # --- the budget ---------------------------------------------------------------------------------
 
 

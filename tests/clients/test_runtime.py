@@ -17,6 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients import handover, runtime
+from fedcal.clients.limits import COPIES, MEMORY_MIB
 from fedcal.clients.policy import CPU_SECONDS
 from fedcal.clients.prepared import prepare
 from fedcal.clients.site_app import Refused
@@ -54,11 +55,14 @@ def test_a_message_is_answered_by_the_site_s_own_app(
 
     monkeypatch.setattr(flower, "run_clientapp", run)
     monkeypatch.setattr(runtime, "limit_cpu", limits.append)
+    monkeypatch.setattr(runtime, "limit_memory", limits.append)
     assert runtime.run_message(ARGUMENTS, tmp_path / "site", terms_of_job) == 7
     with pytest.raises(Refused):  # there is no site here, and the message is answered all the same
         runtime.run_message(ARGUMENTS, tmp_path, terms_of_job)
     assert replies[0].content.config_records["who"]["classes"] == 2
-    assert limits == [CPU_SECONDS, CPU_SECONDS]
+    at_least = MEMORY_MIB << 20
+    of_rows = sum(file.stat().st_size for file in (tmp_path / "site").glob("*.npy"))
+    assert limits == [CPU_SECONDS, at_least + COPIES * of_rows, CPU_SECONDS, at_least]
 
 
 def test_a_flower_that_is_not_known_answers_nothing(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import json
 import logging
 import os
 import re
@@ -62,6 +64,13 @@ class Site:
         message = Message(content, NODE, f"query.{kind}", group_id="1")
         (reply,) = self.grid.send_and_receive([message])
         return reply
+
+    def answered(self) -> str:
+        """The name of a run that it has answered in."""
+        request = self.request()
+        assert request.context is not None
+        assert not self.answer(request).has_error()
+        return request.context.run
 
     def answer(self, request: Request, **records: ConfigRecord) -> Message:
         query, context = request.to_fields(), request.context_fields()
@@ -222,6 +231,28 @@ def test_an_error_among_the_rows_tells_nobody_of_them(
     assert "Smith" not in caplog.text
 
 
+def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
+    site: Site,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hungry(shards: Shards, *rest: Any, **named: Any) -> Any:
+        if len(shards.labels):
+            raise MemoryError
+        return contribute(shards, *rest, **named)
+
+    monkeypatch.setattr(site_app, "contribute", hungry)
+    assert not site.answer(site.request()).has_error()
+    why = "it takes more memory than this site gives a message"
+    assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
+    exact = Site(site.folder, Federation(3, 2, noise_source="system"))
+    assert refused(exact.answer(exact.request())) == (
+        "Refused: OverLimit; the site's own log says more"
+    )
+    assert caplog.messages[-1] == f"refused to answer: {why}"
+
+
 def test_flowers_own_log_does_not_show_what_an_error_came_from() -> None:
     with (
         pytest.raises(site_app.Refused) as error,
@@ -255,31 +286,32 @@ def test_an_oversized_question_is_refused(
 # --- results ------------------------------------------------------------------------------------
 
 
-def result(folder: Path, temperature: float = 2.0, **change: Any) -> dict[str, ConfigRecord]:
+def result(folder: Path, of: str, temperature: float = 2.0, **change: Any) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     calibrator = TemperatureScaling(temperature)
     calibrator.classes = 2
     calibrator.write(folder, "calibrator")
     files = {"calibrator.npz": (folder / "calibrator.npz").read_bytes()}
-    run = {"run": "r1", "form": "calibrator", **change}
-    return {"files": ConfigRecord(files), "run": ConfigRecord(run)}  # type: ignore[arg-type]
+    said = {"run": of, "form": "calibrator", **change}
+    return {"files": ConfigRecord(files), "run": ConfigRecord(said)}
 
 
 def test_a_result_is_kept_and_judged_here(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    records = result(tmp_path / "server")
+    run = site.answered()
+    records = result(tmp_path / "server", run)
     for _ in range(2):  # a message that comes twice
         reply = site.ask("result", **records)
         assert not reply.has_error()
         assert dict(reply.content.config_records["ok"]) == {}
         assert list(reply.content) == ["ok"]
-    kept = site.folder / RESULTS / "r1"
+    kept = site.folder / RESULTS / run
     assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS]
     said = caplog.messages[-1]
     number = r"\d\.\d{4} -> \d\.\d{4}"
     assert re.fullmatch(
-        f"result received: run r1, on the rows it answered with: accuracy {number}, "
+        f"result received: run {run}, on the rows it answered with: accuracy {number}, "
         f"ECE {number}, NLL {number}, Brier {number}",
         said,
     )
@@ -291,7 +323,8 @@ def test_it_is_judged_on_test_rows_where_there_are_some(
     caplog.set_level(logging.INFO, site_app.LOGGER)
     test = rows(1, 50)
     prepare(tmp_path / "site", rows(), test=(test.logits, test.labels))
-    Site(tmp_path / "site").ask("result", **result(tmp_path / "server"))
+    site = Site(tmp_path / "site")
+    site.ask("result", **result(tmp_path / "server", site.answered()))
     assert "on own test rows: accuracy" in caplog.messages[-1]
 
 
@@ -301,9 +334,10 @@ def test_the_server_does_not_learn_on_which_rows_its_result_fails(
     def fails(*_: object) -> None:
         raise ValueError("row 7 of Mrs Smith is not finite")
 
-    told = site.ask("result", **result(tmp_path / "server"))
+    records = result(tmp_path / "server", site.answered())
+    told = site.ask("result", **records)
     monkeypatch.setattr(results, "judge_result", fails)
-    reply = site.ask("result", **result(tmp_path / "server"))
+    reply = site.ask("result", **records)
     assert not reply.has_error()
     assert reply.content == told.content
     assert "which cannot be judged: ValueError in test_site_app.py" in caplog.messages[-1]
@@ -311,27 +345,74 @@ def test_the_server_does_not_learn_on_which_rows_its_result_fails(
 
 
 @pytest.mark.parametrize(
-    "change", [{"run": "../r"}, {"run": ".."}, {"run": ""}, {"run": "a/b"}, {"form": "page"}]
+    ("change", "why"),
+    [
+        *(({"run": run}, "has not answered in the run") for run in ("../r", "", "r1")),
+        ({"form": "page"}, "allowed: calibrator"),
+        ({"form": "model"}, "allowed: calibrator"),  # not what its method yields
+    ],
 )
 def test_a_result_that_is_none_leaves_nothing(
-    site: Site, tmp_path: Path, change: dict[str, Any]
+    site: Site,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    change: dict[str, Any],
+    why: str,
 ) -> None:
-    records = result(tmp_path / "server", **change)
-    before = set(tmp_path.rglob("*"))
+    records = result(tmp_path / "server", site.answered(), **change)
+    before = {path for path in tmp_path.rglob("*") if "records" not in path.name}
     assert site.ask("result", **records).has_error()
-    assert set(tmp_path.rglob("*")) == before
+    assert {path for path in tmp_path.rglob("*") if "records" not in path.name} == before
+    assert why in caplog.messages[-1]
 
 
-def test_a_damaged_or_another_result_is_refused(
+def test_a_result_is_of_the_job_that_was_answered(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    records = result(tmp_path / "server")
-    damaged = ConfigRecord({"calibrator.npz": b"PK"})
-    assert site.ask("result", **{**records, "files": damaged}).has_error()
+    records = result(tmp_path / "server", site.answered())
+    site.config["epsilon"] = 0.5  # the same name, another job
+    assert site.ask("result", **records).has_error()
+    assert "has not answered in the run" in caplog.messages[-1]
+    assert not (site.folder / RESULTS).exists()
+
+
+def packed(**arrays: Any) -> ConfigRecord:
+    file = io.BytesIO()
+    header = json.dumps({"format": "fedcal-artifact", "version": 1, "form": "calibrator"})
+    np.savez_compressed(file, header=np.array(header), **arrays)
+    return ConfigRecord({"calibrator.npz": file.getvalue()})
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (ConfigRecord({"calibrator.npz": bytes(2 << 20)}), "no file calibrator.npz of at most"),
+        (packed(w=np.zeros(2 << 20)), "declares more than"),  # 16 KiB, and unpacked 16 MiB
+        (ConfigRecord({"calibrator.npz": b"PK"}), "not an intact .npz file"),
+    ],
+)
+def test_a_result_is_no_larger_than_its_method_makes_it(
+    site: Site,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    files: ConfigRecord,
+    why: str,
+) -> None:
+    records = result(tmp_path / "server", site.answered())
+    assert site.ask("result", **{**records, "files": files}).has_error()
+    assert why in caplog.messages[-1]
     assert not list(site.folder.rglob("calibrator.npz"))
     assert not site.ask("result", **records).has_error()
-    assert site.ask("result", **result(tmp_path / "server", 3.0)).has_error()
-    assert caplog.messages[-1] == "refused to keep a result: another result of this run came before"
+
+
+def test_another_result_is_refused(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = site.answered()
+    for temperature, taken in ((2.0, True), (3.0, False), (2.0, True)):
+        records = result(tmp_path / "server", run, temperature)
+        assert site.ask("result", **records).has_error() is not taken
+    assert "refused to keep a result: another result of this run came before" in caplog.messages
 
 
 # --- the log ------------------------------------------------------------------------------------
@@ -347,7 +428,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
     words = words_of(site.answer(request))
     site.answer(request)
     site.ask("who")
-    site.ask("result", **result(tmp_path / "server"))
+    site.ask("result", **result(tmp_path / "server", run))
     site.config["epsilon"] = 9.0
     site.answer(request)
     assert [re.sub(run, "RUN", line).partition(", ")[0] for line in caplog.messages] == [
@@ -356,7 +437,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
         "asked: run RUN",
         "answered: run RUN",
         f"asked which classes it has: answered with their digest {site_digest(site)[:12]}",
-        "result received: run r1",
+        "result received: run RUN",
         "asked: run RUN",
         "refused to answer: the job's public facts are not those that the run began with",
     ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from fedcal import pages
 from fedcal.experiments.show.tables import (
@@ -16,6 +18,7 @@ from fedcal.experiments.show.tables import (
     of_part,
     print_table,
 )
+from fedcal.experiments.terminal import Steps, console
 
 ROWS = (
     (Marked("a|b", small="1 of 5 runs"), Marked("1.5", best=True)),
@@ -23,6 +26,21 @@ ROWS = (
     ("d", Marked("0.1", mark="better", small="0 to 1")),
 )
 TABLE = TextTable(("method", "ECE, %"), ROWS, "T", sections={2: "<rest>"})
+
+
+def test_no_text_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = "x\x1b[31m[red]\nrow\u202e"
+    to = console()
+    print_table(to, TextTable((bad, "b"), [(bad, Marked(bad, mark=bad))], title=bad))
+    to.print(f"fedcal: {bad}")
+    for number in (1, 2):
+        progress = Steps(bad, Progress(disable=True))
+        progress(number, 2, bad)
+        assert "\x1b" not in progress._line
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "x\\x1b[31m[red]\\nrow\\u202e" in shown  # in a cell also of one line
 
 
 def test_markdown() -> None:

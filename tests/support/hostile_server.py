@@ -67,10 +67,12 @@ def content_of(request: Request, **more: ConfigRecord) -> RecordDict:
     return RecordDict({**asked, **more})
 
 
-def ask(grid: Grid, node: int, contents: Mapping[str, RecordDict]) -> dict[str, Any]:
+def ask(
+    grid: Grid, node: int, contents: Mapping[str, RecordDict], kind: str = "query.answer"
+) -> dict[str, Any]:
     """What came back: the words of an answer, or the reason of an error."""
     names = list(contents)
-    asking = [Message(contents[name], node, "query.answer", group_id="1") for name in names]
+    asking = [Message(contents[name], node, kind, group_id="1") for name in names]
     replies: Iterable[Message] = grid.send_and_receive(asking, timeout=120)
     by_id = {reply.metadata.reply_to_message_id: reply for reply in replies}
     heard: dict[str, Any] = {}
@@ -101,6 +103,11 @@ def main(grid: Grid, context: Context) -> None:
         heard |= ask(
             grid, nodes[0], {"replayed": content_of(honest), "second question": content_of(second)}
         )
+    elif play == "giants":
+        padding = ConfigRecord({"x": bytes(80 << 20)})  # more than one reply may carry
+        heard = ask(grid, nodes[0], {"answer": content_of(honest, padding=padding)})
+        padding = ConfigRecord({"x": bytes(1 << 20)})
+        heard |= ask(grid, nodes[0], {"who": RecordDict({"padding": padding})}, "query.who")
     else:
         fields = {**context.run_config}
         heard = ask(grid, nodes[0], {play: content_of(asked_by(Job.from_fields(fields), run))})

@@ -82,6 +82,8 @@ def test_each_thing_that_was_not_agreed_is_refused(link: SuperLink, tmp_path: Pa
         code = {"hostile.py": f"open({str(mark)!r}, 'w').close()\napp = None"}
         bundled = played(link, tmp_path, "bundled", code=code, run="another")
         assert bundled == {"bundled": REASON.format("InputError")}
+        giants = played(link, tmp_path, "giants", run="giants")
+        assert giants == dict.fromkeys(giants, "InputError; the site's own log says more")
         (home,) = site.glob("flower-*")
         assert not any("apps" in folders for _, folders, _ in os.walk(home))
     assert not mark.exists()
@@ -90,7 +92,7 @@ def test_each_thing_that_was_not_agreed_is_refused(link: SuperLink, tmp_path: Pa
     assert (booked.about.epsilon, booked.answered) == (1.0, (1,))
     lines = (site / "site.log").read_text("utf-8").splitlines()
     said = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
-    assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 2
+    assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 4
     assert sum(line.startswith("answered: ") for line in said) == 2
     assert all(line.startswith(("asked: ", "refused", "answered: ")) for line in said)
     refusals = "\n".join(line for line in said if line.startswith("refused"))
@@ -98,5 +100,6 @@ def test_each_thing_that_was_not_agreed_is_refused(link: SuperLink, tmp_path: Pa
         *("request's noise", "request's bound", "number of rounds", "request's epsilon"),
         *("what it is asked for", "request's unit", "masks whose seeds"),
         *("asked before with another question", "those that the run began with", "'hostile.py'"),
+        *("'query.answer' of more than 65536 KiB", "'query.who' of more than 64 KiB"),
     ):
         assert why in refusals, refusals

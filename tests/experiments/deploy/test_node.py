@@ -1,13 +1,27 @@
-"""How often a site looks for messages."""
+"""How often a site looks for messages, and how large those are that it takes."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import io
 import re
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as flower
+from flwr.supernode.nodestate import NodeStateFactory
 
+from fedcal.clients import flower_guard, limits
 from fedcal.experiments.deploy import node
 
 
@@ -31,3 +45,110 @@ def test_flowers_loop_asks_the_time_for_nothing_but_sleep() -> None:
     """What `Clock` stands in for."""
     calls = re.findall(r"^\s+time\.(\S+)$", inspect.getsource(flower), re.MULTILINE)
     assert calls == ["sleep(3)", "sleep(0.5)", "sleep(0.5)"]
+
+
+class SuperLink:
+    """What Flower's loop is given of a SuperLink: one message of a run, and the run's bundle."""
+
+    def __init__(self, kind: str, record: ConfigRecord, files: Mapping[str, str | bytes]) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self.message = Message(RecordDict({"record": record}), 1, kind)
+        self.message.metadata.__dict__["_message_id"] = self.message.object_id
+        self.parts = get_all_nested_objects(self.message)
+        self.tree = get_object_tree(self.message)
+        content = packed(files)
+        self.fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+        self.pulled: list[int] = []
+        self.confirmed: list[str] = []
+        self.state = NodeStateFactory(stores := ObjectStoreFactory()).state()
+        self.store = stores.store()
+        self.run = Run.create_empty(1)
+
+    def pull(self, run: int, part: str) -> bytes:
+        content = self.parts[part].deflate()
+        self.pulled.append(len(content))
+        return content
+
+    def ask(self) -> str:
+        """The error that the site replies with, "" if the message waits to be answered."""
+        self.state.set_node_id(1)
+        pull = node.limited(flower._pull_and_store_message)
+        pull(
+            state=self.state,
+            object_store=self.store,
+            node_config={},
+            receive=lambda: (self.message, self.tree),
+            get_run=lambda _: self.run,
+            get_fab=lambda *_: self.fab,
+            pull_object=self.pull,
+            confirm_message_received=lambda *which: self.confirmed.append(str(which)),
+            trusted_entities=None,
+        )
+        replies = self.state.get_messages(is_reply=True)
+        return replies[0].error.reason if replies else ""
+
+
+def packed(files: Mapping[str, str | bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, content in files.items():
+            bundle.writestr(name, content)
+    return file.getvalue()
+
+
+RUN_CONFIG = {"pyproject.toml": flower_guard._APP, ".info/CONTENT": ""}
+
+
+def test_a_giant_message_is_refused_before_it_is_whole(caplog: pytest.LogCaptureFixture) -> None:
+    for kind, size, whole in (
+        ("query.who", 1 << 10, True),
+        ("query.who", 1 << 20, False),
+        ("query.answer", 1 << 20, True),
+        ("query.answer", limits.MESSAGE_BYTES, False),
+    ):
+        link = SuperLink(kind, ConfigRecord({"x": bytes(size)}), RUN_CONFIG)
+        assert link.ask() == ("" if whole else "InputError; the site's own log says more")
+        assert len(link.confirmed) == whole
+    assert caplog.messages[-1] == (
+        "refused to answer: a message 'query.answer' of more than 65536 KiB came, which is not read"
+    )
+
+
+def test_of_a_message_of_too_many_parts_none_is_pulled() -> None:
+    link = SuperLink("query.who", ConfigRecord(), RUN_CONFIG)
+    link.tree.children.extend([link.tree.children[0]] * 1000)
+    assert "InputError" in link.ask()
+    assert link.pulled == []
+
+
+def test_a_bundle_is_not_unpacked_into_memory(caplog: pytest.LogCaptureFixture) -> None:
+    link = SuperLink(
+        "query.who", ConfigRecord(), {**RUN_CONFIG, "pyproject.toml": b" " * (1 << 24)}
+    )
+    assert len(link.fab.content) < 1 << 20
+    assert "InputError" in link.ask()
+    assert "a file of the server's bundle is larger than" in caplog.messages[-1]
+    link.fab = Fab("0" * 64, b"no zip", {})
+    assert "InputError" in link.ask()
+
+
+def test_what_flower_calls_is_what_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        "flwr.supernode.cli.flower_supernode",
+        lambda: seen.append((flower.GRPC_MAX_MESSAGE_LENGTH, flower._pull_and_store_message)),
+    )
+    for name in ("time", "GRPC_MAX_MESSAGE_LENGTH", "_pull_and_store_message"):
+        monkeypatch.setattr(flower, name, getattr(flower, name))
+    monkeypatch.setattr(sys, "argv", ["node", "flower-supernode"])
+    monkeypatch.setenv(node.SITE, str(tmp_path))
+    monkeypatch.setattr(node, "log_to", lambda path: None)
+    node.main()
+    ((most, pull),) = seen
+    assert limits.MESSAGE_BYTES < most < 2 * limits.MESSAGE_BYTES
+    assert pull.__qualname__.startswith("limited.")
+    source = inspect.getsource(flower.start_client_internal)
+    assert "run_id = _pull_and_store_message(" in source
+    assert "GRPC_MAX_MESSAGE_LENGTH," in inspect.getsource(flower._init_connection)
