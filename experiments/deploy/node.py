@@ -62,7 +62,6 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
     one reply of the SuperLink's, whose size gRPC limits before it is read. A bundle is refused by
     its table of contents.
     """
-    import grpc
     from flwr.app import Error, Message
     from flwr.common.constant import ErrorCode
     from flwr.supernode.start_client_internal import _insert_message
@@ -102,8 +101,9 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
             try:
                 content = pull_object(run, part)
                 size = len(content)
-            except grpc.RpcError as error:
-                if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            except Exception as error:
+                status = getattr(error, "code", lambda: None)()  # of an error of gRPC
+                if getattr(status, "name", "") != "RESOURCE_EXHAUSTED":
                     raise
                 size = MESSAGE_BYTES + 1
             with lock:

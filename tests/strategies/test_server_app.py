@@ -392,11 +392,11 @@ def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path
     class Lost(Wire):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
             replies = list(super().pull_messages(message_ids))
-            text = "Traceback:\n  File x\nException E occurred. Message: KeyError; see the log'>"
+            text = "Traceback:\n  x\nException E occurred. Message: KeyError\x1b[2J; see the log'>"
             error = Error(code=ErrorCode.LOAD_CLIENT_APP_EXCEPTION, reason=text)
             replies[0].__dict__.update(_error=error, _content=None)
             return replies
 
     with pytest.raises(RoundFailed) as caught:
         server.serve(Lost(shards), fields_of(job_of(), tmp_path))
-    assert str(caught.value) == "a node cannot say which site it is: KeyError; see the log"
+    assert str(caught.value) == "a node cannot say which site it is: KeyError\\x1b[2J; see the log"

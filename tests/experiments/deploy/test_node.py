@@ -10,6 +10,8 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -112,6 +114,19 @@ def test_a_giant_message_is_refused_before_it_is_whole(caplog: pytest.LogCapture
     assert caplog.messages[-1] == (
         "refused to answer: a message 'query.answer' of more than 65536 KiB came, which is not read"
     )
+
+
+def test_a_part_that_grpc_does_not_take_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Exception):
+        def code(self) -> Any:
+            return SimpleNamespace(name="RESOURCE_EXHAUSTED")
+
+    def fails(run: int, part: str) -> bytes:
+        raise Full
+
+    link = SuperLink("query.answer", ConfigRecord(), RUN_CONFIG)
+    monkeypatch.setattr(link, "pull", fails)
+    assert "InputError" in link.ask()
 
 
 def test_of_a_message_of_too_many_parts_none_is_pulled() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fedcal.clients.prepared import prepare, prepared
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.cli import _run
+from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address
 from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
@@ -169,6 +171,29 @@ def test_other_ends(tmp_path: Path) -> None:
     assert what_now(gone, tmp_path) == "the connection to hub:1 has ended: connecting again"
     with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):
         what_now(gone, tmp_path, 3)
+
+
+def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supernode, "MOST_BYTES", 100)
+    log = tmp_path / supernode.FLOWER_LOG
+    with log.open("ab") as file:  # as the processes hold it
+        node = supernode.SuperNode(tmp_path, cast(Any, None), 0)
+        file.write(b"SuperNode ID: 7\n")
+        file.flush()
+        assert node.connected()
+        for number in range(50):
+            file.write(b"Receiving: message %d\n" % number)
+            file.flush()
+            node.bound_log()
+            assert not node.stuck()
+        assert log.stat().st_size < 200
+        assert (tmp_path / "flower.log.1").stat().st_size < 200
+        file.write(b"Exception in thread 1\nSuperNode terminated gracefully\n")
+        file.flush()
+        assert node.stuck()
+    assert not node.ended().denied
 
 
 # --- rows to train on ---------------------------------------------------------------------------

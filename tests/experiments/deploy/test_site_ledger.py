@@ -51,6 +51,19 @@ def state(tmp_path: Path) -> Path:
     return folder
 
 
+def test_what_a_server_or_a_file_says_controls_no_terminal(state: Path, says: Says) -> None:
+    bad = replace(FACTS, method="fed\x1b[2Jtemp\n[red]", server="hub\u202e.example")
+    with SiteRecords(state / RECORDS) as records:
+        records.answer("0" * 64, bad, 1, "q", lambda: b"words")
+    code, out, _ = says("site", "ledger", "--state", state)
+    assert code == 0
+    assert "fed\\x1b[2Jtemp\\n[red]" in out
+    _, _, err = says("site", "ledger", "--state", state / "\x1b[2J\u202e\x9b")
+    for shown in (out, err):
+        assert not set("\x1b\u202e\x9b") & set(shown)
+    assert len(err.splitlines()) == 1
+
+
 def test_the_ledger_says_what_was_spent_and_what_is_left(state: Path, says: Says) -> None:
     code, out, err = says("site", "ledger", "--state", state)
     assert (code, err) == (0, "")
