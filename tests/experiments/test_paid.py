@@ -107,9 +107,10 @@ def test_a_kept_outcome_is_not_taken_for_that_of_other_options(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = options("fednewton", tmp_path / "run")
-    with monkeypatch.context() as patch, pytest.raises(FedcalError):
+    with monkeypatch.context() as patch:
         patch.setattr(simulation, "result_of", broken)
-        simulate(data, out=tmp_path / "run", **given)
+        with pytest.raises(FedcalError):
+            simulate(data, out=tmp_path / "run", **given)
     with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
         simulate(data, out=tmp_path / "run", resume=True, **given | {"seed": 4})
 
@@ -158,9 +159,10 @@ def test_a_comparison_whose_table_breaks_keeps_its_rows(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid: dict[str, Any] = {"method": "fednewton", "clients": 4, "seeds": 2, "jobs": 1}
-    with monkeypatch.context() as patch, pytest.raises(KeyError):
+    with monkeypatch.context() as patch:
         patch.setattr(Comparison, "to_markdown", broken)
-        compare(data, out=tmp_path / "sweep", **grid)
+        with pytest.raises(KeyError):
+            compare(data, out=tmp_path / "sweep", **grid)
     rows = (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines()
     compare(out=tmp_path / "sweep", resume=True, jobs=1)
     assert (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines() == rows

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
+from fedcal.errors import FedcalError, InputError
+from fedcal.experiments import simulation
 from fedcal.experiments.cli import main
 from fedcal.experiments.pipeline import run as running
 from fedcal.experiments.pipeline.config import read_pipeline
@@ -166,6 +167,43 @@ def test_training_tuning_and_what_follows(features: str, tmp_path: Path) -> None
     again = run(settled(tables), out)
     assert again == record
     assert before == {p: p.read_bytes() for p in out.rglob("*.json")}
+
+
+def test_a_stage_whose_result_breaks_is_not_paid_again(
+    logits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise KeyError("broken")
+
+    def charged() -> list[tuple[int, ...]]:
+        with Ledger(tmp_path / "out" / "ledger.sqlite") as ledger:
+            return [entry.charged for entry in ledger.entries()]
+
+    pipeline, out = settled(of_logits(logits)), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "result_of", broken)
+        with pytest.raises(FedcalError, match=f"what was released is in {out / 'recalibrate'}"):
+            run(pipeline, out)
+    assert {"calibrator.npz", "outcome.json"} <= {p.name for p in (out / "recalibrate").iterdir()}
+    assert charged() == [(1,)]
+    kept = (out / "recalibrate" / "calibrator.npz").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "write_pipeline_report", broken)
+        with pytest.raises(KeyError):
+            run(pipeline, out)
+    assert charged() == [(1, 2, 3)]
+    record = run(pipeline, out)
+    assert all(one["done"] for one in record["stages"])
+    assert (out / "recalibrate" / "calibrator.npz").read_bytes() == kept
+    assert charged() == [(1, 2, 3)]
+    # another pipeline takes the place of this one, but not of its ledger
+    other = settled(of_logits(logits, sets={"epsilon": 0.4}, ledger=str(tmp_path / "l.db")))
+    with pytest.raises(InputError, match=r"holds another pipeline: .* --overwrite replaces it"):
+        run(other, out)
+    with pytest.warns(UserWarning, match="which is replaced"):
+        run(other, out, overwrite=True)
+    assert charged() == [(1, 2, 3)]
+    assert not (out / ".replaced").exists()
 
 
 @pytest.mark.parametrize(

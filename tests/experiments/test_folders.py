@@ -1,0 +1,174 @@
+"""What a command finds where it is to write: refused, or replaced as a whole, by every command."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.errors import InputError
+from fedcal.experiments import simulate
+from fedcal.experiments.cli import COMMANDS, _run, load_command
+from fedcal.experiments.folders import COMPARISON, KINDS, PIPELINE, RUN, claim
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+ROWS = 90
+LABELS = np.arange(ROWS) % 3
+RNG = np.random.default_rng(0)
+Disk = dict[str, bytes]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with rows of logits, features, a pipeline, a calibrator, a release."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("rows.npz", logits=RNG.normal(size=(ROWS, 3)) + 2 * np.eye(3)[LABELS], labels=LABELS)
+    two = {"logits": RNG.normal(size=(ROWS, 2)), "labels": LABELS % 2}
+    np.savez("two.npz", **two)
+    x = (RNG.normal(size=(ROWS, 4)) / 9).astype(np.float32)
+    np.savez("features.npz", features=x, labels=LABELS, class_names=np.array(list("abc")))
+    np.savez("images.npz", x=np.zeros((ROWS, 8, 8), np.uint8), y=LABELS)
+    Path("p.toml").write_text('data = "rows.npz"\nclients = 3\n[sets]\n')
+    Path("q.toml").write_text('data = "rows.npz"\nclients = 3\n[recalibrate]\n')
+    return tmp_path
+
+
+def disk(folder: Path) -> Disk:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
+EVALUATE = "evaluate --data two.npz --clients 4 --partition iid"
+AGAIN: dict[str, tuple[str, str]] = {
+    "simulate": (SIMULATE, f"{SIMULATE} --seed 1"),
+    "evaluate": (EVALUATE, f"{EVALUATE} --bins 30"),
+    "compare": (
+        "compare --data rows.npz --clients 4 --seeds 1 --jobs 1 --method fedtemp",
+        "compare --data rows.npz --clients 4 --seeds 1 --jobs 1 --method fednewton",
+    ),
+    "train": (
+        "train --data features.npz --method fedsgd --rounds 2 --epsilon 2",
+        "train --data features.npz --method fedsgd --rounds 3 --epsilon 2",
+    ),
+    "pipeline": ("pipeline p.toml", "pipeline q.toml"),
+    "plan": (
+        "plan --clients 9 --rows-per-client 9 --classes 3 --method fedoneshot --epsilon 1",
+        "plan --clients 9 --rows-per-client 9 --classes 3 --method fedoneshot --epsilon 2",
+    ),
+    "release": ("evaluate --release first/release.npz", "evaluate --release first/release.npz"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("command", [c for c in AGAIN if c != "plan"])
+def test_results_are_refused_or_replaced_as_a_whole(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command == "release":
+        assert _run([*EVALUATE.split(), "--out", "first", "--quiet"]) == 0
+    first, second = (text.split() for text in AGAIN[command])
+    assert _run([*first, "--out", "out", "--quiet"]) == 0
+    Path("out", "notes.txt").write_text("mine")
+    before = disk(folder)
+    capsys.readouterr()
+    assert _run([*second, "--out", "out", "--quiet"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedcal: error: --out out holds ")
+    assert "--overwrite" in line
+    assert disk(folder) == before
+    assert _run([*second, "--out", "out", "--quiet", "--overwrite"]) == 0
+    said = [text for text in capsys.readouterr().err.splitlines() if "which is replaced" in text]
+    assert len(said) == 1
+    assert _run([*second, "--out", "fresh", "--quiet"]) == 0
+    mine = Path("out", "notes.txt")
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
+    assert files[0] == files[1]
+
+
+@pytest.mark.slow  # a plan takes seconds, and this makes three
+def test_a_plan_is_refused_or_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    test_results_are_refused_or_replaced_as_a_whole("plan", folder, capsys)
+
+
+FILES: dict[str, str] = {
+    "apply": "apply --calibrator run/calibrator.npz --data rows.npz --out f.npy",
+    "export": "export --calibrator run/calibrator.npz --out f.onnx",
+    "features": "features images.npz --model random-filters --out f.npz",
+    "release": "evaluate --release first/release.npz --calibrate platt --out f.npz",
+}
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_a_file_is_refused_or_replaced(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    start = EVALUATE if command == "release" else SIMULATE
+    name = "first" if command == "release" else "run"
+    assert _run([*start.split(), "--out", name, "--quiet"]) == 0
+    arguments = [*FILES[command].split(), "--quiet"]
+    Path(arguments[-2]).write_text("mine")
+    capsys.readouterr()
+    assert _run(arguments) == 2
+    assert f"--out {arguments[-2]} is there: --overwrite replaces it" in capsys.readouterr().err
+    assert Path(arguments[-2]).read_text() == "mine"
+    assert _run([*arguments, "--overwrite"]) == 0
+    assert Path(arguments[-2]).read_bytes() != b"mine"
+
+
+def test_every_command_that_writes_to_out_can_overwrite() -> None:
+    tried = {*(text.split()[0] for text, _ in AGAIN.values()), *FILES, "reproduce", "deploy"}
+    for name in COMMANDS:
+        flags = {flag for p in load_command(name).params for flag in p.opts}
+        assert ("--out" in flags) == ("--overwrite" in flags) == (name in tried), name
+
+
+def test_exports_of_the_old_calibrator_go_with_it(folder: Path) -> None:
+    pytest.importorskip("onnx")
+    assert _run([*SIMULATE.split(), "--out", "run", "--quiet"]) == 0
+    export = "export --calibrator run/calibrator.npz --out run/c.onnx --quiet"
+    assert _run(export.split()) == 0
+    with zipfile.ZipFile("run/c.pt2", "w") as archive:  # as `torch.export.save` makes it
+        archive.writestr("archive/extra/fedcal.json", "{}")
+    with zipfile.ZipFile("run/other.pt2", "w") as archive:
+        archive.writestr("archive/version", "1")
+    Path("run", "other.onnx").write_bytes(b"somebody else's")
+    for method in ("none", "fednewton"):
+        with pytest.warns(UserWarning, match=r"; other\.onnx, other\.pt2 in it stays"):
+            simulate("rows.npz", method=method, clients=4, out="run", overwrite=True)
+        left = {*Path("run").glob("*.onnx"), *Path("run").glob("*.pt2")}
+        assert left == {Path("run", "other.onnx"), Path("run", "other.pt2")}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["result.json", "config.toml", "calibrator.npz"])
+def test_a_file_that_is_not_fedcal_s_is_never_replaced(
+    name: str, overwrite: bool, folder: Path
+) -> None:
+    out = folder / "theirs"
+    out.mkdir()
+    (out / name).write_text(json.dumps({"schema": 1, "result": "of something else"}))
+    before = disk(folder)
+    ledger = {"ledger": str(folder / "l.db"), "cap": 1.0, "epsilon": 1.0}
+    with pytest.raises(InputError, match=f"holds {name}, and no result of fedcal's"):
+        simulate("rows.npz", clients=4, out=out, overwrite=overwrite, **ledger)
+    assert disk(folder) == before
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.what)
+def test_what_another_command_left_is_never_replaced(kind: Any, tmp_path: Path) -> None:
+    mine = COMPARISON if kind is RUN else RUN if kind is not PIPELINE else COMPARISON
+    (mark,) = list(kind.marks.keys() - mine.marks.keys())[:1] or [None]
+    if mark is None:
+        pytest.skip("the same files")
+    (tmp_path / mark).write_text("{}")
+    for how in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match=f"holds {mark} of another command"):
+            claim(tmp_path, mine, **how)
