@@ -51,7 +51,8 @@ $(BIN)/python:
 
 $(VENV)/.run: $(BIN)/python pyproject.toml setup.py $(wildcard locks/*.txt)
 	$(call hashed,$(VENV)) -r locks/build.txt
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@# the warning is of the folders beside fedcal/
+	PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation -e .
 	$(call hashed,$(VENV)) -c locks/all.txt fedcal
 	@touch $@
 

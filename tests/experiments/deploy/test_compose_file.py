@@ -167,7 +167,7 @@ def test_the_image_has_no_installer() -> None:
         ["pip", "setuptools", "wheel", "ensurepip"],  # the base's own
         ["pip", "setuptools", "uv"],
     ]
-    assert "! command -v pip uv" in runs
+    assert "! command -v pip && ! command -v uv" in runs
 
 
 @pytest.mark.skipif("site" not in cli.COMMANDS, reason="fedcal site is not built yet")
@@ -202,3 +202,22 @@ def test_sites_that_protect_themselves_have_more_of_the_same() -> None:
         *(f"./policies/{site}.toml" for site in "abc"),
         *(f"./certificates/sites/{site}.pem" for site in "abc"),
     }
+
+
+def test_the_commands_that_were_tried_with_podman_are_those_of_the_files() -> None:
+    """docker/README.md gives the services' options by hand; they must not stay behind."""
+    text = (compose.ROOT / "docker" / "README.md").read_text("utf-8").replace("\\\n", " ")
+    words = set(text.split())
+    more = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
+    for name in ("superlink", "executor", "site-a"):
+        service = SERVICES[name]
+        for word in (*service["command"], *more["services"].get(name, {}).get("command", ())):
+            assert word in words, (name, word)
+        for variable, value in service["environment"].items():
+            assert f"{variable}={value}" in words
+        limits = service["deploy"]["resources"]["limits"]
+        cpus, memory, pids = (limits[key] for key in ("cpus", "memory", "pids"))
+        assert f"--cpus {cpus} --memory {memory} --pids-limit {pids}" in text
+    closed = {"--read-only", "--init", "no-new-privileges", *SERVICES["superlink"]["tmpfs"]}
+    assert closed <= words
+    assert "--cap-drop ALL" in text
