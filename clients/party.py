@@ -154,6 +154,10 @@ class Party:
     def _enrolled(self, job: str, enrolments: Sequence[bytes]) -> dict[int, bytes]:
         """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
         committee = self._roster.committee
+        if len(enrolments) > len(committee.members):  # before any signature is verified
+            raise InputError(
+                f"{len(enrolments)} enrolments came, of {len(committee.members)} members"
+            )
         known = exchange_keys(self._roster, job, enrolments)
         if len(known) < committee.threshold:
             raise InputError(

@@ -82,7 +82,7 @@ class Exact(QuantileRule):
         """Sums at thresholds; in a last round rows of each group on both sides of the one."""
         if number <= type(self).rounds:
             return self._asked
-        return None if self._high[0] >= ALL_LABELS else self._second
+        return None if self._high[0] >= ALL_LABELS else self._second(float(self._high[0]))
 
     def questions(self) -> tuple[Question, ...]:
         """Sums at any thresholds, as many as are between; then rows on both sides of any one."""
@@ -94,12 +94,11 @@ class Exact(QuantileRule):
         if self.rounds == rounds:
             return (looks,)
         last = (self.rounds, self.rounds)
-        return looks, Question.like(self._second, last, thresholds=Range(0.0, 1.0, 2, 2))
+        return looks, Question.like(self._second(0.5), last, thresholds=Range(0.0, 1.0))
 
-    @property
-    def _second(self) -> SetCounts:
+    def _second(self, threshold: float) -> SetCounts:
         by = {"by": "group", "groups": self.wanted.report}
-        ends = np.array([float(self._high[0]), 1.0])
+        ends = np.array([threshold, 1.0])
         return SetCounts(self._asked.classes, ends, **{**self.wanted.score, **by})
 
     @property
@@ -110,7 +109,8 @@ class Exact(QuantileRule):
     def learn(self, release: Release) -> Floats:
         """The first threshold where enough rows are."""
         if release.round > type(self).rounds:
-            counts, names = self._second.decode(release.values), self._second.names
+            asked = self._second(float(self._high[0]))
+            counts, names = asked.decode(release.values), asked.names
             self._reported = Reported(names, counts[: len(names)], 0.0)
             return self._high.copy()
         thresholds = self._asked.thresholds

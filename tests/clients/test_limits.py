@@ -98,9 +98,9 @@ def test_a_message_has_a_size_by_its_kind(kind: str, most: int) -> None:
 
 def test_no_kind_of_message_is_left_out() -> None:
     from fedcal.clients import site_app
-    from fedcal.strategies.job import plan_of_job
+    from fedcal.strategies.job import terms_of_job
 
-    app = site_app.site_app(Path("nowhere"), plan_of_job)
+    app = site_app.site_app(Path("nowhere"), terms_of_job)
     kinds = set(app._registered_funcs)
     assert kinds - set(limits._LONG) == {"query.who", "query.enrol"}
     assert set(limits._LONG) <= kinds

@@ -222,6 +222,7 @@ def test_a_budget_that_does_not_suffice_is_told_without_its_books(
     sites = Sites(tmp_path)
     sites.run()
     (tmp_path / "ledger.db").unlink()
+    shutil.rmtree(tmp_path / "out")
     with pytest.raises(InputError, match="birch, dogwood, elm cannot take part"):
         sites.run()  # epsilon 1 once more, of 1.5 in all
     said = "what is left of its budget does not suffice for this run"
@@ -308,5 +309,5 @@ def test_what_a_site_writes_is_one_printable_line(tmp_path: Path) -> None:
         sites.run()
     (line,) = sites.notices
     assert line.isprintable()
-    assert line.startswith("fedcal: elm: [2Jall is well fedcal: birch: donexxx")
+    assert line.startswith(r"fedcal: elm: \x1b[2Jall is well\nfedcal: birch: \u202edonexxx")
     assert len(line) < 330
