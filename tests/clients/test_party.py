@@ -113,10 +113,8 @@ def test_no_signature_is_verified_twice(world: World, monkeypatch: pytest.Monkey
         return verify(self, key, about)
 
     monkeypatch.setattr(Confirmation, "by", counted)
-    with pytest.raises(InputError, match="10000 confirmations came, of 4 members"):
-        one.party(0).open(one.job, 1, of, signed[:1] * 10_000)
     with pytest.raises(InputError, match="1 members have signed"):
-        one.party(0).open(one.job, 1, of, signed[:1] * 4)
+        one.party(0).open(one.job, 1, of, signed[:1] * 10_000)
     assert len(verified) == 1
     assert one.party(0).open(one.job, 1, of, signed)
     monkeypatch.setattr(party, "header_by", lambda *_: verified.append(b"header") or True)
