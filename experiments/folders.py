@@ -63,11 +63,7 @@ class Kind:
 
 
 RUN = Kind("a run", {"result.json": "privacy", OUTCOME: "records"}, _OF_A_RUN)
-DEPLOYED = Kind(
-    "a run over real sites",
-    {"result.json": "privacy", "run.json": "flower_run"},
-    (*_OF_A_RUN, "run.json"),
-)
+DEPLOYED = Kind("a run over real sites", {"result.json": "privacy"}, _OF_A_RUN, ("run.json",))
 COMPARISON = Kind(
     "a comparison",
     {"compare.json": "cells"},

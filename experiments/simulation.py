@@ -33,6 +33,7 @@ from fedcal.experiments.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import tell, too_little
+from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome, Progress
 from fedcal.streams import Purpose, stream
 from fedcal.trust import SecAgg
@@ -162,7 +163,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came of a run, its resolved config, and its privacy record."""
+    """What came of a run, its resolved config, its privacy record, and sentences for that."""
 
     outcome: Outcome
     config: Config
@@ -215,20 +216,28 @@ def fit(
 
         config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:
-        fitted = _fit_baseline(config, shards, tested)
+        fitted = _fit_baseline(config, shards, tested, bool(chosen))
     else:
         paid = paid or Paid(None, RUN, "")
-        fitted = _fit_federated(config, shards, tested, held_out, by_name, progress, paid)
-    fitted.privacy["statement"] += chosen
-    if not chosen:  # the planner has looked at more than this does
-        tell(fitted.too_little, fitted.privacy, stacklevel=3)
+        fitted = _fit_federated(
+            config, shards, tested, held_out, by_name, progress, paid, bool(chosen)
+        )
+    fitted.privacy["statement"] += [*chosen, *fitted.too_little]
     if held_out:
         fitted.privacy["statement"].append(held_out_of(fitted.outcome.artifact.noun))
     fitted.privacy["statement"] += fitted.about_subjects
     return fitted
 
 
-def _fit_baseline(config: Config, shards: Shards, tested: bool) -> Fitted:
+def _warned(method: str, shards: Shards, job: Job | None, planned: bool) -> list[str]:
+    """Warn of too little to help, before anything is paid for; the same as sentences."""
+    said: dict[str, Any] = {"statement": []}
+    if not planned:  # the planner has looked at more than this does
+        tell(too_little(method, shards, job), said, stacklevel=5)
+    return list(said["statement"])
+
+
+def _fit_baseline(config: Config, shards: Shards, tested: bool, planned: bool) -> Fitted:
     federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
     calibrator_class, trust, words = _BASELINES[config.method]
     read = shards
@@ -249,7 +258,7 @@ def _fit_baseline(config: Config, shards: Shards, tested: bool) -> Fitted:
     )
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [])
     privacy = without_privacy(trust, config.unit, words, tested=tested)
-    return Fitted(outcome, known, privacy, too_little(config.method, read), [])
+    return Fitted(outcome, known, privacy, _warned(config.method, read, None, planned), [])
 
 
 def _fit_federated(
@@ -260,11 +269,13 @@ def _fit_federated(
     by_name: bool,
     progress: Progress | None,
     paid: Paid,
+    planned: bool,
 ) -> Fitted:
     job = job_of(config, shards)
     plan = job.plan
     if plan.private and plan.delta >= 1 / plan.clients:
         warnings.warn(large_delta(plan), stacklevel=4)
+    few = _warned(config.method, shards, job, planned)
 
     def run() -> Outcome:
         if config.engine == "ray":
@@ -279,6 +290,5 @@ def _fit_federated(
         return job.run(drive, progress)
 
     outcome = paid.outcome(job, run)
-    few = too_little(config.method, shards, job)
     about = about_subjects(plan, config.partition, held_out)
     return Fitted(outcome, *recorded(config, job, outcome, tested), few, about)

@@ -147,7 +147,7 @@ def deployed(
     config = _as_it_is(config, "" if rows is None else name_of(test, rows))
     job = job_for_sites(config)
     work = out / SERVER
-    _check_folder(out, work, resume)
+    _check_folder(out, work, resume, overwrite)
     claim(out, DEPLOYED, overwrite=overwrite, resume=resume)
     if not resume or not (work / OUTCOME).exists():
         with control(str(config.control), str(config.root_certificates)) as superlink:
@@ -186,11 +186,16 @@ def _as_it_is(config: Config, data: str) -> Config:
     )
 
 
-def _check_folder(out: Path, work: Path, resume: bool) -> None:
-    kept = (work / CHECKPOINT).exists()
+def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
+    kept, paid = (work / CHECKPOINT).exists(), (work / OUTCOME).exists()
     if resume and not kept:
         raise InputError(f"{out} holds no run that could go on: start one with fedcal deploy run")
-    if not resume and kept and not (work / OUTCOME).exists():
+    if paid and not (resume or overwrite or (out / "result.json").exists()):
+        raise InputError(
+            f"--out {out} holds a run that is paid for and has no report yet: fedcal report {out} "
+            "makes it, or choose another folder"
+        )
+    if not resume and kept and not paid:
         raise InputError(
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"

@@ -147,13 +147,14 @@ def test_a_page_of_something_else_is_refused(data: Path, tmp_path: Path, page: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*which is replaced")
 def test_one_folder_for_runs_of_two_families(data: Path, tmp_path: Path) -> None:
     """What an earlier run of another family left does not stay beside this one's files."""
     simulate(data, out=tmp_path, clients=8)
     (tmp_path / "mine.npz").write_bytes(b"")
-    simulate(data, out=tmp_path, **options())
+    simulate(data, out=tmp_path, overwrite=True, **options())
     assert {p.name for p in tmp_path.iterdir()} == FILES | {"mine.npz"}
-    simulate(data, out=tmp_path, clients=8)
+    simulate(data, out=tmp_path, clients=8, overwrite=True)
     there = {p.name for p in tmp_path.iterdir()}
     assert "calibrator.npz" in there
     assert not there & {"auc.npz", "page.json", "curve-1.svg"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError, InputError, TooLittle
 from fedcal.experiments import simulate, simulation
 from fedcal.experiments.cli import _run
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.estimator.federated import FederatedCalibrator
 from fedcal.experiments.report import page
 from fedcal.experiments.training import by_method
 from fedcal.experiments.training import run as training
@@ -113,6 +115,17 @@ def test_a_kept_outcome_is_not_taken_for_that_of_other_options(
             simulate(data, out=tmp_path / "run", **given)
     with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
         simulate(data, out=tmp_path / "run", resume=True, **given | {"seed": 4})
+
+
+def test_a_warning_is_raised_before_the_first_charge(tmp_path: Path) -> None:
+    """Where warnings are errors, and nothing is written: the estimator had lost what it paid."""
+    estimator = FederatedCalibrator(clients=4, epsilon=0.1, ledger=str(tmp_path / "l.db"), cap=1.0)
+    labels = np.arange(40) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TooLittle):
+            estimator.fit(3 * np.eye(2)[labels], labels)
+    assert not (tmp_path / "l.db").exists()
 
 
 ENDS = {
