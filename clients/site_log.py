@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedcal.errors import InputError
 from fedcal.locks import locked
-from fedcal.printable import OneLine
+from fedcal.printable import Printable
 
 LOGGER = "fedcal.site"
 
@@ -23,7 +23,7 @@ OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""
 
 log = logging.getLogger(LOGGER)
-log.addFilter(OneLine())
+log.addFilter(Printable())
 
 
 class _Rotated(WatchedFileHandler):
@@ -57,4 +57,4 @@ def log_to(path: Path) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("flwr").addFilter(OneLine())
+    logging.getLogger("flwr").addFilter(Printable(lines=True))

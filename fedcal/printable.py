@@ -44,15 +44,22 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-class OneLine(logging.Filter):
-    """Make each record of a logger one printable line of bounded length.
+class Printable(logging.Filter):
+    """Make each record of a logger printable text of bounded length, and so its traceback.
 
-    A traceback is made printable lines.
+    Parameters
+    ----------
+    lines
+        leave a record its line feeds, as Flower's have some; without it each is one line
     """
+
+    def __init__(self, *, lines: bool = False) -> None:
+        super().__init__()
+        self._lines = lines
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Rewrite the record; every one passes."""
-        record.msg, record.args = printable(record.getMessage()[:_LONGEST]), ()
+        record.msg, record.args = printable(record.getMessage()[:_LONGEST], lines=self._lines), ()
         if record.exc_info and not record.exc_text:
             text = logging.Formatter().formatException(record.exc_info)
             record.exc_text = printable(text, lines=True)

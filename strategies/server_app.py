@@ -25,7 +25,7 @@ from fedcal.agreement import job_digest
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
 from fedcal.partition import DEALT, deal
-from fedcal.printable import OneLine
+from fedcal.printable import Printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
@@ -117,15 +117,15 @@ def _logged() -> Iterator[None]:
 
     What sites and files say is logged as printable text.
     """
-    one_line = OneLine()
-    log.addFilter(one_line)
+    harmless = Printable(lines=True)
+    log.addFilter(harmless)
     try:
         yield
     except FedcalError as e:
         log.error("fedcal: error: %s", e)
         raise
     finally:
-        log.removeFilter(one_line)
+        log.removeFilter(harmless)
 
 
 def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcal.printable import OneLine, printable
+from fedcal.printable import Printable, printable
 
 HOSTILE = "a\x1b[2J\x9b31mb\r\n2026-01-01 all is well\x07\u202e\u2066\u2028\x7f\udce9"
 SHOWN = "a\\x1b[2J\\x9b31mb\\r\\n2026-01-01 all is well\\x07\\u202e\\u2066\\u2028\\x7f\\udce9"
@@ -33,7 +33,7 @@ def test_no_control_character_is_left(text: str) -> None:
 
 def test_a_record_is_one_line_of_bounded_length(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("tests.printable")
-    log.addFilter(OneLine())
+    log.addFilter(Printable())
     log.warning("asked: %s", HOSTILE)
     log.warning("asked: %s", "x" * (1 << 20))
     try:
