@@ -11,14 +11,15 @@ from typing import Any
 
 from fedcal.checks import whole
 from fedcal.errors import InputError, TooLittle
-from fedcal.experiments.files import check_out
-from fedcal.experiments.folders import Replaced
-from fedcal.experiments.report.page import check_report
+from fedcal.experiments.folders import Kind, Replaced, claim
 from fedcal.experiments.runs.journal import ROWS
 from fedcal.experiments.studies.grids import run_grids
 from fedcal.experiments.studies.registry import experiment
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.strategies.outcome import Progress
+
+_SUFFIXES = (".json", ".md", ".csv", ".html", ".png", ".svg", ".pdf")
+"""Of the files of an experiment."""
 
 
 def reproduce(
@@ -80,7 +81,9 @@ def reproduce(
         whole("seeds", seeds, 1)
     runs = None
     if folder is not None:
-        _claim(name, folder, resume=resume, overwrite=overwrite)
+        names = tuple(f"{name}{suffix}" for suffix in _SUFFIXES)
+        kind = Kind(name, {f"{name}.json": "kind"}, names)
+        claim(folder, kind, overwrite=overwrite, resume=resume)
         runs = folder / "runs" / name
     wishes: dict[str, Any] = {"jobs": jobs, "progress": progress, "out": runs, "resume": resume}
     if found.parts:
@@ -109,19 +112,6 @@ def reproduce(
     if folder is not None:
         result.save(folder)
     return result
-
-
-def _claim(name: str, folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that holds results of this experiment, unless they are to be replaced."""
-    check_out(folder)
-    check_report()
-    if not (folder / f"{name}.json").exists() or resume:
-        return
-    if not overwrite:
-        raise InputError(
-            f"--out {folder} holds {name}: --overwrite replaces it, or choose another folder"
-        )
-    warnings.warn(f"{folder} holds {name}, which is replaced", Replaced, stacklevel=3)
 
 
 def _check_unfinished(name: str, runs: Path | None, *, resume: bool, overwrite: bool) -> None:

@@ -165,6 +165,24 @@ def test_nothing_runs_before_all_parts_are_checked(
         reproduce("smal")
 
 
+def test_an_experiment_is_replaced_only_where_it_is_asked_for(
+    small: str, network: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"networks": [network], "seeds": 1, "jobs": 1, "out": tmp_path}
+    first = reproduce(small, **given)
+    (tmp_path / "other.json").write_text("of another experiment")
+    with pytest.raises(InputError, match=f"holds {small}: --overwrite replaces it"):
+        reproduce(small, **given)
+    with pytest.warns(UserWarning, match=f"holds {small}, which is replaced") as told:
+        again = reproduce(small, overwrite=True, **given)
+    assert len([1 for one in told if "replaced" in str(one.message)]) == 1
+    assert values(again) == values(first)
+    assert (tmp_path / "other.json").read_text() == "of another experiment"
+    (tmp_path / f"{small}.json").write_text("{}")
+    with pytest.raises(InputError, match="no result of fedcal's"):
+        reproduce(small, overwrite=True, **given)
+
+
 def test_the_same_network_twice_is_refused(small: str, network: str) -> None:
     with pytest.raises(InputError, match="twice"):
         reproduce(small, networks=[network], data=[network])
