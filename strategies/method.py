@@ -232,7 +232,8 @@ class Method(ABC):
         query = self.query(round_number)
         if query is None:
             return None
-        check_question(self._declared, round_number, query)
+        if round_number <= self.plan.rounds:  # the curator refuses later ones
+            check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         everybody = query.everyone or self.plan.asks_everyone
         share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts

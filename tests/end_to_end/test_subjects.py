@@ -177,10 +177,10 @@ def test_a_server_that_knows_the_data_refuses_them_without_the_column(
     }
     want = simulate(file, partition="natural", rounds=2, **PRIVATE)
     for given in ({}, {"classes": CLASSES, "input": "logits"}):
-        run = {**fields, **given, "out": str(tmp_path / "out")}
+        run = {**fields, **given, "out": str(tmp_path / f"out{len(given)}")}
         server.serve(Dealt(run), run)
-        found = Outcome.load(tmp_path / "out")
+        found = Outcome.load(Path(run["out"]))
         assert json.dumps(found.records) == json.dumps(want.rounds)
-        run["data"] = str(tmp_path / "nameless.npz")
+        run |= {"data": str(tmp_path / "nameless.npz"), "out": str(tmp_path / "none")}
         with pytest.raises(InputError, match=MISSING):
             server.serve(Dealt(run), run)

@@ -29,7 +29,7 @@ def applied(
 ) -> Path:
     sets.write(folder, "sets")
     np.savez(folder / "d.npz", **data)
-    how = {"quiet": True, "json": False, **more}
+    how = {"quiet": True, "json": False, "overwrite": True, **more}
     apply_command(folder / "sets.npz", str(folder / "d.npz"), folder / out, **how)
     return folder / out
 

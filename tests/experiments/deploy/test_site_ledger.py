@@ -52,7 +52,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def test_what_a_server_or_a_file_says_controls_no_terminal(state: Path, says: Says) -> None:
-    bad = replace(FACTS, method="fed\x1b[2Jtemp\n[red]", server="hub\u202e.example")
+    bad = replace(FACTS, method="fed\x1b[2Jtemp\n[red]", server="hub\u202e.example", epsilon=0.1)
     with SiteRecords(state / RECORDS) as records:
         records.answer("0" * 64, bad, 1, "q", lambda: b"words")
     code, out, _ = says("site", "ledger", "--state", state)
