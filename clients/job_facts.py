@@ -82,7 +82,7 @@ def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the epsilons, and the deltas, of all jobs may add up to by `account`; 0 = nothing."""
+    """Caps on the sums of epsilons and deltas of all jobs, by `account`; 0 = nothing."""
 
     epsilon: float
     delta: float

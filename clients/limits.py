@@ -11,11 +11,11 @@ from types import FrameType
 from fedcal.errors import FedcalError, InputError
 
 MESSAGE_BYTES = 1 << 26
-"""Of a message that carries a question, headers of contributions or a result, 64 MiB: a question
+"""Limit of a message that carries a question, contributions' headers or a result: a question
 has about as many numbers as its answer, and those of `guard.MOST_NUMBERS` take 32 MiB."""
 
 SHORT_BYTES = 1 << 16
-"""Of any other message: it asks who a site is, or for an enrolment in a run that it names."""
+"""Limit of any other message: it asks who a site is, or for an enrolment in a run."""
 
 _LONG = tuple(
     f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result", "reveal")

@@ -114,7 +114,7 @@ class Party:
         job, question
             digests, 64 hexadecimal digits
         enrolments
-            of members of the committee, as the server tells them; who has none that can be used is
+            of members of the committee, as the server tells them; a member without a usable one is
             missing
         draw
             this site's vector with its coin and its noise, (length,); called once in the life of

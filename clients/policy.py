@@ -337,7 +337,7 @@ class Policy:
             _at_least("fewest contributions in an exact sum", plan.quorum, least)
 
     def _check_resolution(self, rows: int, cells: float) -> None:
-        """What sums without noise tell of single rows, by public facts."""
+        """Refuse sums without noise that tell too much of single rows, by public facts."""
         if self.cell_rows and rows < self.cell_rows * cells:
             asked = f"{cells:,.0f} numbers" if math.isfinite(cells) else "cuts chosen in the run"
             raise _refusal(

@@ -112,7 +112,7 @@ class Prepared:
 
     @property
     def memory_bytes(self) -> int:
-        """What that process may take: as the policy says, and room for copies of the rows."""
+        """Memory that this process may take: by the policy, and room for copies of the rows."""
         mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
         return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
 

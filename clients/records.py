@@ -343,7 +343,7 @@ class SiteRecords(RecordsFile):
 
     @property
     def limits(self) -> Limits | None:
-        """What the account of all charges may come to; None = anything."""
+        """Caps on the account of all charges; None = no cap."""
         ((epsilon, delta),) = self._db.rows("SELECT epsilon, delta FROM state")
         return None if epsilon is None else Limits(epsilon, delta)
 

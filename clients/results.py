@@ -24,8 +24,8 @@ SHOWN = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
 """Key of a metric -> its name in the log."""
 
 MOST_BYTES = 1 << 20
-"""Of a result's file, beside what the job's method has before its first round: a network's weights
-are as many then as at the end."""
+"""Limit of a result's file, beside what the job's method has before its first round: a network's
+weights are as many then as at the end."""
 
 UNPACKED = 8
 """Times so many bytes may its numbers take."""

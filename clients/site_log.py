@@ -17,7 +17,7 @@ LOGGER = "fedcal.site"
 LOG = "site.log"
 
 MOST_BYTES = 1 << 23
-"""Of a log, 8 MiB; then it becomes an older one."""
+"""Largest size of a log, 8 MiB; then it becomes an older one."""
 
 OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""

@@ -1,4 +1,4 @@
-"""What lies in the folder that a command is to write to, and what the command may replace there.
+"""Check the folder that a command writes to, and say what the command may replace there.
 
 A folder that holds results is refused unless it is to be overwritten, and then what the command's
 own kind left there is replaced as a whole, exports of it included. What another command left is
@@ -207,7 +207,7 @@ def _marked(path: Path, kind: Kind) -> bool:
 
 
 def _told(path: Path, kind: Kind) -> str:
-    """What the folder holds, with the method where the summary has one."""
+    """Return what the folder holds, with the method where the summary has one."""
     if path.name == OUTCOME:
         return _NO_REPORT
     method = _read(path).get("method")

@@ -1,4 +1,4 @@
-"""What a run has paid for: on disk before anything that can fail is made of it.
+"""Keep what a run has paid for on disk before anything that can fail is made of it.
 
 A release cannot be taken back, nor its charge. So its outcome (artifact, releases, budget) and its
 options are kept in the folder of the results the moment they are known; metrics, figures and the

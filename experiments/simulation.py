@@ -163,7 +163,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came of a run, its resolved config, its privacy record, and sentences for that."""
+    """The outcome of a run, its resolved config, its privacy record, and sentences for that."""
 
     outcome: Outcome
     config: Config

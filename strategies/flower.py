@@ -279,7 +279,7 @@ class FlowerTransport(Strategy):
         self._passed |= {node for node, can in told.items() if not can}
 
     def _name(self, site: int) -> str:
-        """What the operator calls a site: its name in the federation, or Flower's node."""
+        """Return what the operator calls a site: its name in the federation, or Flower's node."""
         if self.secure is not None:
             return self.secure.roster.sites[site].name
         return f"site {site} (node {self._sites[site]})"

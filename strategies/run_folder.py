@@ -22,7 +22,7 @@ LOCK = "lock"
 """File that the server of a run holds."""
 
 RESULT = "result.json"
-"""What a report makes of an outcome in its folder."""
+"""Files that a report makes of an outcome in its folder."""
 
 _PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
 _log = logging.getLogger("flwr")

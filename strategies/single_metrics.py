@@ -57,7 +57,7 @@ class SingleMetricStrategy(CalibrationStrategy):
     family = "evaluate"
     planned = 0
     by_nominal: ClassVar[bool] = True
-    """Whether a sum is divided by the nominal number of rows."""
+    """Return whether a sum is divided by the nominal number of rows."""
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:

@@ -136,7 +136,7 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
-    """What was read, as text or JSON; the calibrator into its file, or all into a folder."""
+    """Show what was read, as text or JSON; write the calibrator, or all into a folder."""
     if out is not None:
         found.save(out) if found.calibrator is None else found.calibrator.save(out)
     if json:

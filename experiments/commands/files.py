@@ -20,9 +20,7 @@ from fedcal.training.model import TrainedModel, load_model
 
 
 def report_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Of simulate, compare, train, pipeline, flwr run.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, of any command.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -183,7 +183,7 @@ class FlowerRun:
                 return
 
     def flwr(self, *arguments: str | Path) -> str:
-        """What a command of `flwr` prints, or says of its failure; it is ended in `COMMAND_S`."""
+        """Return what a `flwr` command prints, or why it failed; it is ended in `COMMAND_S`."""
         return self._said([self._commands.flwr, *arguments], COMMAND_S)
 
     def flwr_many(self, many: Sequence[Sequence[str]]) -> str:

@@ -19,7 +19,7 @@ from fedcal.experiments.studies.result import Reproduction
 from fedcal.strategies.outcome import Progress
 
 _SUFFIXES = (".json", ".md", ".csv", ".html", ".png", ".svg", ".pdf")
-"""Of the files of an experiment."""
+"""Kind of the files of an experiment."""
 
 
 def reproduce(

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Range:
-    """What a parameter that moves from round to round may be.
+    """Allowed values of a parameter that moves from round to round.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Range:
 
 
 SEED = Range(0, 2.0**64, whole=True)
-"""A seed: it chooses among rows by a hash, or their order, and is no fact of the job."""
+"""A seed: it chooses among rows by a hash, or their order, and is not a fact of the job."""
 
 
 @dataclass(frozen=True)
