@@ -181,7 +181,14 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
     for out, said in (
         ("first", []),
         ("second", [spent, does_not_start("c")]),
-        ("third", [spent, "fedcal: warning: round 1: 2 of 3 clients answered"]),
+        (
+            "third",
+            [
+                spent,
+                "fedcal: warning: round 1: 2 of 3 clients answered",
+                "fedcal: warning: 2 of 3 sites have the calibrator",
+            ],
+        ),
     ):
         more = ("--without-unready",) if out == "third" else ()
         code, lines = done(there.start(out, *ONCE, *MOST, *more))
