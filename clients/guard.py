@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.agreement import Terms, TermsOfJob, own_request
+from fedcal.agreement import Terms, TermsOfJob, context_of, own_request
 from fedcal.clients.answers import check_columns
 from fedcal.clients.own_terms import own_terms
 from fedcal.clients.prepared import Prepared
@@ -48,15 +48,14 @@ def check(
         One line that says what differs, or what the site's policy does not allow; nothing in it
         comes from a row.
     """
-    if request.context is None:
-        raise InputError("the request does not say what it is asked for")
+    context = context_of(request)
     _check_inputs(request.query.reads, site)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(
             f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
             "are sent"
         )
-    terms = own_terms(fields, request.context.run, site, terms_of_job)
+    terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan
     if plan.model.shared and not plan.protocol and not site.simulated:
         raise InputError(

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.agreement import TermsOfJob, job_digest
+from fedcal.agreement import TermsOfJob, context_of, job_digest
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
 from fedcal.clients.guard import check
@@ -94,7 +94,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         with _told("answer"):
             site = prepared(folder)
             came = request_in(message)
-            asked = _context_of(came)
+            asked = context_of(came)
             log.info("asked: %s", _question(came, asked))
             request, terms = check(context.run_config, came, site, terms_of_job)
             plan = terms.plan
@@ -204,12 +204,6 @@ def said_to(message: Message, text: bytes) -> Message:
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
-def _context_of(request: Request) -> Asked:
-    if request.context is None:
-        raise InputError("the request does not say what it is asked for")
-    return request.context
-
-
 def _unfit(
     site: Prepared, came: Request, fields: Mapping[str, Any], terms_of_job: TermsOfJob
 ) -> str:
@@ -222,7 +216,7 @@ def _unfit(
     their texts name folders; then the server learns that the site is not ready. What depends on
     rows is never in the reply: a site whose rows a question does not fit says that it can.
     """
-    asked = _context_of(came)
+    asked = context_of(came)
     _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
     try:
         plan = check(fields, came, site, terms_of_job)[1].plan

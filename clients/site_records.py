@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.agreement import job_digest
+from fedcal.agreement import context_of, job_digest
 from fedcal.clients.job_facts import JobFacts, Limits, facts_of
 from fedcal.clients.prepared import Prepared, count_files
 from fedcal.clients.records import SiteRecords
@@ -99,8 +99,7 @@ def answer_once(
     InputError
         As `SiteRecords.answer`; or if an earlier version of fedcal answered in this run.
     """
-    if (context := request.context) is None:
-        raise InputError("the request does not say what it is asked for")
+    context = context_of(request)
     _check_earlier(site.folder / EARLIER, context.run)
     with records_of(site) as records:
         sent, again = records.answer(

@@ -171,6 +171,12 @@ def files_of(out: Path, kind: Kind) -> list[Path]:
     return found
 
 
+def stale_in(out: Path, kind: Kind) -> set[str]:
+    """Return the names that new results of a kind replace: with an old result, its exports too."""
+    exports = exports_in(out) if any((out / name).exists() for name in kind.marks) else []
+    return {*kind.files, *(path.name for path in exports)} - {*kind.unfinished}
+
+
 def exports_in(out: Path) -> list[Path]:
     """The files that `fedcal export` wrote into a folder, by what stands in them."""
     return [path for path in (*out.glob("*.onnx"), *out.glob("*.pt2")) if _exported(path)]

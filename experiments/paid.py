@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.files import write_folder
-from fedcal.experiments.folders import Kind, exports_in
+from fedcal.experiments.folders import Kind, stale_in
 from fedcal.strategies.checkpoint import WAITING
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome
@@ -67,8 +67,7 @@ class Paid:
             write_folder(
                 self.out,
                 lambda folder: self._write(folder, outcome),
-                stale={*self.kind.files, *(path.name for path in exports_in(self.out))}
-                - {*self.kind.unfinished},
+                stale=stale_in(self.out, self.kind),
             )
         self.known = True
         return outcome

@@ -157,7 +157,7 @@ def check_request(request: Request, terms: Terms) -> None:
     InputError
         One line that names the first thing that differs.
     """
-    context, query, plan = _context(request), request.query, terms.plan
+    context, query, plan = context_of(request), request.query, terms.plan
     pairs = {
         "epsilon": (context.epsilon, plan.epsilon),
         "delta": (context.delta, plan.delta),
@@ -195,7 +195,8 @@ def _coin_rate(plan: Plan, query: Query) -> float:
     return 1.0 if query.everyone else plan.own_rate
 
 
-def _context(request: Request) -> Context:
+def context_of(request: Request) -> Context:
+    """Return what a request is asked for; InputError if it does not say."""
     if request.context is None:
         raise InputError("the request does not say what it is asked for")
     return request.context

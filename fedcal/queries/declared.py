@@ -109,6 +109,10 @@ class Question:
         cells = math.inf if anywhere else float(sum(query.lengths()))
         return cls(query.kind, fixed, sized, rounds, cells)
 
+    def is_of(self, round_number: int) -> bool:
+        """Return whether a round may ask it."""
+        return self.rounds[0] <= round_number <= self.rounds[1]
+
     def differs(self, query: Query) -> str:
         """Return the first parameter of a query that is not as declared, in words; "" = none."""
         for name, own in self.fixed.items():
@@ -140,7 +144,7 @@ def check_question(questions: Sequence[Question], round_number: int, query: Quer
     InputError
         One line that says what differs from what may be asked.
     """
-    may = [q for q in questions if q.rounds[0] <= round_number <= q.rounds[1]]
+    may = [q for q in questions if q.is_of(round_number)]
     why = [q.differs(query) for q in may if q.kind == query.kind]
     if "" in why:
         return
@@ -155,7 +159,7 @@ def check_question(questions: Sequence[Question], round_number: int, query: Quer
 def cells_of(questions: Sequence[Question], rounds: int) -> float:
     """Return into how many parts all rounds together tell rows apart, at most."""
     return sum(
-        max((q.cells for q in questions if q.rounds[0] <= number <= q.rounds[1]), default=0.0)
+        max((q.cells for q in questions if q.is_of(number)), default=0.0)
         for number in range(1, rounds + 1)
     )
 

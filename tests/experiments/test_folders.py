@@ -147,6 +147,16 @@ def test_exports_of_the_old_calibrator_go_with_it(folder: Path) -> None:
         assert left == {Path("run", "other.onnx"), Path("run", "other.pt2")}
 
 
+def test_an_export_beside_no_result_stays(folder: Path) -> None:
+    pytest.importorskip("onnx")
+    assert _run([*SIMULATE.split(), "--out", "run", "--quiet"]) == 0
+    Path("other").mkdir()
+    export = "export --calibrator run/calibrator.npz --out other/c.onnx --quiet"
+    assert _run(export.split()) == 0
+    assert _run([*SIMULATE.split(), "--out", "other", "--quiet"]) == 0
+    assert Path("other", "c.onnx").exists()
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["result.json", "config.toml", "calibrator.npz"])
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(
