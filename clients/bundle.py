@@ -48,7 +48,7 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
     Raises
     ------
     InputError
-        If it is too large, or is no zip file.
+        If it is too large, or is not a zip file.
     """
     if len(content) > MOST_BYTES:
         raise InputError(f"a bundle of {len(content)} bytes came; at most {MOST_BYTES} are taken")

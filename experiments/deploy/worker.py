@@ -1,4 +1,4 @@
-"""What answers messages at a real site: its runtime, with what the strategies make of a job.
+"""Answer messages at a real site: its runtime, with what the strategies make of a job.
 
 python -m fedcal.experiments.deploy.worker --worker     imported once; forks for each message
 python -m fedcal.experiments.deploy.worker ARGUMENTS    one message, cold
