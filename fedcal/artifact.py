@@ -84,10 +84,13 @@ class Artifact(ABC):
         calibrators, whatever their own kind)
     noun
         what sentences about a run call it
+    class_names
+        of the columns, in their order; None = nobody said (see `of_classes`)
     """
 
     form: ClassVar[str]
     noun: ClassVar[str] = "result"
+    class_names: tuple[str, ...] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,6 +153,10 @@ class Artifact(ABC):
 
     def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
         """Hear what the clients' rows were: logits or probabilities."""
+
+    def of_classes(self, names: tuple[str, ...] | None) -> None:
+        """Hear what the classes are called; pages and files say so from then on."""
+        object.__setattr__(self, "class_names", names)
 
     def under(self, statement: Sequence[str]) -> Artifact:
         """The same with what was promised for it, in sentences, for who reads its file later."""

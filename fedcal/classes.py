@@ -39,3 +39,9 @@ def digest_of(names: Sequence[str]) -> str:
     Equal digests mean that column j of the scores is the same class everywhere.
     """
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
+
+
+def called(names: Sequence[str] | None, j: int) -> str:
+    """What class j is called in a sentence: its name, or "class 3" where it has a number alone."""
+    name = str(j) if names is None else names[j]
+    return f"class {name}" if name.isdecimal() else name
