@@ -71,7 +71,7 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     InputError
         One line that names the scores and the first offending row; rows and columns from 0.
     """
-    x = finite(name, _of_both(name, value) if kind == "probs" else value, least=least)
+    x = finite(name, of_both(name, value) if kind == "probs" else value, least=least)
     if not x.size:
         return x
     if kind == "logits":
@@ -93,8 +93,8 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     return np.maximum(x, 0.0) if low < 0 else x
 
 
-def _of_both(name: str, value: Any) -> NDArray[Any]:
-    """Probabilities, those of class 1 of two beside those of class 0."""
+def of_both(name: str, value: Any) -> NDArray[Any]:
+    """Probabilities as they are, (n, c); those of class 1 of two, (n,) or (n, 1), as (n, 2)."""
     array = numbers(name, value)
     if array.ndim != 1 and array.shape[1:] != (1,):
         return array

@@ -97,7 +97,11 @@ def from_arrays(
     single = np.ndim(given) == 1 or np.shape(given)[1:] == (1,)
     own = columns or own_names(given, classes)
     words = words_among([labels, test_labels])
-    names = None if (known := own or classes) is None else class_names(known, scores.shape[1])
+    names = None
+    if (known := own or classes) is not None:
+        names = class_names(known, scores.shape[1])
+    if own is None and names is not None and set(names) == set(map(str, range(len(names)))):
+        names = None  # the numbers of the columns: `in_order` puts them in place
     is_guess = names is None and bool(words)
     if names is None and words:
         names = guessed(words, scores.shape[1], positive if single else None)

@@ -69,6 +69,8 @@ class Dataset:
         test part has none.
     other_input
         What `other_scores` hold, "logits" or "probs", or None.
+    moved
+        (c,) where each column stood before `in_order` moved it; None = where it is.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Dataset:
     test_group: Integers | None = field(default=None, repr=False)
     other_scores: Floats | None = field(default=None, repr=False)
     other_input: Kind | None = field(default=None, repr=False)
+    moved: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:
@@ -144,7 +147,7 @@ class Dataset:
         """
         own = class_names(self.class_names, self.classes)
         wanted = own if names is None else class_names(names, self.classes)
-        if names is not None and self.class_names is None:
+        if names is not None and self.class_names is None and set(wanted) != set(own):
             return replace(self, class_names=wanted).in_order(None, positive)
         if set(wanted) != set(own):
             raise InputError(
@@ -170,6 +173,7 @@ class Dataset:
         return replace(
             self,
             class_names=wanted,
+            moved=tuple(order if self.moved is None else (self.moved[j] for j in order)),
             scores=moved(self.scores),
             test_scores=moved(self.test_scores),
             other_scores=moved(self.other_scores),
