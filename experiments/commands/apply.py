@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,12 @@ def apply_command(
     if loaded.classes != fitted.classes:
         raise InputError(
             f"{data} has {loaded.classes} classes, but {calibrator} was fitted on {fitted.classes}"
+        )
+    if fitted.class_names is None and loaded.class_names is not None:
+        warnings.warn(
+            f"{calibrator} does not say what its classes are called: the columns of {data} are "
+            f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
+            stacklevel=2,
         )
     rows = Rows.of(loaded)
     if isinstance(fitted, PredictionSets):
