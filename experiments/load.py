@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedcal import datasets
 from fedcal.artifact import Holdout
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.plausible_rows import check_rows
 
 
 def load_any(data: Any) -> Dataset:
@@ -58,6 +60,12 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
         group=rows.test_group,
         group_names=rows.group_names or (),
     )
+
+
+def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
+    """Warn of test rows that are probably not what they are taken for (`check_rows`)."""
+    for finding in check_rows(rows.logits, rows.labels).findings:
+        warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
 def rows_to_evaluate(data: Dataset) -> Dataset:
