@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.checks import one_of
-from fedcal.datasets._arrays import from_arrays, with_columns
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset
 from fedcal.datasets._features import feature_sets
@@ -103,7 +103,7 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     arrays: dict[str, Any] = read_npz(path)
     for key in arrays:
         one_of("key", key[:80], KEYS)
-    return {"labels": None} | with_columns(arrays)
+    return {"labels": None} | arrays
 
 
 _READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
