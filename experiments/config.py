@@ -211,7 +211,7 @@ class Config(Options):
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
+        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
         one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
             one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)

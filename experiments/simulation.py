@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_pa
 from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.signatures import SimulateOptions, spelt_out
 from fedcal.experiments.statement import about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import held_out as held_out_of
 from fedcal.experiments.statement.sentences import large_delta
@@ -53,6 +54,7 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
 
 
+@spelt_out(SimulateOptions, Config)
 def simulate(
     data: str | Path | Dataset | Mapping[str, Any] | None = None,
     *,
@@ -61,7 +63,7 @@ def simulate(
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[SimulateOptions],
 ) -> SimulationResult:
     """Run a method over simulated clients: calibrate a model, or what else the method is for.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from fedcal import datasets
 from fedcal.datasets import Dataset
@@ -27,6 +27,7 @@ from fedcal.experiments.load import load_any
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS, kept_runs
+from fedcal.experiments.signatures import CompareOptions, spelt_out
 from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
@@ -140,6 +141,7 @@ class Comparison:
         return comparison_card(self.to_json())
 
 
+@spelt_out(CompareOptions, Grid)
 def compare(
     data: Data | Sequence[Data] | None = None,
     *,
@@ -152,7 +154,7 @@ def compare(
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
 

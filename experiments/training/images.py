@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import unused
+from fedcal.checks import near, unused
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.errors import InputError
 from fedcal.experiments.training.features import features_of
@@ -90,7 +90,10 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
             elif path.exists():
                 raise InputError("unknown kind of data; allowed: .npz, .txt, .tsv, .tsv.gz, folder")
             else:
-                raise InputError("no such file or folder")
+                raise InputError(
+                    "no such file or folder, nor shipped features; "
+                    f"{near(source, [entry.name for entry in feature_sets()])}"
+                )
     with named(paths):
         _check_together([*parts, *tests])
         pool = replace(_merged(parts), test=_merged(tests) if tests else None)

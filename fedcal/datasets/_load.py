@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.checks import one_of
+from fedcal.checks import near, one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset
@@ -73,9 +73,10 @@ def load(
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
+        meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
-            f"unknown data set {shown}; shipped: {shipped_names()}; "
-            f"or the path of a {_FILES} file, or of a folder of datasets.save_to_disk"
+            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
+            "or of a folder of datasets.save_to_disk"
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"
