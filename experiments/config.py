@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
+from fedcal.atomic import path_of
 from fedcal.checks import one_of, positive, unused
 from fedcal.classes import digest_of, names_in
 from fedcal.errors import InputError
@@ -335,7 +336,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
     they go as well.
     """
-    base, given = _read(read_toml(Path(path))), _read(overrides)
+    base, given = _read(read_toml(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & given if base[key] != given[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 
@@ -39,7 +40,7 @@ def load_any(data: Any) -> Dataset:
 def name_of(data: Any, loaded: Dataset) -> str:
     """What a config calls the data: a file by its whole path, to be found from elsewhere."""
     if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
-        return str(Path(data).expanduser().resolve())
+        return str(path_of(data).resolve())
     return loaded.name
 
 

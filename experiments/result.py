@@ -16,6 +16,7 @@ import numpy as np
 import fedcal
 from fedcal import pages
 from fedcal.artifact import Artifact, Holdout
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.conformal import PredictionSets
 from fedcal.datasets import Dataset
@@ -229,7 +230,7 @@ class SimulationResult:
         """
         from fedcal.experiments.folders import RUN
 
-        write_folder(Path(out), partial(self._write, home=Path(out)), stale=RUN.files)
+        write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=RUN.files)
 
     def _write(self, folder: Path, home: Path) -> None:
         def text(name: str, content: str) -> None:

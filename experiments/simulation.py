@@ -15,6 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from fedcal.atomic import path_of
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -107,7 +108,7 @@ def simulate(
         return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_of(out)
     if folder is not None:
         claim(folder, RUN, overwrite=overwrite, resume=resume)
     if data is None:
@@ -121,7 +122,7 @@ def simulate(
     shards = deal(loaded, config.partition, config.clients, config.seed)
     given = config
     if config.ledger is not None:  # found again from another folder
-        given = replace(config, ledger=str(Path(config.ledger).resolve()))
+        given = replace(config, ledger=str(path_of(config.ledger).resolve()))
     names = evaluated.client_names(loaded, config.partition, shards.clients)
     dealt = shards
     config, shards = evaluated.resolved(config, dealt, names)

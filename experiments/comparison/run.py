@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from fedcal import datasets
+from fedcal.atomic import path_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import Grid, Variant, read_grid
@@ -119,7 +120,7 @@ class Comparison:
 
         Figures of an earlier comparison there go.
         """
-        write_folder(Path(out), self._write, stale=COMPARISON_NAMES)
+        write_folder(path_of(out), self._write, stale=COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         from fedcal.experiments.report import write_comparison_report
@@ -216,7 +217,7 @@ def compare(
         Ctrl-C; finished runs are kept in `out`.
     """
     place = pool_of(jobs, engine, ray_address)
-    out = None if out is None else Path(out)
+    out = None if out is None else path_of(out)
     begun: Mapping[str, Any] = {}
     if resume:
         if out is None:
@@ -226,7 +227,7 @@ def compare(
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished)
     named, arrays = _named(data)
-    read = {} if config is None else read_toml(Path(config))
+    read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
@@ -271,7 +272,7 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
 
     def named(data: str) -> str:
         there = data in arrays or datasets.is_shipped(data)
-        return data if there else str(Path(data).expanduser().resolve())
+        return data if there else str(path_of(data).resolve())
 
     whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
     return replace(grid, **whole)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.atomic import path_of
 from fedcal.checks import near, unused
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.errors import InputError
@@ -66,14 +67,14 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
     sources = [part.strip() for part in paths.split(",")]
     if not all(sources):
         raise InputError(f"--data: an entry of the list {paths!r} is empty")
-    if len({Path(source).expanduser().resolve() for source in sources}) < len(sources):
+    if len({path_of(source).resolve() for source in sources}) < len(sources):
         raise InputError(f"{paths!r}: one source is there twice; its rows would train and test")
-    if len(sources) == 1 and any(Path(sources[0]).expanduser().glob("train/*.json")):
-        return read_leaf(Path(sources[0]))
+    if len(sources) == 1 and any(path_of(sources[0]).glob("train/*.json")):
+        return read_leaf(path_of(sources[0]))
     parts: list[LabelledRows] = []
     tests: list[LabelledRows] = []
     for source in sources:
-        path = Path(source).expanduser()
+        path = path_of(source)
         with named(source):
             if path.is_dir():
                 parts.append(read_folder(path))

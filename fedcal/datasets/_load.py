@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.checks import near, one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
@@ -65,7 +66,7 @@ def load(
         raise InputError(
             f"{text!r} holds features, not scores; train on it: fedcal train --data {text}"
         )
-    path = Path(name_or_path).expanduser()
+    path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
