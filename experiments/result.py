@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,7 +32,7 @@ _MOST_JUDGED = 24
 _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimulationResult:
     """What a run yields, what it is worth on test rows, and what it cost.
 
@@ -72,10 +72,10 @@ class SimulationResult:
     given: Config
     seconds: float | None
     versions: dict[str, str]
-    rounds: list[dict[str, Any]] = field(repr=False)
-    test: Holdout | None = field(repr=False)
-    data: Dataset | None = field(repr=False)
-    history: list[Artifact] = field(repr=False)
+    rounds: list[dict[str, Any]]
+    test: Holdout | None
+    data: Dataset | None
+    history: list[Artifact]
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -190,6 +190,14 @@ class SimulationResult:
                 record = {**record, "test": told} if told else record
             records.append(record)
         return records
+
+    def __repr__(self) -> str:
+        return f"<result: {self.config.method} on {self.config.data}; print() says more>"
+
+    def __str__(self) -> str:
+        from fedcal.experiments.show.result import in_short
+
+        return in_short(self)
 
     def _repr_html_(self) -> str:
         from fedcal.experiments.report import artifact_card, result_card

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -40,7 +40,11 @@ FINAL = ("table.csv", "table.md", "report.html")
 """What a finished comparison leaves besides."""
 
 
-@dataclass(frozen=True)
+_LINES = 8
+"""Of the table, in what `print` shows."""
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Methods beside each other, over budgets, partitions and seeds.
 
@@ -58,9 +62,9 @@ class Comparison:
     """
 
     grid: Grid
-    cells: list[Line] = field(repr=False)
-    rows: list[Row] = field(repr=False)
-    statement: list[str] = field(repr=False)
+    cells: list[Line]
+    rows: list[Row]
+    statement: list[str]
 
     @classmethod
     def of(
@@ -134,6 +138,14 @@ class Comparison:
         text("table.csv", self.to_csv())
         text("table.md", self.to_markdown())
         write_comparison_report(folder)
+
+    def __repr__(self) -> str:
+        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() says more>"
+
+    def __str__(self) -> str:
+        table = [line for line in as_markdown(self.cells).splitlines() if line]
+        more = len(table) - _LINES
+        return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
 
     def _repr_html_(self) -> str:
         """The table in a notebook."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcal.experiments.planner.advice import Advice
@@ -24,6 +24,8 @@ OVER_GRPC = (
     "methods that pay and are within {:.0f} % of the best, the one with fewest rounds is "
     "recommended."
 )
+_LINES = 10
+
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
 )
@@ -75,6 +77,11 @@ def recommended(advice: Advice) -> str:
         f"recommended: {best.candidate.text}, {rounds} round{'s' * (rounds != 1)}{rate}, {by}; "
         f"expected to leave {100 * best.left:.0f} % of the model's calibration error{over}"
     )
+
+
+def in_short(recommended: str, run: str | None, explanation: Sequence[str]) -> str:
+    """Ten lines at most: what is recommended, how it is run, and what stands behind it."""
+    return "\n".join([recommended, *([] if run is None else [f"  {run}"]), *explanation][:_LINES])
 
 
 def command(advice: Advice) -> str | None:

@@ -311,3 +311,19 @@ def test_an_epsilon_above_the_cap_makes_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="above the cap"):
         simulate(arrays, epsilon=5.0, ledger=tmp_path / "l.db", cap=3.0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["fednewton", "evaluate", "conformal"])
+def test_what_print_shows_is_ten_lines(method: str) -> None:
+    result = simulate("imdb-binary", method=method, epsilon=1.0, unit="example")
+    lines = str(result).splitlines()
+    assert 4 <= len(lines) <= 10
+    assert lines[0].startswith(f"{method} on imdb-binary, clients 100")
+    assert any("(1, " in line and "DP for each example" in line for line in lines)
+    assert len(repr(result)) < 80
+    worth = {
+        "fednewton": "after: accuracy % 8",
+        "evaluate": "accuracy, %: ",
+        "conformal": "coverage: ",
+    }
+    assert sum(line.startswith(worth[method]) for line in lines) == 1

@@ -112,6 +112,12 @@ class SetAdvice:
         best = "no rule is of use" if self.chosen is None else f"quantile {self.chosen.quantile}"
         return f"<advice: {best}; {len(self.estimates)} rules in `estimates`>"
 
+    def __str__(self) -> str:
+        from fedcal.experiments.planner.sets import words
+        from fedcal.experiments.planner.words import in_short
+
+        return in_short(words.recommended(self), words.command(self), words.explanation(self))
+
     @property
     def rows(self) -> float:
         """Expected in all."""
