@@ -26,6 +26,7 @@ OVER_GRPC = (
 )
 _LINES = 10
 
+MORE = "Mechanism, clip bound, noise, classwise ECE of each line: --json, and plan.json of --out."
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
 )
@@ -106,9 +107,9 @@ def explanation(advice: Advice) -> list[str]:
     made = "shipped public data" if advice.public else "made-up rows"
     lines = [LOOKED_AT.format(f"{made} ({names})")]
     lines.append(
-        "'left' is the share of the model's own error that is left, half of it ECE, half classwise "
-        f"ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left and at "
-        f"most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
+        "'error left' is the share of the model's own error that is left, half of it ECE, half "
+        f"classwise ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left "
+        f"and at most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
     )
     if advice.engine == "grpc":
         lines.append(OVER_GRPC.format(START_SECONDS, EXCHANGE_SECONDS, 100 * (NEAR_GRPC - 1)))
