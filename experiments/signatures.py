@@ -18,6 +18,8 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 class Shared(TypedDict, total=False):
     """Options of which a comparison has one value, too."""
 
+    class_names: str | None
+    positive: str | None
     secure_aggregation: str | None
     committee: str | None
     colluding: int | None
@@ -44,7 +46,6 @@ class EvaluateOptions(Shared, total=False):
     ray_address: str | None
     control: str | None
     root_certificates: str | None
-    class_names: str | None
     federation: str | None
     timeout: float | None
     grace: float | None

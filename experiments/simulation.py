@@ -113,9 +113,10 @@ def simulate(
         claim(folder, RUN, overwrite=overwrite, resume=resume)
     if data is None:
         data = Config.data if config is None else config.data
-    loaded = load_any(data)
-    named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
-    config = merge({"data": named}, options) if config is None else replace(config, data=named)
+    config = merge(options) if config is None else config
+    loaded = load_any(data, config.class_names, config.positive)
+    by_name = isinstance(data, (str, Path)) and config.class_names is config.positive is None
+    config = replace(config, data=name_of(data, loaded))
     evaluates = evaluated.evaluates(config.method)
     held_out = loaded.test_scores is None and not evaluates
     loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
@@ -127,7 +128,7 @@ def simulate(
     dealt = shards
     config, shards = evaluated.resolved(config, dealt, names)
     if evaluates:
-        test = evaluated.holdout(shards, names, config.seed)
+        test = evaluated.holdout(shards, names, config.seed, loaded.class_names)
     else:
         test = test_part(loaded, config.seed)
     paid = Paid(folder, RUN, given.to_toml(), resume)

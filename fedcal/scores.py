@@ -62,7 +62,7 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
         Logits lie within +-1e100, and are no probabilities, rounded ones neither: of fewer than 5
         rows, which may be so by chance, that is only warned of
     value
-        (n, c), c >= 2, of any numeric type
+        (n, c), c >= 2, of any numeric type; or (n,) or (n, 1) probabilities of class 1 of two
     least
         rows that are needed
 
@@ -71,7 +71,7 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     InputError
         One line that names the scores and the first offending row; rows and columns from 0.
     """
-    x = finite(name, value, least=least)
+    x = finite(name, of_both(name, value) if kind == "probs" else value, least=least)
     if not x.size:
         return x
     if kind == "logits":
@@ -91,6 +91,26 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
             f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
         )
     return np.maximum(x, 0.0) if low < 0 else x
+
+
+def of_both(name: str, value: Any) -> NDArray[Any]:
+    """Probabilities as they are, (n, c); those of class 1 of two, (n,) or (n, 1), as (n, 2)."""
+    array = numbers(name, value)
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        return array
+    if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
+        raise InputError(
+            f"{name}: two numbers that sum to 1 may be one row or two; give a row of both classes "
+            "as [[p0, p1]], two rows as (2, 1) or (2, 2)"
+        )
+    positive = array.ravel().astype(np.float64)
+    bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{name}: {positive[row]:g} at row {row}; the probability of class 1 must lie in [0, 1]"
+        )
+    return np.stack([1 - positive, positive], axis=1)
 
 
 def refuse_probs(name: str, logits: Floats) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
+from fedcal.classes import listed
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import (
     FILES,
@@ -77,6 +78,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
     """The run, its metrics and what protects whom, on the terminal."""
     to = console()
     to.print(title(result.config))
+    if result.class_names is not None:
+        to.print(listed(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):

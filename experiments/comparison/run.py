@@ -241,7 +241,8 @@ def compare(
     named, arrays = _named(data)
     read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
-    sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
+    of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
+    sources = {name: of(arrays.get(name, name)) for name in grid.data}
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
     methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
     resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)

@@ -80,7 +80,7 @@ def _called(data: str, names: Sequence[str] | None) -> Dataset:
             f"--data {data} must return (logits, labels), or a mapping with keys among "
             f"{', '.join(datasets.KEYS)}"
         )
-    return datasets.from_arrays(**made, name=data, classes=names)
+    return datasets.from_arrays(**datasets.with_columns(made), name=data, classes=names)
 
 
 def shards_of(rows: Dataset) -> Shards:

@@ -224,7 +224,7 @@ def arguments(
         other, found = _declared(columns, values, "other", row_name)
         whole[f"{_OTHER}{other}"] = found
     if labels is None or not test.any():
-        return whole | {"classes": columns.classes}
+        return whole | {"columns": columns.classes}
     if not labels_required and test[:-1][~test[1:]].any():
         raise InputError(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
@@ -240,7 +240,7 @@ def arguments(
         "test_labels": held_out["labels"],
         "test_client": known_clients(fit["client"], held_out["client"]),
         "test_group": held_out["group"],
-        "classes": columns.classes,
+        "columns": columns.classes,
     }
 
 
@@ -259,4 +259,4 @@ def _declared(
         row = int(np.argmax(bad))
         problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}"
         raise InputError(f"{row_name(row)}: {problem}")
-    return "probs", np.concatenate([1 - scores, scores], axis=1)
+    return "probs", scores

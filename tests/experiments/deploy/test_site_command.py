@@ -68,8 +68,11 @@ def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
     for file in (plain, own):
         assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
     assert read_rows(str(plain), ["sick", "well"]).labels.tolist() == [1 - y for y in LABELS]
-    with pytest.raises(InputError, match="of the classes well, sick, in this order, not sick, wel"):
-        read_rows(str(own), ["sick", "well"])
+    turned = read_rows(str(own), ["sick", "well"])  # its columns say whose they are
+    assert turned.labels.tolist() == [1 - y for y in LABELS]
+    np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])
+    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
+        read_rows(str(own), ["sick", "cured"])
     with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
         read_rows(str(plain), None)
 
