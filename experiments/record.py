@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
 from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
@@ -37,7 +37,7 @@ def recorded(
         trust=plan.trust,
         secure_aggregation=job.secure_aggregation,
         noise_source=job.federation.noise_source,
-        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
+        ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
     rows: Any = job.settings.get("rows_per_client")  # checked by the strategy

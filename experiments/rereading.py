@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import pages
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
@@ -83,8 +84,9 @@ class Reading:
         write_folder(out, write, stale=READING.files)
 
 
-def read_release(path: Path) -> ScoreRelease:
+def read_release(path: str | Path) -> ScoreRelease:
     """The release in a file; InputError if it is none."""
+    path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
@@ -94,13 +96,13 @@ def read_release(path: Path) -> ScoreRelease:
 
 
 def reread(
-    path: Path,
+    path: str | Path,
     *,
     threshold: float | None = None,
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
-    since: Path | None = None,
+    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -136,7 +138,7 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    return Reading(path_of(path), release, release.findings(threshold), chosen, made, changes)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
@@ -64,7 +65,7 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    folder = Path(folder)
+    folder = path_of(folder)
     result = read_json(folder / "result.json", "result")
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with reading(folder, "result.json"):
