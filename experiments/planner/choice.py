@@ -25,7 +25,7 @@ MOST_ACCURACY_LOST = 0.01
 """... and it loses no more accuracy than that, on average (Maddock et al. allow as much)."""
 
 MOST_ALL = 0.05
-"""A rule for prediction sets is of use if at most so many of its runs give sets of all labels, ..."""
+"""A rule for sets is of use if at most so many of its runs give sets of all labels, ..."""
 
 MOST_LOST = 0.5
 """... and sets miss at least this share of the labels that they may miss."""
