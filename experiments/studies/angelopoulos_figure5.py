@@ -114,7 +114,8 @@ def claims(found: Rows) -> list[RowsClaim]:
         rises = any(larger(b, a, 2 * hypot(*of)) is True for (a, b), of in steps)
         more = 100 * (max(sizes) / min(sizes) - 1)
         shown, places = [f"{100 * c:.2f}" for c in coverage], [f"{e:g}" for e in epsilons]
-        about = f"m = {chosen}, {like} ({', '.join(places)}): "
+        of = f"{chosen} of one seed" if BINS[chosen] is None else chosen
+        about = f"m = {of}, {like} ({', '.join(places)}): "
         said += [
             (
                 f"{about}the rule becomes less conservative as epsilon grows",

@@ -263,7 +263,7 @@ _PAGES = {
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
     "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
     "angelopoulos": (
-        *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
+        *(name for name in _NAMES if name.startswith("angelopoulos-")),
         "prediction-sets-peers",
     ),
     "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),

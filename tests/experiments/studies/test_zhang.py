@@ -11,6 +11,7 @@ import pytest
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.errors import InputError
+from fedcal.experiments.studies import angelopoulos_figure3
 from fedcal.experiments.studies.expected import shipped
 from fedcal.experiments.studies.spec import Told
 from fedcal.experiments.studies.zhang import (
@@ -171,3 +172,29 @@ def test_a_mean_is_above_another_beyond_the_noise_of_seeds() -> None:
     assert above(a, b | {"ece std": 0.0}, "ece") is True
     assert above(b | {"ece std": 0.0}, a, "ece") is False
     assert above({"ece": 0.0309}, {"ece": 0.03}, "ece") == "no difference"  # too small to matter
+
+
+def test_privately_trained_heads_stand_beside_others_in_figure_3(file: str) -> None:
+    rows = angelopoulos_figure3.rows(data=[file], splits=50)
+    of = {(r["model"], r["sets"]): r for r in rows if r["what"] == "setting"}
+    assert {model for model, _ in of} == {"non-private", "DP-SGD"}
+    for line in of.values():
+        assert (line["splits"], line["n"], line["tests"]) == (50, 300, 300)
+        assert line["between"] > 0  # over five trainings
+    larger, plain = of["DP-SGD", "private"], of["non-private", "private"]
+    for size, told in ((1.0, True), (0.0, "no difference"), (-1.0, False)):
+        larger |= {"set_size": plain["set_size"] + size * 4 * plain["between"]}
+        larger |= {"between": plain["between"]}
+        assert angelopoulos_figure3.claims(rows)[-1][1] == told
+
+
+def test_how_far_m_star_is_luck_is_shown() -> None:
+    """100 to 13,257 bins over seeds at epsilon = .5, and sets of some or of all labels."""
+    spread = {
+        r["epsilon"]: r for r in shipped("angelopoulos-figure5").rows if r["what"] == "spread"
+    }
+    assert len(spread) == 8
+    half = spread[0.5]
+    assert (half["seeds"], half["bins_low"], half["bins_high"]) == (20, 100, 13_257)
+    assert half["size_low"] < 3 < half["size_high"] == 100
+    assert all(r["bins_low"] < r["bins_median"] < r["bins_high"] for r in spread.values())
