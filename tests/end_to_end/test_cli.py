@@ -470,3 +470,12 @@ def test_the_help_of_reproduce_names_an_experiment(fedcal_says: Any) -> None:
     named = re.findall(r"fedcal reproduce (\w\S*)", out)
     assert named
     assert set(named) <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("words", [("--version",), ("simulate", "--help"), ("datasets",)])
+def test_the_command_runs_where_warnings_are_errors(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """With the pinned versions: typer imports what click deprecates."""
+    strictly = [sys.executable, "-W", "error", "-m", "fedcal", *words]
+    done = subprocess.run(strictly, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
