@@ -62,7 +62,7 @@ class Reading:
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
+        shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
         first = ([_chosen(self.chosen)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
@@ -185,7 +185,11 @@ def _changes(changes: Mapping[str, Change]) -> Table:
 def _chosen(threshold: Threshold) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
     rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
+        (
+            heading(name, "positive"),
+            shown(name, e.value),
+            f"{shown(name, e.low)} to {shown(name, e.high)}",
+        )
         for name, e in threshold.estimates.items()
     ]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"

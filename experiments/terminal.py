@@ -25,6 +25,8 @@ SHOWN = {
 }
 """Metric -> heading; percentages are for people, files hold fractions."""
 
+_OF_TWO = {"ece": "top-label ECE %", "classwise_ece": "ECE of class 1 %"}
+
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
 
@@ -33,6 +35,14 @@ class Stopped(FedcalError):
     """Ctrl-C, where something was kept; the exit code is the shells' own."""
 
     exit_code = 130
+
+
+def headings(score: str = "") -> dict[str, str]:
+    """`SHOWN`; of two classes (score "positive") it says which ECE is of what.
+
+    The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
+    """
+    return SHOWN | _OF_TWO if score == "positive" else SHOWN
 
 
 def shown(metric: str, value: float) -> str:

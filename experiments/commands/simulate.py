@@ -25,7 +25,7 @@ from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import SHOWN, console, progress, shown
+from fedcal.experiments.terminal import SHOWN, console, headings, progress, shown
 from fedcal.units import UNITS
 
 _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
@@ -116,4 +116,5 @@ def _tables(result: SimulationResult) -> list[TextTable]:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     both = (("before", result.before), ("after", result.after))
     rows = [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
-    return [TextTable(("test rows", *SHOWN.values()), rows)]
+    named = headings(result.judged.get("score", ""))
+    return [TextTable(("test rows", *named.values()), rows)]

@@ -105,7 +105,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "verdict": words.verdict(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
-            "meanings": list(words.METRICS.values()),
+            "meanings": list(words.meanings(result).values()),
             "noise": words.noise_sentence(result),
             "few": words.few_rows(result, before.rows),
             "test_rows": before.rows,
@@ -117,7 +117,9 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(client_parts(result.get("clients", {})), "client"),
+            "by_client": sections(
+                client_parts(result.get("clients", {}), result.get("score", "")), "client"
+            ),
         },
     )
 
@@ -202,7 +204,8 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
-    for metric, name in (("ece", "ECE"), ("classwise_ece", "classwise ECE")):
+    for metric in ("ece", "classwise_ece"):
+        name = words.meanings(result)[metric][0].removesuffix(", %")
         before, after = (words.percent(result[part][metric]) for part in ("before", "after"))
         found.append((name, f"{before} → {after}"))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,22 @@ METRICS = {
 }
 """Metric -> heading and what it means, in the order of the table."""
 
+_OF_TWO = {
+    "ece": ("top-label ECE, %", METRICS["ece"][1]),
+    "classwise_ece": (
+        "ECE of class 1, %",
+        "How far the probability of class 1 is from the share of rows that are of it, averaged "
+        "over 15 bins of that probability. (The mean over both classes: theirs are equal, but for "
+        "rows on the edge of a bin.) 0 is best.",
+    ),
+}
+
+
+def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """`METRICS`; for a run on two classes it says which ECE is of what."""
+    return METRICS | _OF_TWO if result.get("score") == "positive" else METRICS
+
+
 HIGHER_IS_BETTER = ("accuracy",)
 
 
@@ -77,7 +93,7 @@ def metric_table(result: dict[str, Any]) -> TextTable:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
-    for metric, (heading, _) in METRICS.items():
+    for metric, (heading, _) in meanings(result).items():
         row: list[Entry] = [heading]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):

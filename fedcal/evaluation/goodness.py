@@ -80,7 +80,7 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
     Parameters
     ----------
     gaps
-        mean score less outcome of each group; groups of different rows, so independent
+        mean score minus outcome of each group; groups of different rows, so independent
     """
     from scipy.special import chdtrc
 

@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.classes import called
 from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
@@ -30,7 +31,7 @@ HEADINGS = {
     "confidence_auc": "ROC AUC of confidence",
     "average_precision": "average precision",
     "confidence": "mean confidence, %",
-    "gap": "mean score less outcome, %",
+    "gap": "mean predicted minus observed rate, %",
     "ece": "ECE, %",
     "ece_debiased": "ECE, debiased, %",
     "ece_equal_mass": "ECE, bins of equal mass, %",
@@ -54,13 +55,27 @@ HEADINGS = {
 }
 """Metric -> heading with its unit; others are called by their names."""
 
+OF_SCORE = {
+    "positive": {
+        "gap": "predicted minus observed rate of the positive class, %",
+        "ece": "ECE of the positive class, %",
+    },
+    "confidence": {"gap": "confidence minus accuracy, %", "ece": "top-label ECE, %"},
+    "classes": {"gap": "confidence minus accuracy, %"},
+}
+"""Score -> metric -> heading, where a metric of the positive class and of the top label differ.
+
+The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
+"""
+
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
 
 
-def heading(metric: str) -> str:
-    """What tables call a metric, with its unit."""
-    return HEADINGS.get(metric, metric.replace("_", " "))
+def heading(metric: str, score: str = "") -> str:
+    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of."""
+    named = OF_SCORE.get(score, {})
+    return named.get(metric) or HEADINGS.get(metric, metric.replace("_", " "))
 
 
 def shown(metric: str, value: float, sign: bool = False) -> str:
@@ -75,6 +90,7 @@ def parts(
     found: Findings,
     histograms: Mapping[Key, Histogram],
     confusion: Mapping[str, Floats] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Part]:
     """All that a report shows of a release, from top to bottom.
 
@@ -86,12 +102,14 @@ def parts(
         what they were read from
     confusion
         view -> rows by predicted class and label, (c, c)
+    names
+        of the classes; None = their numbers
     """
     views = list(found.metrics)
     shown_parts: list[Part] = []
     if len(views) == 2:
         shown_parts.append(_both(found, views))
-    shown_parts += [_summary(found, view, views) for view in views]
+    shown_parts += [_summary(found, view, views, names) for view in views]
     if found.tests:
         shown_parts.append(_tests(found, views))
     shown_parts += curve_parts(found, histograms)
@@ -122,16 +140,34 @@ def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     return f"{_value(metric, estimate, sign)} ({_interval(metric, estimate, sign)})"
 
 
-def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
+def _about(score: str, names: Sequence[str] | None) -> str:
+    """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
+    told = {
+        "positive": f"The positive class is {called(names, 1)}: all metrics are of its probability",
+        "confidence": "All metrics are of the top label: its probability, and whether it is right",
+    }
+    return f"{told[score]}. " if score in told else ""
+
+
+def _summary(
+    found: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
+) -> Table:
     """Each metric with its interval, and where its width comes from."""
     z = NormalDist().inv_cdf(0.5 + found.level / 2)
     rows = []
     for metric, estimate in found.metrics[view].items():
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         told = (shown(metric, half) if half == half else "" for half in halves)
-        rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
+        rows.append(
+            (
+                heading(metric, found.score),
+                _value(metric, estimate),
+                _interval(metric, estimate),
+                *told,
+            )
+        )
     of_rows, noise = found.rows
-    about = f"Intervals are for {ESTIMANDS[found.estimand]}. "
+    about = f"{_about(found.score, names)}Intervals are for {ESTIMANDS[found.estimand]}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
     else:
@@ -177,7 +213,7 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
         pair = [found.metrics[view][metric] for view in views]
         values = [_whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric), *values, _whole(metric, change, True), says))
+        rows.append((heading(metric, found.score), *values, _whole(metric, change, True), says))
     return Table(
         " and ".join(names.values()).capitalize(),
         ("metric", *names.values(), "difference", ""),
@@ -247,7 +283,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
             else (group, "too few", *("" for _ in pairs))
             for group, own in found.groups.items()
         ]
-        columns = [heading(m) + _of(view, views) for m, view in pairs]
+        columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
         return Table(title, ("group", "rows", *columns), tuple(lines), note)
 
     tables = [table("Groups", named)]
@@ -282,7 +318,7 @@ def _forest(
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":
         references["perfect"] = 0.0
-    return Intervals(title, heading(metric), series, references, note.strip())
+    return Intervals(title, heading(metric, found.score), series, references, note.strip())
 
 
 def _confusion(cells: Floats, of: str) -> Table:

@@ -207,7 +207,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        return parts(self.found, self.histograms, self.confusion)
+        return parts(self.found, self.histograms, self.confusion, self.class_names)
 
     # -- what is read from it -------------------------------------------------------------
 
