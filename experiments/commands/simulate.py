@@ -21,6 +21,7 @@ from fedcal.experiments.commands.parameters import (
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.evaluated import about_intervals
 from fedcal.experiments.files import OWN_PAGES, to_json
+from fedcal.experiments.headline import headline
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
@@ -98,6 +99,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
     )
     if out is not None:
         to.print(f"written to {out}")
+    to.print(headline(result.to_json()))
 
 
 def _protection(privacy: Mapping[str, Any]) -> str:

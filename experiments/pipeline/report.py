@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.files import PAGE as CARD
+from fedcal.experiments.headline import headline
 from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
@@ -16,7 +17,7 @@ from fedcal.pages import Part, Table
 
 PAGE = "report.html"
 
-_TESTED = {"accuracy": "accuracy", "ece": "ECE"}
+_TESTED = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_pipeline_report(folder: Path) -> Path:
@@ -47,13 +48,10 @@ def write_pipeline_report(folder: Path) -> Path:
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
-    done = [one["name"] for one in record["stages"] if one["done"]]
-    if record["epsilon"] is None:
-        return f"{', '.join(done)}: no differential privacy."
-    return (
-        f"{', '.join(done)}: (ε, δ) = ({record['epsilon']:.4g}, {record['delta']:g}) for each "
-        f"{record['unit']}, all together."
-    )
+    trained = results_of(record, "train")
+    said = [headline({"after": trained["test"]})] if trained else []
+    others = (results_of(record, kind) for kind in ("recalibrate", "evaluate", "sets"))
+    return " ".join([*said, *(headline(one) for one in others if one)])
 
 
 def results_of(record: Mapping[str, Any], kind: str) -> dict[str, Any]:

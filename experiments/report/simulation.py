@@ -23,6 +23,7 @@ from fedcal.experiments.figures.diagrams import (
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.headline import headline
 from fedcal.experiments.per_client import client_parts
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import numbers_of, sections
@@ -34,7 +35,7 @@ from fedcal.experiments.report.page import (
     write_page,
 )
 from fedcal.experiments.show.tables import TextTable
-from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
+from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
 
@@ -102,7 +103,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         "simulation.html.j2",
         sheets,
         {
-            "verdict": words.verdict(result),
+            "verdict": headline(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
             "meanings": list(words.meanings(result).values()),
@@ -132,14 +133,12 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     parts = read_parts(folder / PAGE)
     sheets = sheets_of(parts, result)
     of = next((told for key, told in _TILES.items() if key in result), numbers_of)
-    numbers = of(result)
-    said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",
         sheets,
         {
-            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
-            "tiles": [*numbers[:3], *run_tiles(result)],
+            "verdict": headline(result),
+            "tiles": [*of(result)[:3], *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
         },
     )

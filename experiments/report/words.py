@@ -9,8 +9,8 @@ from typing import Any
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.experiments.figures.curves import NAMES
+from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
-from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
 
@@ -64,29 +64,29 @@ def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return METRICS | _OF_TWO if result.get("score") == "positive" else METRICS
 
 
-HIGHER_IS_BETTER = ("accuracy",)
-
-
 def percent(fraction: float) -> str:
     """A fraction in per cent, two decimals; its parts are not torn apart."""
     return f"{100 * fraction:.2f}\u00a0%"
 
 
-def signed(metric: str, value: float) -> str:
+def signed(metric: str, value: float, digits: int | None = None) -> str:
     """A difference as people read it, with its sign; zero has none."""
-    text = shown(metric, abs(value))
+    text = page.shown(metric, abs(value), digits=digits)
     if not float(text):
         return text
     return ("−" if value < 0 else "+") + text
 
 
-def span(metric: str, ends: Sequence[float] | None, sign: bool = False) -> str:
-    """An interval [low, high] as people read it; "" if there is none."""
-    if not ends:
-        return ""
-    show = signed if sign else shown
-    low, high = map(float, ends)
-    return f"{show(metric, low)} to {show(metric, high)}"
+def spanned(
+    metric: str, value: float, ends: Sequence[float] | None, sign: bool = False
+) -> tuple[str, str]:
+    """A number and its interval [low, high] ("" = none), to the digits that it deserves."""
+    digits = page.decimals(metric, *ends) if ends else None
+
+    def show(number: float) -> str:
+        return (signed if sign else page.shown)(metric, float(number), digits=digits)
+
+    return show(value), " to ".join(map(show, ends or ()))
 
 
 def metric_table(result: dict[str, Any]) -> TextTable:
@@ -98,11 +98,11 @@ def metric_table(result: dict[str, Any]) -> TextTable:
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
             ends = intervals.get(part, {}).get(metric)
-            interval = span(metric, ends) + inflated(value, ends)
-            row.append(Marked(shown(metric, value), small=interval))
+            text, interval = spanned(metric, value, ends)
+            row.append(Marked(text, small=interval + inflated(value, ends)))
         change, ends = values[1] - values[0], intervals.get("difference", {}).get(metric)
-        says, interval = _says(metric, change, ends), span(metric, ends, sign=True)
-        rows.append([*row, Marked(signed(metric, change), mark=says, small=interval)])
+        text, interval = spanned(metric, change, ends, sign=True)
+        rows.append([*row, Marked(text, mark=_says(metric, change, ends), small=interval)])
     return TextTable(("metric", "before", "after", "change"), rows)
 
 
@@ -120,25 +120,7 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
     return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
 
 
-def verdict(result: dict[str, Any]) -> str:
-    """The result in one sentence."""
-    before, after = result["before"], result["after"]
-    ends = (result.get("intervals") or {}).get("after", {}).get("ece")
-    within = ""
-    if ends:
-        why = inflated(after["ece"], ends)
-        within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])}{why})"
-    if shown("accuracy", before["accuracy"]) == shown("accuracy", after["accuracy"]):
-        accuracy = f"accuracy unchanged at {percent(after['accuracy'])}"
-    else:
-        accuracy = f"accuracy {percent(before['accuracy'])} → {percent(after['accuracy'])}"
-    return (
-        f"ECE {percent(before['ece'])} → {percent(after['ece'])}{within}; "
-        f"{accuracy}; {guarantee(result['privacy'])}."
-    )
-
-
-HEADLINE = ("accuracy", "roc_auc", "ece", "gap")
+_TILES = ("accuracy", "roc_auc", "ece", "gap")
 """Of an evaluation's metrics: what its report begins with, of those that there are."""
 
 
@@ -146,13 +128,11 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     """An evaluation's most important metrics with their intervals; after, where there is one."""
     metrics = result.get("metrics_after", result["metrics"])
     found = []
-    for name in HEADLINE:
+    for name in _TILES:
         if name not in metrics:
             continue
-        told, (called, _, unit) = metrics[name], page.heading(name).partition(", ")
-        low, high = (page.shown(name, told[end]) for end in ("low", "high"))
-        value = "drowned by noise" if told["value"] is None else page.shown(name, told["value"])
-        found.append((called, f"{value} ({low} to {high})" + (f"\u00a0{unit}" if unit else "")))
+        called = page.heading(name, str(result.get("score", ""))).removesuffix(", %")
+        found.append((called, measured(name, metrics[name]) or "unknown"))
     return found
 
 

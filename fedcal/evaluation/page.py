@@ -78,12 +78,24 @@ def heading(metric: str, score: str = "") -> str:
     return named.get(metric) or HEADINGS.get(metric, metric.replace("_", " "))
 
 
-def shown(metric: str, value: float, sign: bool = False) -> str:
-    """A value of a metric as people read it."""
+def decimals(metric: str, low: float, high: float) -> int:
+    """Digits behind the point that a number with this interval deserves.
+
+    Half of the interval is two units of the last digit at least.
+    """
+    percent = heading(metric).endswith("%")
+    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
+    if not 0 < half < math.inf:
+        return most
+    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
+
+
+def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
+    """A value of a metric as people read it; with an interval to `decimals` digits."""
     mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
-        return f"{100 * value:{mark}.2f}"
-    return f"{value:{mark}.4f}"
+        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
+    return f"{value:{mark}.{4 if digits is None else digits}f}"
 
 
 def parts(
@@ -125,19 +137,26 @@ def _of(view: str, views: Sequence[str]) -> str:
     return f", {names_of(views)[view]}" if len(views) > 1 else ""
 
 
-def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    ends = (estimate.low, estimate.high)
-    if not all(map(math.isfinite, ends)):
-        return "anything"
-    return " to ".join(shown(metric, end, sign) for end in ends)
+def _unknown(estimate: Estimate) -> bool:
+    """Return whether nothing is known of a metric: the interval has no end, or is all there is."""
+    low, high = estimate.low, estimate.high
+    return not math.isfinite(high - low) or (estimate.drowned and low <= 0 and high >= 1)
 
 
-def _value(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return "drowned by noise" if estimate.drowned else shown(metric, estimate.value, sign)
+def _texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
+    """Value and interval, to the digits that the interval deserves."""
+    digits = decimals(metric, estimate.low, estimate.high)
+    value, low, high = (
+        shown(metric, number, sign, digits)
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
+    return "drowned by noise" if estimate.drowned else value, f"{low} to {high}"
 
 
 def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return f"{_value(metric, estimate, sign)} ({_interval(metric, estimate, sign)})"
+    if _unknown(estimate):
+        return "unknown"
+    return "{} ({})".format(*_texts(metric, estimate, sign))
 
 
 def _about(score: str, names: Sequence[str] | None) -> str:
@@ -154,18 +173,16 @@ def _summary(
 ) -> Table:
     """Each metric with its interval, and where its width comes from."""
     z = NormalDist().inv_cdf(0.5 + found.level / 2)
-    rows = []
+    rows, unknown = [], []
     for metric, estimate in found.metrics[view].items():
+        name = heading(metric, found.score)
+        if _unknown(estimate):
+            unknown.append(name.removesuffix(", %"))
+            continue
+        digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
-        told = (shown(metric, half) if half == half else "" for half in halves)
-        rows.append(
-            (
-                heading(metric, found.score),
-                _value(metric, estimate),
-                _interval(metric, estimate),
-                *told,
-            )
-        )
+        told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
+        rows.append((name, *_texts(metric, estimate), *told))
     of_rows, noise = found.rows
     about = f"{_about(found.score, names)}Intervals are for {ESTIMANDS[found.estimand]}. "
     if math.isnan(of_rows):
@@ -177,6 +194,8 @@ def _summary(
         "release, and buckets of the score; the first two add up as squares, the last in full."
         + _beyond(found)
     )
+    if unknown:
+        note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
     return Table(
         f"Metrics{_of(view, views)}",
         (
@@ -275,20 +294,25 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
         if metric in named and told:
             charts.append(_forest(found, told, views, metric, title, note))
 
-    def table(title: str, metrics: Sequence[str]) -> Table:
+    def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
-        lines = [
-            (group, f"{rows[group]:,.0f}", *(_whole(m, own[view][m]) for m, view in pairs))
-            if own
-            else (group, "too few", *("" for _ in pairs))
-            for group, own in found.groups.items()
-        ]
+        lines = []
+        for group, own in found.groups.items():
+            told = [_whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [found.single[view].get(group) for view in p_values]
+            size = f"{rows[group]:,.0f}" if own else "too few"
+            lines.append((group, size, *told, *("" if p is None else _p_value(p) for p in sure)))
         columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
-        return Table(title, ("group", "rows", *columns), tuple(lines), note)
+        columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
+        return Table(title, ("group", "rows", *columns), tuple(lines), about.strip())
 
-    tables = [table("Groups", named)]
+    tests = (
+        "Each group's p-value is corrected for their number (Holm 1979)." if found.single else ""
+    )
+    tables = [table("Groups", named, list(found.single), f"{note} {tests}")]
     if set(_RATES) <= there:
-        tables.append(table(f"Groups: errors at threshold {found.threshold:g}", _RATES))
+        title = f"Groups: errors at threshold {found.threshold:g}"
+        tables.append(table(title, _RATES, (), note))
     return [*charts, *tables]
 
 

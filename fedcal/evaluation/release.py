@@ -162,7 +162,9 @@ class ScoreRelease(Artifact):
             effect=effect,
             excluded=self.excluded,
         )
-        return found if self.known else replace(found, rows=(math.nan, math.nan), tests={})
+        return (
+            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+        )
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
