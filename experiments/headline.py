@@ -113,8 +113,9 @@ def by_group(result: Result) -> str:
     gaps = {g: result["groups"][g]["metrics"]["gap"] for g in p_values}
     off = {g: gaps[g] for g, p in p_values.items() if p < ALPHA}
     others = [gap for g, gap in gaps.items() if g not in off]
-    unseen = max((_unseen(gap, len(gaps)) for gap in others), default=0.0)
-    hidden = f"a gap of up to {_points(unseen)} points could go unseen"
+    unseen = sorted(_unseen(gap, len(gaps)) for gap in others)
+    ends = dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen)
+    hidden = f"gaps below {' to '.join(ends)} points could go unseen"
     if not gaps:
         return "Of no group could it be measured."
     if off:
@@ -186,16 +187,16 @@ def covered(result: Result) -> str:
     wanted = f"{100 * (1 - sets['alpha']):.4g}\u00a0%"
     if result["after"] is None:
         return f"Sets made for a coverage of {wanted}; without test rows it was not measured."
-    whole = next(iter(result["coverage_by"]["whole"].values()))
-    found = measured("accuracy", {**whole, "value": whole["coverage"]}, " of the test rows")
-    text = f"Sets hold the label in {found}"
-    if whole["high"] < 1 - sets["alpha"]:
-        text += f", fewer than the {wanted} wanted by more than chance"
-    elif whole["low"] > 1 - sets["alpha"]:
-        text += f", more than the {wanted} wanted"
-    else:
-        text += f"; {wanted} wanted"
-    return f"{text}, with {result['after']['set_size']:.3g} labels on average."
+    coverage, sizes = result["after"]["coverage"], result["after"]["set_size"]
+    kept = result.get("coverage_by", {}).get("whole", {"": {"low": coverage, "high": coverage}})
+    (whole,) = kept.values()
+    found = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
+    beside = f"; {wanted} wanted"
+    if whole["low"] < whole["high"] < 1 - sets["alpha"]:
+        beside = f", fewer than the {wanted} wanted by more than chance"
+    elif 1 - sets["alpha"] < whole["low"] < whole["high"]:
+        beside = f", more than the {wanted} wanted"
+    return f"Sets hold the label in {found}{beside}, with {sizes:.3g} labels on average."
 
 
 _CHANGES = {

@@ -40,6 +40,7 @@ from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
 
 FILE = "report.html"
+PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
@@ -205,8 +206,8 @@ def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
     for metric in ("ece", "classwise_ece"):
         name = words.meanings(result)[metric][0].removesuffix(", %")
-        before, after = (words.percent(result[part][metric]) for part in ("before", "after"))
-        found.append((name, f"{before} → {after}"))
+        before, after = (words.with_interval(result, part, metric)[0] for part in PARTS)
+        found.append((name, f"{before} → {after}\u00a0%"))
     return found
 
 

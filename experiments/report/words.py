@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from fedcal.evaluation import page
 from fedcal.experiments.figures.curves import NAMES
 from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
-from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
@@ -77,15 +77,19 @@ def signed(metric: str, value: float, digits: int | None = None) -> str:
     return ("−" if value < 0 else "+") + text
 
 
-def spanned(
-    metric: str, value: float, ends: Sequence[float] | None, sign: bool = False
-) -> tuple[str, str]:
-    """A number and its interval [low, high] ("" = none), to the digits that it deserves."""
+def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[str, str]:
+    """A number of a part of the result and its interval, to the digits that it deserves.
+
+    Parameters
+    ----------
+    part
+        "before", "after" or "difference"
+    """
+    ends = (result.get("intervals") or {}).get(part, {}).get(metric)
     digits = page.decimals(metric, *ends) if ends else None
-
-    def show(number: float) -> str:
-        return (signed if sign else page.shown)(metric, float(number), digits=digits)
-
+    before, after = (float(result[of][metric]) for of in ("before", "after"))
+    show = partial(signed if part == "difference" else page.shown, metric, digits=digits)
+    value = {"before": before, "after": after, "difference": after - before}[part]
     return show(value), " to ".join(map(show, ends or ()))
 
 
@@ -97,12 +101,13 @@ def metric_table(result: dict[str, Any]) -> TextTable:
         row: list[Entry] = [heading]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
-            ends = intervals.get(part, {}).get(metric)
-            text, interval = spanned(metric, value, ends)
-            row.append(Marked(text, small=interval + inflated(value, ends)))
-        change, ends = values[1] - values[0], intervals.get("difference", {}).get(metric)
-        text, interval = spanned(metric, change, ends, sign=True)
-        rows.append([*row, Marked(text, mark=_says(metric, change, ends), small=interval)])
+            text, interval = with_interval(result, part, metric)
+            why = inflated(value, intervals.get(part, {}).get(metric))
+            row.append(Marked(text, small=interval + why))
+        text, interval = with_interval(result, "difference", metric)
+        ends = intervals.get("difference", {}).get(metric)
+        mark = _says(metric, values[1] - values[0], ends)
+        rows.append([*row, Marked(text, mark=mark, small=interval)])
     return TextTable(("metric", "before", "after", "change"), rows)
 
 
@@ -170,10 +175,14 @@ def noise_sentence(result: dict[str, Any]) -> str:
     noise = intervals.get("noise", {}).get("after")
     if not noise:
         return ""
+    told = " and ".join(
+        f"about {100 * noise[metric]:.2g} % of {heading.removesuffix(', %')}"
+        for metric, (heading, _) in meanings(result).items()
+        if metric in ("ece", "classwise_ece")
+    )
     return (
-        f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show an "
-        f"ECE of about {shown('ece', noise['ece'])} % and a classwise ECE of about "
-        f"{shown('classwise_ece', noise['classwise_ece'])} %: noise makes absolute gaps, never "
+        f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show "
+        f"{told}: noise makes absolute gaps, never "
         "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
         "below the number itself."
     )

@@ -105,8 +105,8 @@ def grouped(**p_values: float) -> dict[str, Any]:
 def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear() -> None:
     said = plain(grouped(a=0.01, b=0.2, c=0.9))
     assert said.endswith(
-        "By group it is too low for a (by 16); in the other 2 groups a gap of up to 18 points "
-        "could go unseen."
+        "By group it is too low for a (by 16); in the other 2 groups gaps below 12 to 18 "
+        "points could go unseen."
     )
     said = plain(grouped(a=0.01, b=0.02, c=0.9))
     assert "too low for a (by 16) and too high for b (by 17); in the other 1 groups" in said
