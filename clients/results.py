@@ -20,7 +20,7 @@ from fedcal.npz import read_npz
 from fedcal.numerics import softmax
 
 RESULTS, METRICS = "results", "metrics.json"
-SHOWN = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
+SHOWN = {"accuracy": "accuracy", "ece": "top-label ECE", "nll": "NLL", "brier": "Brier"}
 """Key of a metric -> its name in the log."""
 
 MOST_BYTES = 1 << 20
