@@ -69,6 +69,8 @@ def right(result: Result) -> str:
     metrics = result.get("metrics")
     if metrics is None:
         return ""
+    if _nobody_asked(result):
+        return "Nobody was asked in a round, so nothing is known."
     if "accuracy" in metrics:
         if not (text := measured("accuracy", metrics["accuracy"], " of the rows")):
             return "How often the model is right could not be measured under this noise."
@@ -86,7 +88,7 @@ def right(result: Result) -> str:
 def calibrated_on_average(result: Result) -> str:
     """Whether the mean score is the share of the outcome, and if so, whether scores are."""
     gap = result.get("metrics", {}).get("gap")
-    if gap is None:
+    if gap is None or _nobody_asked(result):
         return ""
     subject = _subject(result)
     low, high = gap["low"], gap["high"]
@@ -123,7 +125,7 @@ def by_group(result: Result) -> str:
         for too, above in zip(_TOO, (False, True), strict=True):
             if some := {g: e for g, e in off.items() if (e["low"] + e["high"] > 0) == above}:
                 parts.append(f"{too} for {_named(some)}")
-        rest = f"; in the other {len(others)} groups {hidden}" if others else ""
+        rest = f"; elsewhere {hidden}" if others else ""
         return f"By group it is {' and '.join(parts)}{rest}."
     if tests["p_value"] < ALPHA:
         p = f"p = {tests['p_value']:.2g}"
@@ -299,6 +301,10 @@ def _kept(
     if change[0] > 0 or change[1] < 0:
         return f"Accuracy {'rose' if after > before else 'fell'} {moved}."
     return f"Accuracy went {moved}, no difference beyond chance."
+
+
+def _nobody_asked(result: Result) -> bool:
+    return "rows" in result and result["rows"]["value"] is None
 
 
 def _score(result: Result) -> str:

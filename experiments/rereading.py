@@ -14,7 +14,7 @@ from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -184,14 +184,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
 
 def _chosen(threshold: Threshold) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (
-            heading(name, "positive"),
-            shown(name, e.value),
-            f"{shown(name, e.low)} to {shown(name, e.high)}",
-        )
-        for name, e in threshold.estimates.items()
-    ]
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedcal.evaluation.page import heading
 from fedcal.experiments.files import PAGE as CARD
-from fedcal.experiments.headline import headline
+from fedcal.experiments.headline import headline, measured
 from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
@@ -154,11 +155,11 @@ def _released(record: Mapping[str, Any]) -> list[Part]:
         if not metrics:
             continue
         rows = tuple(
-            (name.replace("_", " "), f"{m['value']:.4f}", f"{m['low']:.4f} to {m['high']:.4f}")
+            (heading(name).removesuffix(", %"), text)
             for name, m in metrics.items()
-            if m["value"] is not None
+            if (text := measured(name, m))
         )
         title = f"Released by {one['name']}"
         note = "Private releases, with 95 % intervals."
-        found.append(Table(title, ("metric", "value", "95 % interval"), rows, note))
+        found.append(Table(title, ("metric", "value (interval)"), rows, note))
     return found

@@ -143,8 +143,8 @@ def _unknown(estimate: Estimate) -> bool:
     return not math.isfinite(high - low) or (estimate.drowned and low <= 0 and high >= 1)
 
 
-def _texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
-    """Value and interval, to the digits that the interval deserves."""
+def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
+    """Return value and interval, to the digits that the interval deserves."""
     digits = decimals(metric, estimate.low, estimate.high)
     value, low, high = (
         shown(metric, number, sign, digits)
@@ -156,7 +156,7 @@ def _texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, st
 def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     if _unknown(estimate):
         return "unknown"
-    return "{} ({})".format(*_texts(metric, estimate, sign))
+    return "{} ({})".format(*texts(metric, estimate, sign))
 
 
 def _about(score: str, names: Sequence[str] | None) -> str:
@@ -182,7 +182,7 @@ def _summary(
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
-        rows.append((name, *_texts(metric, estimate), *told))
+        rows.append((name, *texts(metric, estimate), *told))
     of_rows, noise = found.rows
     about = f"{_about(found.score, names)}Intervals are for {ESTIMANDS[found.estimand]}. "
     if math.isnan(of_rows):

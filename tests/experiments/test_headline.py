@@ -76,6 +76,11 @@ def test_the_direction_of_the_mean_gap_in_words(gap: Any, said: str) -> None:
     assert plain(evaluated(told(*gap))) == rows + of_two
 
 
+def test_nobody_asked_is_said_once() -> None:
+    unknown = evaluated(told(None, -1.0, 1.0), rows={"value": None, "noise": None})
+    assert plain(unknown) == "Nobody was asked in a round, so nothing is known."
+
+
 def test_what_noise_drowns_is_no_number() -> None:
     result = evaluated(told(None, -1.0, 1.0))
     result["metrics"]["accuracy"] = told(None, 0.0, 1.0)
@@ -105,11 +110,11 @@ def grouped(**p_values: float) -> dict[str, Any]:
 def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear() -> None:
     said = plain(grouped(a=0.01, b=0.2, c=0.9))
     assert said.endswith(
-        "By group it is too low for a (by 16); in the other 2 groups gaps below 12 to 18 "
+        "By group it is too low for a (by 16); elsewhere gaps below 12 to 18 "
         "points could go unseen."
     )
     said = plain(grouped(a=0.01, b=0.02, c=0.9))
-    assert "too low for a (by 16) and too high for b (by 17); in the other 1 groups" in said
+    assert "too low for a (by 16) and too high for b (by 17); elsewhere gaps" in said
     said = plain(grouped(a=0.06, b=0.2, c=0.9))
     assert "Over the 3 groups it is off (p = 0.01), but none stands out" in said
 
