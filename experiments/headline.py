@@ -143,7 +143,7 @@ def against_each_other(result: Result) -> str:
     ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
     values = {m: tuple(result[view][m]["value"] for view in views) for m in ends}
     who = "Calibration" if "metrics_after" in result else "The second model"
-    return _compared(who, values, ends, _score(result))
+    return _compared(who, values, ends, _ece(result))
 
 
 # -- calibrators, models, sets -------------------------------------------------------------------
@@ -156,16 +156,15 @@ def after_calibration(result: Result) -> str:
         return ""
     if before is None or after is None:
         return "Each site measures on its own rows what this calibrator is worth; here nobody can."
-    score = _score(result)
-    names = ("classwise_ece" if score == "positive" else "ece", "nll")
+    names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
     values = {m: (before[m], after[m]) for m in (*names, "accuracy")}
     intervals = result.get("intervals")
     if not intervals:
         few = "; too few test rows to tell better from worse" * ("intervals" in result)
-        return f"Calibration: {_ece(score)} {_moved('ece', *values[names[0]], None)}{few}."
+        return f"Calibration: {_ece(result)} {_moved('ece', *values[names[0]], None)}{few}."
     ends = {m: tuple(intervals["difference"][m]) for m in values}
     accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
-    return f"{_compared('Calibration', values, ends, score)} {accuracy}"
+    return f"{_compared('Calibration', values, ends, _ece(result))} {accuracy}"
 
 
 def trained(result: Result) -> str:
@@ -256,7 +255,7 @@ def _compared(
     who: str,
     values: Mapping[str, tuple[Any, Any]],
     ends: Mapping[str, tuple[Any, Any]],
-    score: str,
+    ece: str,
 ) -> str:
     """Better, worse, both or neither, by the intervals of differences; then the numbers."""
     known = {m: e for m, e in ends.items() if None not in e}
@@ -264,7 +263,7 @@ def _compared(
     for metric, (low, high) in known.items():
         if low > 0 or high < 0:
             (better if (low > 0) == (metric in HIGHER_IS_BETTER) else worse).append(metric)
-    named = {m: _ece(score) if m.endswith("ece") else _NAMES.get(m, m) for m in ends}
+    named = {m: ece if m.endswith("ece") else _NAMES.get(m, m) for m in ends}
     same, mixed, clear, unclear = _SAID[who]
     if not known:
         said = "could not be judged under this noise"
@@ -311,8 +310,9 @@ def _score(result: Result) -> str:
     return str(result.get("score", ""))
 
 
-def _ece(score: str) -> str:
-    return {"positive": "ECE of class 1", "confidence": "top-label ECE"}.get(score, "ECE")
+def _ece(result: Result) -> str:
+    positive = f"ECE of {called(result.get('class_names'), 1)}"
+    return {"positive": positive, "confidence": "top-label ECE"}.get(_score(result), "ECE")
 
 
 def _subject(result: Result) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
+from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
@@ -36,7 +37,7 @@ def recorded(
         trust=plan.trust,
         secure_aggregation=job.secure_aggregation,
         noise_source=job.federation.noise_source,
-        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
+        ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
     rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
@@ -100,7 +101,12 @@ def result_of(
     data
         what the run was on; None with real sites
     """
+    names = None if data is None else data.class_names
+    if names is None and config.class_names is not None:
+        names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
+    for each in (artifact, *outcome.history):
+        each.of_classes(names)
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import pages
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
@@ -57,6 +58,8 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
@@ -83,8 +86,9 @@ class Reading:
         write_folder(out, write, stale=READING.files)
 
 
-def read_release(path: Path) -> ScoreRelease:
+def read_release(path: str | Path) -> ScoreRelease:
     """The release in a file; InputError if it is none."""
+    path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
@@ -94,13 +98,13 @@ def read_release(path: Path) -> ScoreRelease:
 
 
 def reread(
-    path: Path,
+    path: str | Path,
     *,
     threshold: float | None = None,
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
-    since: Path | None = None,
+    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -136,7 +140,7 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    return Reading(path_of(path), release, release.findings(threshold), chosen, made, changes)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -158,7 +162,9 @@ def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
         raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
-    return calibrator_from(whole, score, how, asked.classes, release.input)
+    made = calibrator_from(whole, score, how, asked.classes, release.input)
+    made.of_classes(release.class_names)
+    return made
 
 
 _CHANGES = {

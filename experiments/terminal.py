@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fedcal.classes import called
 from fedcal.errors import FedcalError, Interrupted
 from fedcal.printable import printable
 
@@ -25,8 +26,6 @@ SHOWN = {
 }
 """Metric -> heading; percentages are for people, files hold fractions."""
 
-_OF_TWO = {"ece": "top-label ECE %", "classwise_ece": "ECE of class 1 %"}
-
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
 
@@ -37,12 +36,13 @@ class Stopped(FedcalError):
     exit_code = 130
 
 
-def headings(score: str = "") -> dict[str, str]:
+def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, str]:
     """`SHOWN`; of two classes (score "positive") it says which ECE is of what.
 
     The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
     """
-    return SHOWN | _OF_TWO if score == "positive" else SHOWN
+    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {called(names, 1)} %"}
+    return SHOWN | of_two if score == "positive" else SHOWN
 
 
 def shown(metric: str, value: float) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedcal.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.experiments.figures.curves import NAMES
@@ -48,20 +49,22 @@ METRICS = {
 }
 """Metric -> heading and what it means, in the order of the table."""
 
-_OF_TWO = {
-    "ece": ("top-label ECE, %", METRICS["ece"][1]),
-    "classwise_ece": (
-        "ECE of class 1, %",
-        "How far the probability of class 1 is from the share of rows that are of it, averaged "
-        "over 15 bins of that probability. (The mean over both classes: theirs are equal, but for "
-        "rows on the edge of a bin.) 0 is best.",
-    ),
-}
-
 
 def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """`METRICS`; for a run on two classes it says which ECE is of what."""
-    return METRICS | _OF_TWO if result.get("score") == "positive" else METRICS
+    if result.get("score") != "positive":
+        return METRICS
+    name = called(result.get("class_names"), 1)
+    of_one = (
+        f"How far the probability of {name} is from the share of rows that are of it, averaged "
+        "over 15 bins of that probability. (The mean over both classes: theirs are equal, but for "
+        "rows on the edge of a bin.) 0 is best."
+    )
+    of_two = {
+        "ece": ("top-label ECE, %", METRICS["ece"][1]),
+        "classwise_ece": (f"ECE of {name}, %", of_one),
+    }
+    return METRICS | of_two
 
 
 def percent(fraction: float) -> str:
