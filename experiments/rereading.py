@@ -15,7 +15,7 @@ from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -58,12 +58,14 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
+        shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
         first = ([_chosen(self.chosen)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
@@ -188,10 +190,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
 
 def _chosen(threshold: Threshold) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
-        for name, e in threshold.estimates.items()
-    ]
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",

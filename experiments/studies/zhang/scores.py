@@ -18,8 +18,9 @@ KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
 
 
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
-    """`KEYS`: ECE has 15 bins; `gap` is mean confidence less accuracy."""
+    """`KEYS`: ECE has 15 bins; `gap` is mean confidence minus accuracy, also of two classes."""
     found = scored(probs, y)
+    found["gap"] = float(probs.max(axis=1).mean()) - found["accuracy"]
     return {key: found[key] for key in KEYS}
 
 
