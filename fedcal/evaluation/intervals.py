@@ -37,6 +37,9 @@ Rows = Literal["new", "these"]
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
 
+FEW = 30.0
+"""Rows or events below which an interval is widened by what sampling of small counts needs."""
+
 DROWNED = 0.25
 """A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
 
@@ -57,6 +60,8 @@ class Estimate:
         how far the value of the rows themselves, in finer buckets, may lie from this one
     drowned
         the noise leaves nearly nothing to be said: the value is not for print
+    warning
+        why the interval may be short, for the same line of every output; "" = it is not
     """
 
     value: float
@@ -66,22 +71,27 @@ class Estimate:
     noise: float
     binning: float
     drowned: bool
+    warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
         found: dict[str, Any] = {
             name: number if math.isfinite(number) else None
             for name, number in vars(self).items()
-            if name != "drowned"
+            if name not in ("drowned", "warning")
         }
         if self.drowned:
             found["value"] = None
-        return {**found, "drowned": self.drowned}
+        found["drowned"] = self.drowned
+        return {**found, "warning": self.warning} if self.warning else found
 
 
 @dataclass(frozen=True)
 class Span:
-    """An interval without binning, and its parts; `firm` = no denominator may be 0."""
+    """An interval without binning, and its parts.
+
+    `firm` = no denominator may be 0; `hidden` = noise alone may have made the value.
+    """
 
     value: float
     low: float
@@ -89,6 +99,7 @@ class Span:
     sampling: float
     noise: float
     firm: bool = True
+    hidden: bool = False
 
 
 def estimate(
@@ -163,6 +174,35 @@ def fieller(
 def quadratic(variance: Floats, t: float) -> float:
     """Var(top - t bottom) from its three coefficients, not below 0."""
     return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
+
+
+def of_share(
+    top: ArrayLike, bottom: ArrayLike, noise: Floats, z: float, rows: str, unit: float = 1.0
+) -> tuple[Floats, Floats]:
+    """`fieller` for shares of rows: the choice of rows has the variance bottom t (1 - t).
+
+    Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
+
+    Parameters
+    ----------
+    top, bottom, z
+        as `fieller` takes them
+    noise
+        (3, ...) coefficients of the noise's variance
+    rows
+        `new` or `these`
+    unit
+        what a row adds to the top
+    """
+    check_rows(rows)
+    x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    if rows != "new":
+        return fieller(x, y, noise, z)
+    trials = unit * y - (unit - 1) * x  # of F1, whose rows count twice: see there
+    variance = noise + np.stack([np.zeros_like(trials), -trials / 2, -trials])
+    half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
+    (low, _), (_, high) = (fieller(x + side, y, variance, z) for side in (-half, half))
+    return low, high
 
 
 def check_rows(rows: str) -> None:

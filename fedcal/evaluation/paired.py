@@ -13,6 +13,7 @@ from fedcal.evaluation.calibration import GAPS
 from fedcal.evaluation.estimates import SCORES, binning, spans
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
+    FEW,
     Estimate,
     Span,
     check_rows,
@@ -92,8 +93,8 @@ def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
-    if rows == "new":  # of difference - t n
-        variance += [moved, difference, total]
+    if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
+        variance += [moved + 2 * (moved < FEW), difference, total]
     z = normal_quantile(level)
     low, high = fieller(difference, total, variance, z, (-1.0, 1.0))
     value = difference / total

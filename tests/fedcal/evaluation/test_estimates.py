@@ -318,12 +318,15 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows: str) -> None:
 
     def share(top: Floats, bottom: Floats, noise: list[Floats]) -> tuple[Floats, Floats]:
         binomial = new * bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
-        return fieller(top, bottom, v * np.array(noise) + binomial, normal_quantile(0.9))
+        half = np.where(np.minimum(top, bottom - top) < 30, new / 2, 0.0)  # of few, half a row
+        variance = v * np.array(noise) + binomial
+        ends = [fieller(top + s, bottom, variance, normal_quantile(0.9)) for s in (-half, half)]
+        return ends[0][0], ends[1][1]
 
     all_p, total, odds = np.full_like(p, p[0]), n[0] + p[0], EDGES[:-1] / (1 - EDGES[:-1])
     top, ones = p[:-1] - odds * n[:-1], np.ones(BUCKETS)
     benefit = v * np.array([(1 + odds**2) * m[:-1], (1 - odds) * m[:-1], 2 * BUCKETS * ones])
-    benefit += new * np.array([p[:-1] + odds**2 * n[:-1], top, total * ones])
+    benefit += new * np.array([p[:-1] + 2 + odds**2 * (n[:-1] + 2), top, total * ones])
     some = np.arange(15).repeat(BUCKETS // 15)
     of_bin = [np.bincount(some, row) for row in h.counts]
     sixteen = np.full(15, BUCKETS / 15)
