@@ -14,7 +14,7 @@ from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, p_shown, parts, shown
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -170,7 +170,7 @@ _CHANGES = {
 
 def _changes(changes: Mapping[str, Change]) -> Table:
     rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test))
         for name, test in changes.items()
     ]
     return Table(

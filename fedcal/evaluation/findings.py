@@ -15,7 +15,7 @@ from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_leme
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
-from fedcal.evaluation.paired import compare
+from fedcal.evaluation.paired import accuracies, compare
 from fedcal.types import Floats
 
 FEWEST = 20
@@ -181,6 +181,7 @@ def findings(
             some = counted(histograms, views[0], group)
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
+    metrics = {view: of_all(view) for view in views}
     difference: Metrics = {}
     tests = {}
     if score != "classes":
@@ -192,12 +193,16 @@ def findings(
             }
         if groups:
             for view in views:
-                gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
+                gaps = (own[view]["gap"] for own in groups.values() if own)
                 tests[view]["groups"] = groups_test(gaps)
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
             one, other = whole.values()
+            if pairs is not None:  # all three accuracies from the same counts: they agree
+                both = accuracies(pairs, cell_std, level=level, rows=rows)
+                for view, accuracy in zip(views, both, strict=True):
+                    metrics[view] = {**metrics[view], "accuracy": accuracy}
             difference = compare(
                 one,
                 other,
@@ -212,7 +217,7 @@ def findings(
         threshold,
         level,
         counted(histograms, views[0], ""),
-        {view: of_all(view) for view in views},
+        metrics,
         difference,
         groups,
         tests,

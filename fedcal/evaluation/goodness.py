@@ -24,13 +24,20 @@ from fedcal.types import Floats
 
 DRAWS = 999
 
+FAR_TAIL = 1e-4
+"""Nothing smaller is told of a distribution that holds to first order."""
+
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """A statistic, and how often calibrated scores would give one as large."""
+    """A statistic, and how often calibrated scores would give one as large.
+
+    `floor` is the smallest p-value that the test can tell: of one in 1,000 draws, say.
+    """
 
     statistic: float
     p_value: float
+    floor: float = 1 / (1 + DRAWS)
 
 
 def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> CalibrationTest:
@@ -87,7 +94,8 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
     known = [e for e in gaps if math.isfinite(e.value)]
     sizes = [max(abs(e.value) - e.binning, 0.0) / math.hypot(e.sampling, e.noise) for e in known]
     statistic = math.fsum(size**2 for size in sizes)
-    return CalibrationTest(statistic, float(chdtrc(len(known), statistic)) if known else 1.0)
+    p_value = float(chdtrc(len(known), statistic)) if known else 1.0
+    return CalibrationTest(statistic, max(p_value, FAR_TAIL), FAR_TAIL)
 
 
 def _test(observed: float, drawn: Floats) -> CalibrationTest:

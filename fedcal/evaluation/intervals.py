@@ -25,6 +25,9 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
 
+HIDES = "noise hides it"
+"""In place of a value that noise drowns."""
+
 
 def beyond(excluded: Sequence[str]) -> str:
     """Return the sentence on what intervals do not contain, after a space; "" = they contain all"""

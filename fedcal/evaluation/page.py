@@ -9,10 +9,12 @@ from statistics import NormalDist
 import numpy as np
 
 from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
+from fedcal.evaluation.drift import Change
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.goodness import CalibrationTest
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 from fedcal.pages import Entry, Intervals, Part, Table
 from fedcal.types import Floats
 
@@ -56,6 +58,14 @@ HEADINGS = {
 
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
+
+
+def p_shown(test: CalibrationTest | Change) -> str:
+    """A p-value; at the smallest that draws can tell, "< 0.001" instead of it."""
+    digits = max(3, round(-math.log10(test.floor)))
+    if test.p_value <= test.floor:
+        return f"< {test.floor:.{digits}f}"
+    return f"{test.p_value:.{digits}f}"
 
 
 def heading(metric: str) -> str:
@@ -111,15 +121,24 @@ def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
     ends = (estimate.low, estimate.high)
     if not all(map(math.isfinite, ends)):
         return "anything"
-    return " to ".join(shown(metric, end, sign) for end in ends)
+    return " to ".join(shown(metric, end, sign) for end in ends) + _warned(estimate)
 
 
 def _value(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return "drowned by noise" if estimate.drowned else shown(metric, estimate.value, sign)
+    return HIDES if estimate.drowned else shown(metric, estimate.value, sign)
 
 
 def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return f"{_value(metric, estimate, sign)} ({_interval(metric, estimate, sign)})"
+    """Value and interval; of a drowned error that may be 0 only what it is at most."""
+    if not estimate.drowned:
+        return f"{shown(metric, estimate.value, sign)} ({_interval(metric, estimate, sign)})"
+    if estimate.low == 0 and math.isfinite(estimate.high):
+        return f"{HIDES}: at most {shown(metric, estimate.high)}{_warned(estimate)}"
+    return f"{HIDES}: {_interval(metric, estimate, sign)}"
+
+
+def _warned(estimate: Estimate) -> str:
+    return f"; {estimate.warning}" if estimate.warning else ""
 
 
 def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
@@ -188,14 +207,10 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     )
 
 
-def _p_value(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
-
-
 def _tests(found: Findings, views: Sequence[str]) -> Table:
     """Whether scores could be calibrated."""
     rows = [
-        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", _p_value(test.p_value))
+        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", p_shown(test))
         for view in views
         for name, test in found.tests[view].items()
     ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
 from fedcal.evaluation.clusters import ESTIMANDS
-from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -72,7 +72,7 @@ class SingleMetric(Artifact):
         found = self.estimate
         shown: tuple[str | float, ...]
         if found.drowned:
-            shown = ("drowned by noise", found.low, found.high)
+            shown = (HIDES, found.low, found.high)
         else:
             shown = (found.value, found.low, found.high)
         note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"

@@ -74,7 +74,7 @@ def test_drowned_is_said_in_words() -> None:
     assert told["drowned"]
     table = named(parts(found, histograms), "Metrics")
     (row,) = (row for row in table.rows if row[0] == "ROC AUC")
-    assert row[1] == "drowned by noise"
+    assert row[1] == "noise hides it"
 
 
 def two_views() -> tuple[Findings, dict[Key, Histogram]]:
