@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, p_shown, parts, shown
+from fedcal.evaluation.page import heading, interval_shown, p_shown, parts, value_shown
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -136,7 +136,23 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    found = release.findings(threshold)
+    if chosen is not None:
+        found, chosen = _joined(found, chosen)
+    return Reading(path, release, found, chosen, made, changes)
+
+
+def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+    """Both with one interval of each metric: the wider one, as the best of many was chosen."""
+    first = next(iter(found.metrics))
+    own = dict(found.metrics[first])
+    for name, e in chosen.estimates.items():
+        if name in own:
+            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
+            own[name] = replace(own[name], low=low, high=high)
+    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
+    metrics = {**found.metrics, first: own}
+    return replace(found, metrics=metrics), replace(chosen, estimates=both)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -185,7 +201,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
 def _chosen(threshold: Threshold) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
     rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
+        (heading(name), value_shown(name, e), interval_shown(name, e))
         for name, e in threshold.estimates.items()
     ]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"

@@ -13,7 +13,7 @@ from fedcal.evaluation.clusters import ESTIMANDS, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM, Estimate
+from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.paired import accuracies, compare
 from fedcal.types import Floats
@@ -217,9 +217,9 @@ def findings(
         threshold,
         level,
         counted(histograms, views[0], ""),
-        metrics,
-        difference,
-        groups,
+        {view: warned(own, excluded) for view, own in metrics.items()},
+        warned(difference, excluded),
+        {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,
         estimand,
         excluded,

@@ -13,8 +13,8 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,9 @@ from numpy.typing import ArrayLike
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
+
+CLIPPED = "clipping may shift it"
+"""Warning of an interval that does not contain the bias of clipping whole clients."""
 
 HIDES = "noise hides it"
 """In place of a value that noise drowns."""
@@ -206,6 +209,12 @@ def of_share(
     half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
     (low, _), (_, high) = (fieller(x + side, y, variance, z) for side in (-half, half))
     return low, high
+
+
+def warned(found: Mapping[str, Estimate], excluded: Sequence[str]) -> dict[str, Estimate]:
+    """The estimates, each with the warning that follows from what intervals do not contain."""
+    clipped = any("clipping" in source for source in excluded)
+    return {name: replace(e, warning=CLIPPED) if clipped else e for name, e in found.items()}
 
 
 def check_rows(rows: str) -> None:

@@ -117,24 +117,26 @@ def _of(view: str, views: Sequence[str]) -> str:
     return f", {names_of(views)[view]}" if len(views) > 1 else ""
 
 
-def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
+def interval_shown(metric: str, estimate: Estimate, sign: bool = False) -> str:
+    """Both ends, and the warning that belongs to them."""
     ends = (estimate.low, estimate.high)
     if not all(map(math.isfinite, ends)):
         return "anything"
     return " to ".join(shown(metric, end, sign) for end in ends) + _warned(estimate)
 
 
-def _value(metric: str, estimate: Estimate, sign: bool = False) -> str:
+def value_shown(metric: str, estimate: Estimate, sign: bool = False) -> str:
+    """The value, or that noise hides it."""
     return HIDES if estimate.drowned else shown(metric, estimate.value, sign)
 
 
 def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     """Value and interval; of a drowned error that may be 0 only what it is at most."""
     if not estimate.drowned:
-        return f"{shown(metric, estimate.value, sign)} ({_interval(metric, estimate, sign)})"
+        return f"{shown(metric, estimate.value, sign)} ({interval_shown(metric, estimate, sign)})"
     if estimate.low == 0 and math.isfinite(estimate.high):
         return f"{HIDES}: at most {shown(metric, estimate.high)}{_warned(estimate)}"
-    return f"{HIDES}: {_interval(metric, estimate, sign)}"
+    return f"{HIDES}: {interval_shown(metric, estimate, sign)}"
 
 
 def _warned(estimate: Estimate) -> str:
@@ -148,7 +150,14 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
     for metric, estimate in found.metrics[view].items():
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         told = (shown(metric, half) if half == half else "" for half in halves)
-        rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
+        rows.append(
+            (
+                heading(metric),
+                value_shown(metric, estimate),
+                interval_shown(metric, estimate),
+                *told,
+            )
+        )
     of_rows, noise = found.rows
     about = f"Intervals are for {ESTIMANDS[found.estimand]}. "
     if math.isnan(of_rows):

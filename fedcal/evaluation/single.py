@@ -48,6 +48,7 @@ class SingleMetric(Artifact):
             "name": np.array(self.name),
             "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
             "drowned": np.array(self.estimate.drowned),
+            "warning": np.array(self.estimate.warning),
             "excluded": np.array(json.dumps(self.excluded)),
         }
 
@@ -55,7 +56,8 @@ class SingleMetric(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]))
+        warning = str(arrays.get("warning", ""))  # files of earlier versions have none
+        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]), warning=warning)
         excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)))
 
@@ -70,10 +72,10 @@ class SingleMetric(Artifact):
     def page(self) -> list[Any]:
         """A table of one line."""
         found = self.estimate
-        shown: tuple[str | float, ...]
-        if found.drowned:
-            shown = (HIDES, found.low, found.high)
-        else:
-            shown = (found.value, found.low, found.high)
+        value = HIDES if found.drowned else found.value
+        shown = (self.name, value, found.low, found.high, found.warning)
+        used = len(shown) if found.warning else len(shown) - 1
         note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
-        return [Table("Metric", ("metric", "value", "low", "high"), ((self.name, *shown),), note)]
+        return [
+            Table("Metric", ("metric", "value", "low", "high", "")[:used], (shown[:used],), note)
+        ]
