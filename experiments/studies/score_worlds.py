@@ -99,8 +99,8 @@ def world(name: str) -> World:
     if name == "beta":  # smooth and miscalibrated
         return World(name, np.stack([0.5 * _beta(2.0, 3.0), 0.5 * _beta(4.0, 2.0)]))
     if name in LOGISTIC:
-        density, rate = LOGISTIC[name]
-        claimed = _logit_normal(*density)
+        logits, rate = LOGISTIC[name]
+        claimed = _logit_normal(*logits)
         rates = expit(rate[0] + rate[1] * np.log(SCORES / (1 - SCORES)))
         return World(name, np.stack([claimed * (1 - rates), claimed * rates]))
     if name == "separated":  # 99.99 % of all pairs in order
