@@ -21,10 +21,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation import GAPS, Estimate, Histogram
+from fedcal.evaluation import GAPS, Estimate, Histogram, evaluate
 from fedcal.evaluation.calibration import BINS
 from fedcal.evaluation.estimates import SCORES as METRICS_OF
 from fedcal.evaluation.release import ScoreRelease
@@ -187,7 +188,7 @@ def _releases(
     """Drawn rows, what was released of them, and its metrics."""
     population, size = world(cell.world), cell.clients * ROWS_PER_CLIENT
     epsilon = math.inf if cell.trust == SecAgg.name else EPSILON
-    settings: dict[str, object] = {}
+    settings: dict[str, Any] = {}
     if cell.group == "clients":
         settings["estimand"] = "clients"
     if (cell.unit == User.name and cell.trust != Local.name) or cell.method != FedEvaluate.name:
@@ -205,7 +206,8 @@ def _releases(
             parts = [population.draw(each, rng) for each in sizes]
             release, drawn = released(shared, parts, rng), np.sum(parts, axis=0)
         else:
-            strategy = STRATEGIES[cell.method](facts, secure_aggregation="none", **settings)
+            kind: Any = STRATEGIES[cell.method]
+            strategy = kind(facts, secure_aggregation="none", **settings)
             if cell.dealt == "drawn":
                 drawn, shards = _new_clients(population, cell.clients, rng)
             else:
@@ -218,9 +220,12 @@ def _releases(
             if not isinstance(found, ScoreRelease):
                 raise TypeError(f"an evaluation released {found!r}")
             release = found
-        own = release.findings().metrics["model"]
-        asked = {name: e for name, e in own.items() if name in cell.metrics}
-        yield drawn, release.histograms["model", "", ""], asked
+        histogram = release.histograms["model", "", ""]
+        if cell.group == "example":
+            yield drawn, histogram, evaluate(histogram, "positive", only=cell.metrics)
+        else:
+            own = release.findings().metrics["model"]
+            yield drawn, histogram, {name: own[name] for name in cell.metrics}
 
 
 def _new_clients(
