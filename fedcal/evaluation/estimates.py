@@ -152,6 +152,9 @@ def estimates_of(
         name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
         for name, (metric, span) in found.items()
     }
+    for name, (metric, _) in found.items():
+        if isinstance(metric, Metric) and (warning := metric.warning(h)):
+            each[name] = replace(each[name], warning=warning)
     return agreed(each, {name for name, (_, span) in found.items() if span.hidden})
 
 
@@ -214,12 +217,16 @@ def smooth_span(
         value = (parts[0].value + parts[1].value) / 2
         both = mover(parts[0], parts[1], value, (0.5, 0.5))
         return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
+    if isinstance(metric, metrics.BrierUncertainty) and spread is None:
+        return _uncertainty_span(
+            smooth_span(metrics.Prevalence(metric.threshold), h, level, rows), value
+        )
     weights = metric.denominators(h)
     sums = (weights * h.counts).sum(axis=(1, 2))
     firm = bool((sums > FIRM * h.noise_std(weights)).all())
     if isinstance(metric, RatioMetric):
         span = replace(_ratio_span(metric, h, z, rows, spread), firm=firm)
-        return few_rows(span, sums, z, rows) if metric.name in _RANKINGS else span
+        return few_rows(span, metric, h, z, rows) if metric.name in _SKEWED else span
     if isinstance(metric, recalibration.Recalibration) and spread is None:
         span = recalibration.score_test_span(metric, h, level, rows)
         return span if firm else replace(span, low=-math.inf, high=math.inf, firm=False)
@@ -232,27 +239,36 @@ def smooth_span(
     span = Span(value, value - half, value + half, sampling, noise, firm)
     if isinstance(metric, metrics.MatthewsCorrelation) and firm and spread is None:
         return _correlation_span(span, metric, h, level, rows)
-    return few_rows(span, sums, z, rows) if metric.name in _RANKINGS else span
+    return few_rows(span, metric, h, z, rows) if metric.name in _SKEWED else span
 
 
 _RANKINGS = ("roc_auc", "confidence_auc", "average_precision")
+_SKEWED = (*_RANKINGS, "brier", "log_loss")
 
 
-def few_rows(span: Span, outcomes: Floats, z: float, rows: str) -> Span:
-    """The span of a ranking metric, widened where few rows have an outcome, or few are misplaced.
+def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> Span:
+    """The span, widened where few rows have an outcome, or few of a ranking are misplaced.
 
     By Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one for
     average precision); of a ranking that is nearly perfect, of the rows of the rarer outcome.
     """
-    least, share = float(outcomes.min()), min(max(span.value, 0.0), 1.0)
-    misplaced = (1 - share) * least < _MISPLACED
+    least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
+    lowest, reach = metric.bounds[0], metric.bounds[1] - metric.bounds[0]
+    share, ranks = (span.value - lowest) / reach, metric.name in _RANKINGS
+    misplaced = ranks and (1 - share) * least < _MISPLACED
     if rows != "new" or not span.firm or (least >= FEW and not misplaced):
         return span
-    inner = (share * least + 0.5) / (least + 1)
-    alike = inner * (1 - inner) / max(span.sampling**2 + span.noise**2, 1e-12)
-    count = least if misplaced else min(alike, 4 * least)
-    low, high = map(float, of_share(share * count, count, np.zeros(3), z, rows))
-    return replace(span, low=min(low, span.low), high=max(high, span.high))
+    trials = max(least if ranks else total, 1.0)
+    inner = (min(max(share, 0.0), 1.0) * trials + 0.5) / (trials + 1)
+    variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
+    most = 4 * trials if ranks else trials
+    count = trials if misplaced else min(inner * (1 - inner) / variance, most)
+    low, high = of_share(inner * count, count, np.zeros(3), z, rows)
+    return replace(
+        span,
+        low=min(float(low) * reach + lowest, span.low),
+        high=max(float(high) * reach + lowest, span.high),
+    )
 
 
 _MISPLACED = 5.0
@@ -279,6 +295,19 @@ def _correlation_span(
         math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in zip(*ends, strict=True)
     )
     return replace(span, low=min(low, span.low), high=max(high, span.high))
+
+
+def _uncertainty_span(prevalence: Span, value: float) -> Span:
+    """Of o (1 - o) from the interval of the prevalence o."""
+    ends = [prevalence.low, prevalence.high]
+    if ends[0] < 0.5 < ends[1]:
+        ends.append(0.5)
+    of = [o * (1 - o) for o in ends]
+    slope = abs(1 - 2 * prevalence.value)
+    spread = slope * prevalence.sampling, slope * prevalence.noise
+    return replace(
+        prevalence, value=value, low=min(of), high=max(of), sampling=spread[0], noise=spread[1]
+    )
 
 
 def _ratio_span(

@@ -75,6 +75,10 @@ class Metric(ABC):
         """Half-width of what the same rows in finer buckets could show."""
         return 0.0
 
+    def warning(self, h: Histogram) -> str:
+        """Why the interval may be short; "" = it is not."""
+        return ""
+
     @abstractmethod
     def denominators(self, h: Histogram) -> Floats:
         """Weights of the sums of counts that must lie above 0, (sums, 2, buckets)."""

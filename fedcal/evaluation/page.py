@@ -130,7 +130,7 @@ def value_shown(metric: str, estimate: Estimate, sign: bool = False) -> str:
     return HIDES if estimate.drowned else shown(metric, estimate.value, sign)
 
 
-def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     """Value and interval; of a drowned error that may be 0 only what it is at most."""
     if not estimate.drowned:
         return f"{shown(metric, estimate.value, sign)} ({interval_shown(metric, estimate, sign)})"
@@ -203,9 +203,9 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     rows = []
     for metric, change in found.difference.items():
         pair = [found.metrics[view][metric] for view in views]
-        values = [_whole(metric, e) for e in pair]
+        values = [whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric), *values, _whole(metric, change, True), says))
+        rows.append((heading(metric), *values, whole(metric, change, True), says))
     return Table(
         " and ".join(names.values()).capitalize(),
         ("metric", *names.values(), "difference", ""),
@@ -266,7 +266,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
     def table(title: str, metrics: Sequence[str]) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
         lines = [
-            (group, f"{rows[group]:,.0f}", *(_whole(m, own[view][m]) for m, view in pairs))
+            (group, f"{rows[group]:,.0f}", *(whole(m, own[view][m]) for m, view in pairs))
             if own
             else (group, "too few", *("" for _ in pairs))
             for group, own in found.groups.items()
