@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
-from fedcal.evaluation.intervals import HIDES
+from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.figures.curves import NAMES
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.statement.sentences import guarantee
@@ -135,13 +135,9 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
         if name not in metrics:
             continue
         told, (called, _, unit) = metrics[name], page.heading(name).partition(", ")
-        low, high = (page.shown(name, told[end]) for end in ("low", "high"))
-        text = f"{low} to {high}"
-        if told["value"] is None:
-            text = f"{HIDES}: {f'at most {high}' if told['low'] == 0 else text}"
-        else:
-            text = f"{page.shown(name, told['value'])} ({text})"
-        found.append((called, text + (f"\u00a0{unit}" if unit else "")))
+        found.append(
+            (called, page.whole(name, from_json(told)) + (f"\u00a0{unit}" if unit else ""))
+        )
     return found
 
 

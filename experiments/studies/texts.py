@@ -259,7 +259,7 @@ _PAGES = {
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-    "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
+    "evaluation-studies": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
     "angelopoulos": (
         *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
         "prediction-sets-peers",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.clusters import ESTIMANDS, Estimand
+from fedcal.evaluation.clusters import ESTIMANDS, MEASURED, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
@@ -212,12 +212,13 @@ def findings(
                 threshold=threshold,
                 **options,
             )
+    measured = MEASURED[score] if estimand == "clients" else None
     return Findings(
         score,
         threshold,
         level,
         counted(histograms, views[0], ""),
-        {view: warned(own, excluded) for view, own in metrics.items()},
+        {view: warned(own, excluded, measured) for view, own in metrics.items()},
         warned(difference, excluded),
         {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,

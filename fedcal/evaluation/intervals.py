@@ -13,7 +13,7 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, get_args
@@ -25,8 +25,11 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
 
-CLIPPED = "clipping may shift it"
+CLIPPED = "clipping may shift it, far where clients differ"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
+
+UNMEASURED = "how much clients differ in it was not measured"
+"""Warning of an interval for new clients that is widened as those of other metrics."""
 
 HIDES = "noise hides it"
 """In place of a value that noise drowns."""
@@ -90,6 +93,11 @@ class Estimate:
             found["value"] = None
         found["drowned"] = self.drowned
         return {**found, "warning": self.warning} if self.warning else found
+
+
+def from_json(told: Mapping[str, Any]) -> Estimate:
+    """What `to_json` gave; NaN for None."""
+    return Estimate(**{name: math.nan if x is None else x for name, x in told.items()})
 
 
 @dataclass(frozen=True)
@@ -211,10 +219,29 @@ def of_share(
     return low, high
 
 
-def warned(found: Mapping[str, Estimate], excluded: Sequence[str]) -> dict[str, Estimate]:
-    """The estimates, each with the warning that follows from what intervals do not contain."""
+def warned(
+    found: Mapping[str, Estimate],
+    excluded: Sequence[str],
+    measured: Collection[str] | None = None,
+) -> dict[str, Estimate]:
+    """The estimates, each with the warning that follows from what intervals do not contain.
+
+    Parameters
+    ----------
+    found
+        by name
+    excluded
+        sources of error, in words
+    measured
+        metrics whose variance over new clients was measured; None = intervals are not for them
+    """
     clipped = any("clipping" in source for source in excluded)
-    return {name: replace(e, warning=CLIPPED) if clipped else e for name, e in found.items()}
+
+    def warning(name: str, own: str) -> str:
+        guessed = UNMEASURED if measured is not None and name not in measured else ""
+        return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
+
+    return {name: replace(e, warning=warning(name, e.warning)) for name, e in found.items()}
 
 
 def check_rows(rows: str) -> None:

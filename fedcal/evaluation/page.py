@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.evaluation.calibration import GAPS
 from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.drift import Change
 from fedcal.evaluation.figures import curve_parts, names_of
@@ -134,7 +135,7 @@ def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     """Value and interval; of a drowned error that may be 0 only what it is at most."""
     if not estimate.drowned:
         return f"{shown(metric, estimate.value, sign)} ({interval_shown(metric, estimate, sign)})"
-    if estimate.low == 0 and math.isfinite(estimate.high):
+    if metric in GAPS and estimate.low == 0:
         return f"{HIDES}: at most {shown(metric, estimate.high)}{_warned(estimate)}"
     return f"{HIDES}: {interval_shown(metric, estimate, sign)}"
 
