@@ -317,17 +317,18 @@ def _ratio_span(
     value = top / bottom
     through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
     noise = _coefficients(through @ through.T) - metric.excess(h)
-    sampling = np.zeros(3)
+    sampling, trials = np.zeros(3), metric.trials(h)
     if rows == "new" and spread is not None:
         sampling[0] = spread * bottom**2
-    elif rows == "new" and (trials := metric.trials(h)) is not None:
+    elif rows == "new" and trials is not None:
         sampling[1:] = -trials / 2, -trials
     elif rows == "new":
         flat = np.stack(gradients).reshape(2, -1)
         sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
         sampling[0] += metric.unseen(h)
-    if sampling[2] < 0:
-        low, high = of_share(top, bottom, noise, z, rows, float(gradients[0].max()))
+    if spread is None and trials is not None:
+        unit = float(gradients[0].max())
+        low, high = of_share(top, bottom, noise, z, rows, trials, unit)
     else:
         low, high = fieller(top, bottom, noise + sampling, z, metric.bounds)
     inside = float(np.clip(value, *metric.bounds))

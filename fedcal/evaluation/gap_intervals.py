@@ -103,9 +103,7 @@ def gap_span(
     if spread is not None:
         own = _invert(metric, gap, deviations, tails).replicates ** metric.power
         effect = spread / max(float(np.var(own)), 1e-24)
-        deviations *= np.float32(math.sqrt(effect))
-    else:
-        deviations *= np.float32(math.sqrt(effect))
+    deviations *= np.float32(math.sqrt(effect))
     if h.noisy:
         deviations += by_noise
     both = _invert(metric, gap, deviations, tails)

@@ -97,7 +97,8 @@ class Estimate:
 
 def from_json(told: Mapping[str, Any]) -> Estimate:
     """What `to_json` gave; NaN for None."""
-    return Estimate(**{name: math.nan if x is None else x for name, x in told.items()})
+    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
+    return Estimate(**numbers)
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,15 @@ def quadratic(variance: Floats, t: float) -> float:
 
 
 def of_share(
-    top: ArrayLike, bottom: ArrayLike, noise: Floats, z: float, rows: str, unit: float = 1.0
+    top: ArrayLike,
+    bottom: ArrayLike,
+    noise: Floats,
+    z: float,
+    rows: str,
+    trials: ArrayLike | None = None,
+    unit: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """`fieller` for shares of rows: the choice of rows has the variance bottom t (1 - t).
+    """`fieller` for shares of rows: the choice of rows has the variance trials t (1 - t).
 
     Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
 
@@ -205,6 +212,8 @@ def of_share(
         (3, ...) coefficients of the noise's variance
     rows
         `new` or `these`
+    trials
+        None = the bottom
     unit
         what a row adds to the top
     """
@@ -212,8 +221,8 @@ def of_share(
     x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
     if rows != "new":
         return fieller(x, y, noise, z)
-    trials = unit * y - (unit - 1) * x  # of F1, whose rows count twice: see there
-    variance = noise + np.stack([np.zeros_like(trials), -trials / 2, -trials])
+    of = np.asarray(y if trials is None else trials, np.float64)
+    variance = noise + np.stack([np.zeros_like(of), -of / 2, -of])
     half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
     (low, _), (_, high) = (fieller(x + side, y, variance, z) for side in (-half, half))
     return low, high
