@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, texts
+from fedcal.evaluation.page import heading, p_shown, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -141,7 +141,23 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path_of(path), release, release.findings(threshold), chosen, made, changes)
+    found = release.findings(threshold)
+    if chosen is not None:
+        found, chosen = _joined(found, chosen)
+    return Reading(path_of(path), release, found, chosen, made, changes)
+
+
+def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+    """Both with one interval of each metric: the wider one, as the best of many was chosen."""
+    first = next(iter(found.metrics))
+    own = dict(found.metrics[first])
+    for name, e in chosen.estimates.items():
+        if name in own:
+            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
+            own[name] = replace(own[name], low=low, high=high)
+    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
+    metrics = {**found.metrics, first: own}
+    return replace(found, metrics=metrics), replace(chosen, estimates=both)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -177,7 +193,7 @@ _CHANGES = {
 
 def _changes(changes: Mapping[str, Change]) -> Table:
     rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
     ]
     return Table(

@@ -139,10 +139,13 @@ def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str
     z, x, counts = normal_quantile(level), _logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, other = (x, one) if metric.which else (one, x)
+    fit = regression(h)
+    # from 0 and 1 Newton's steps do not end where scores are far too extreme
+    start = 0.0 if fit is None else float(fit[1 - metric.which])
 
     def score(t: float) -> tuple[float, float, float, float]:
         """The score, its variances by rows and by noise, and the information about t."""
-        at = 0.0 if metric.which else 1.0
+        at = start
         for _ in range(_STEPS):
             p = expit(t * own + at * other)
             weight = total * p * (1 - p)
