@@ -214,8 +214,7 @@ def smooth_span(
             smooth_span(part(metric.threshold), h, level, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
-        value = (parts[0].value + parts[1].value) / 2
-        both = mover(parts[0], parts[1], value, (0.5, 0.5))
+        both = _share_sum(parts[0], parts[1], 0.5)
         return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
     if isinstance(metric, metrics.BrierUncertainty) and spread is None:
         return _uncertainty_span(
@@ -289,12 +288,23 @@ def _correlation_span(
         (metrics.Precision, metrics.NegativePredictiveValue),
     ):
         one, other = (smooth_span(part(metric.threshold), h, level, rows) for part in pair)
-        both = mover(one, other, one.value + other.value, (1.0, 1.0))
+        both = _share_sum(one, other, 1.0)
         ends.append((both.low - 1, both.high - 1))
     low, high = (
         math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in zip(*ends, strict=True)
     )
     return replace(span, low=min(low, span.low), high=max(high, span.high))
+
+
+def _share_sum(one: Span, other: Span, weight: float) -> Span:
+    """Weighted sum of two shares; an end that is cut at 0 or 1 may lie farther, so ends add up."""
+    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
+    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    return replace(
+        span,
+        low=low if min(one.low, other.low) <= 0 else span.low,
+        high=high if max(one.high, other.high) >= 1 else span.high,
+    )
 
 
 def _uncertainty_span(prevalence: Span, value: float) -> Span:
