@@ -153,7 +153,7 @@ def estimates_of(
         for name, (metric, span) in found.items()
     }
     for name, (metric, _) in found.items():
-        if isinstance(metric, Metric) and (warning := metric.warning(h)):
+        if warning := metric.warning(h):
             each[name] = replace(each[name], warning=warning)
     return agreed(each, {name for name, (_, span) in found.items() if span.hidden})
 
@@ -254,7 +254,7 @@ def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> S
     least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
     lowest, reach = metric.bounds[0], metric.bounds[1] - metric.bounds[0]
     share, ranks = (span.value - lowest) / reach, metric.name in _RANKINGS
-    misplaced = ranks and (1 - share) * least < _MISPLACED
+    misplaced = ranks and (1 - share) * least < ranking.MISPLACED
     if rows != "new" or not span.firm or (least >= FEW and not misplaced):
         return span
     trials = max(least if ranks else total, 1.0)
@@ -268,10 +268,6 @@ def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> S
         low=min(float(low) * reach + lowest, span.low),
         high=max(float(high) * reach + lowest, span.high),
     )
-
-
-_MISPLACED = 5.0
-"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 
 def _correlation_span(
