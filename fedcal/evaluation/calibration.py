@@ -86,6 +86,10 @@ class GapMetric(ABC):
         together, _ = JOINS[self.join]
         return float(together(np.abs(gaps), axis=0)) ** self.power
 
+    def warning(self, h: Histogram) -> str:
+        """Why the interval may be short; "" = it is not."""
+        return ""
+
     def unseen(self, h: Histogram) -> float:
         """Largest gap of rows that `gaps` may leave out; 0 = it leaves none out."""
         return 0.0
@@ -150,6 +154,11 @@ class EceEqualMass(GapMetric):
     """ECE over 15 bins of as equal a number of rows as edges of buckets allow."""
 
     name = "ece_equal_mass"
+
+    def warning(self, h: Histogram) -> str:
+        """Of rows that crowd in few buckets, whose bins follow the rows that were drawn."""
+        crowded = len(np.unique(equal_mass(h))) < BINS
+        return "a bucket holds more rows than a bin should" if crowded else ""
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins, over all rows."""

@@ -153,7 +153,7 @@ def estimates_of(
         for name, (metric, span) in found.items()
     }
     for name, (metric, _) in found.items():
-        if isinstance(metric, Metric) and (warning := metric.warning(h)):
+        if warning := metric.warning(h):
             each[name] = replace(each[name], warning=warning)
     return agreed(each, {name for name, (_, span) in found.items() if span.hidden})
 
@@ -214,8 +214,7 @@ def smooth_span(
             smooth_span(part(metric.threshold), h, level, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
-        value = (parts[0].value + parts[1].value) / 2
-        both = mover(parts[0], parts[1], value, (0.5, 0.5))
+        both = _share_sum(parts[0], parts[1], 0.5)
         return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
     if isinstance(metric, metrics.BrierUncertainty) and spread is None:
         return _uncertainty_span(
@@ -255,7 +254,7 @@ def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> S
     least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
     lowest, reach = metric.bounds[0], metric.bounds[1] - metric.bounds[0]
     share, ranks = (span.value - lowest) / reach, metric.name in _RANKINGS
-    misplaced = ranks and (1 - share) * least < _MISPLACED
+    misplaced = ranks and (1 - share) * least < ranking.MISPLACED
     if rows != "new" or not span.firm or (least >= FEW and not misplaced):
         return span
     trials = max(least if ranks else total, 1.0)
@@ -269,10 +268,6 @@ def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> S
         low=min(float(low) * reach + lowest, span.low),
         high=max(float(high) * reach + lowest, span.high),
     )
-
-
-_MISPLACED = 5.0
-"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 
 def _correlation_span(
@@ -289,12 +284,23 @@ def _correlation_span(
         (metrics.Precision, metrics.NegativePredictiveValue),
     ):
         one, other = (smooth_span(part(metric.threshold), h, level, rows) for part in pair)
-        both = mover(one, other, one.value + other.value, (1.0, 1.0))
+        both = _share_sum(one, other, 1.0)
         ends.append((both.low - 1, both.high - 1))
     low, high = (
         math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in zip(*ends, strict=True)
     )
     return replace(span, low=min(low, span.low), high=max(high, span.high))
+
+
+def _share_sum(one: Span, other: Span, weight: float) -> Span:
+    """Weighted sum of two shares; an end that is cut at 0 or 1 may lie farther, so ends add up."""
+    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
+    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    return replace(
+        span,
+        low=low if min(one.low, other.low) <= 0 else span.low,
+        high=high if max(one.high, other.high) >= 1 else span.high,
+    )
 
 
 def _uncertainty_span(prevalence: Span, value: float) -> Span:
