@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from fedcal import pages
 from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
+from fedcal.classes import called
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
@@ -66,7 +67,7 @@ class Reading:
         """Tables and figures."""
         release = self.release
         shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
-        first = ([_chosen(self.chosen)] if self.chosen else []) + (
+        first = ([_chosen(self.chosen, release.class_names)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
         return first + shown_parts
@@ -188,7 +189,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
     )
 
 
-def _chosen(threshold: Threshold) -> Table:
+def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
     rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
@@ -199,7 +200,7 @@ def _chosen(threshold: Threshold) -> Table:
         "negative",
     }[threshold.goal]
     return Table(
-        f"Threshold {threshold.value:.6g}",
+        f"Threshold {threshold.value:.6g} of the probability of {called(names, 1)}",
         ("metric", "value", "95 % interval"),
         tuple(rows),
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "

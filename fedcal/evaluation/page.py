@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fedcal.classes import called
+from fedcal.classes import called, class_names
 from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
@@ -124,12 +124,12 @@ def parts(
     shown_parts += [_summary(found, view, views, names) for view in views]
     if found.tests:
         shown_parts.append(_tests(found, views))
-    shown_parts += curve_parts(found, histograms)
+    shown_parts += curve_parts(found, histograms, names)
     if found.groups:
         rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
         shown_parts += _groups(found, views, rows)
     for view, cells in (confusion or {}).items():
-        shown_parts.append(_confusion(cells, _of(view, list(confusion or {}))))
+        shown_parts.append(_confusion(cells, _of(view, list(confusion or {})), names))
     return shown_parts
 
 
@@ -345,9 +345,9 @@ def _forest(
     return Intervals(title, heading(metric, found.score), series, references, note.strip())
 
 
-def _confusion(cells: Floats, of: str) -> Table:
+def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
     """Rows by predicted class and label; noisy counts as they are."""
-    names = [str(k) for k in range(len(cells))]
+    names = class_names(names, len(cells))
     rows: list[tuple[Entry, ...]] = [
         (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)
     ]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
+from fedcal.classes import called
 from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.intervals import Estimate, beyond
 from fedcal.evaluation.page import heading, texts
@@ -71,5 +72,8 @@ class SingleMetric(Artifact):
     def page(self) -> list[Any]:
         """A table of one line."""
         row = (heading(self.name), *texts(self.name, self.estimate))
-        note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
+        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        note = (
+            f"{of}Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
+        )
         return [Table("Metric", ("metric", "value", "95 % interval"), (row,), note)]
