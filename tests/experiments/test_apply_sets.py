@@ -92,8 +92,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_export(tmp_path: Path) -> None:
+def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx")
     SETS.write(tmp_path, "sets")
-    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=True)
+    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=False, json=False)
     assert (tmp_path / "sets.onnx").stat().st_size > 0
+    assert "those that lose digits in float32 may get other sets" in capsys.readouterr().out
