@@ -40,7 +40,7 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
 def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
     """One run that yields something else than a calibrator: its parts, and the guarantee."""
     shown = sections(parts, _unique(result["config"], parts), fixed)
-    return _card(_title(result), shown, _guarantee(result))
+    return _card(_title(result), shown, *result.get("coverage_warnings", ()), _guarantee(result))
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:

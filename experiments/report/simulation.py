@@ -138,6 +138,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         {
             "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
             "tiles": [*numbers[:3], *run_tiles(result)],
+            "warnings": result.get("coverage_warnings", []),
             "sections": sections(parts, sheets=sheets.values()),
         },
     )

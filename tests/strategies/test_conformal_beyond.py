@@ -169,3 +169,16 @@ def test_sites_are_groups_in_processes_of_their_own() -> None:
             for engine in ("inline", "ray")
         )
         assert [r["values"] for r in here.rounds] == [r["values"] for r in there.rounds]
+
+
+def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.full(12, 2), rng.integers(0, 2, 988)])
+    logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
+    data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
+    exact = run(data, {"clients": 20}, by="class", alpha=0.05).judged["sets"]
+    told = "its rows, 12, are too few for a threshold, which takes 19"
+    assert exact["all_labels_why"] == {"class 2": told}
+    private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
+    assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
+    assert "12," not in private["all_labels_why"]["class 2"]
