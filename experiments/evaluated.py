@@ -118,8 +118,12 @@ def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]
     return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
-def holdout(shards: Shards, names: tuple[str, ...], seed: int) -> Holdout:
+def holdout(
+    shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
+) -> Holdout:
     """The evaluated rows, for exact numbers that a researcher sees beside the release."""
     probs = np.asarray(softmax(shards.logits))
     rows = (shards.logits, probs, shards.labels)
-    return Holdout(*rows, seed, owner=shards.owner, names=names, shards=shards)
+    return Holdout(
+        *rows, seed, owner=shards.owner, names=names, shards=shards, class_names=class_names
+    )

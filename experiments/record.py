@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
+from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
@@ -100,7 +101,12 @@ def result_of(
     data
         what the run was on; None with real sites
     """
+    names = None if data is None else data.class_names
+    if names is None and config.class_names is not None:
+        names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
+    for each in (artifact, *outcome.history):
+        each.of_classes(names)
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

@@ -158,7 +158,9 @@ def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
         raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
-    return calibrator_from(whole, score, how, asked.classes, release.input)
+    made = calibrator_from(whole, score, how, asked.classes, release.input)
+    made.of_classes(release.class_names)
+    return made
 
 
 _CHANGES = {

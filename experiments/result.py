@@ -87,6 +87,11 @@ class SimulationResult:
             raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What the classes are called, in the order of all columns; None = they have numbers."""
+        return self.artifact.class_names
+
     # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
 
     @property
@@ -163,6 +168,7 @@ class SimulationResult:
             "schema": 1,
             "method": self.config.method,
             "config": config,
+            "class_names": None if self.class_names is None else list(self.class_names),
             **self.judged,
             **self._intervals,
             "privacy": self.privacy,

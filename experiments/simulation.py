@@ -23,7 +23,7 @@ from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_o
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.folders import RUN, claim, exports_in
-from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
+from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part, warn_of_rows
 from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
@@ -110,9 +110,10 @@ def simulate(
         claim(folder, RUN, overwrite=overwrite, resume=resume)
     if data is None:
         data = Config.data if config is None else config.data
-    loaded = load_any(data)
-    named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
-    config = merge({"data": named}, options) if config is None else replace(config, data=named)
+    config = merge(options) if config is None else config
+    loaded = load_any(data, config.class_names, config.positive)
+    by_name = isinstance(data, (str, Path)) and config.class_names is config.positive is None
+    config = replace(config, data=name_of(data, loaded))
     evaluates = evaluated.evaluates(config.method)
     held_out = loaded.test_scores is None and not evaluates
     loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
@@ -124,9 +125,10 @@ def simulate(
     dealt = shards
     config, shards = evaluated.resolved(config, dealt, names)
     if evaluates:
-        test = evaluated.holdout(shards, names, config.seed)
+        test = evaluated.holdout(shards, names, config.seed, loaded.class_names)
     else:
         test = test_part(loaded, config.seed)
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows")
     paid = Paid(folder, RUN, given.to_toml(), resume)
     with paid.reporting():
         fitted = fit(

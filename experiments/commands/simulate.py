@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
+from fedcal.classes import listed
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import (
     FILES,
@@ -81,6 +82,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
     dealt = f"on {c.data}, clients {c.clients}, {c.partition}"
     where = dealt if c.control is None else f"on {c.clients} real sites"
     to.print(f"{c.method} {where}{rows}")
+    if result.class_names is not None:
+        to.print(listed(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):

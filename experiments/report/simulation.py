@@ -89,7 +89,9 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     diagrams = {"before": before, "after": after}
     sheets = {
         "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),
-        "classes": classes_sheet(before, after, title_of(result, "class by class")),
+        "classes": classes_sheet(
+            before, after, title_of(result, "class by class"), result.get("class_names")
+        ),
     }
     if curves is not None:
         sheets["rounds"] = curves

@@ -151,7 +151,7 @@ class Calibrator(Artifact):
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
         self.need_fitted()
         header = {"kind": self.kind, "classes": self.classes, "input": self.input}
-        write_arrays(Path(path), {"format": FORMAT, **header}, self.arrays())
+        write_arrays(Path(path), {"format": FORMAT, **header, **self.naming}, self.arrays())
 
     # -- as an artifact -------------------------------------------------------------------
 
