@@ -27,7 +27,7 @@ def pipeline_command(
 ) -> None:
     """Run and show it."""
     from fedcal.experiments.pipeline.config import load_pipeline
-    from fedcal.experiments.pipeline.report import budget_tables, tested
+    from fedcal.experiments.pipeline.report import budget_tables, tested, warnings_of
     from fedcal.experiments.pipeline.run import run
     from fedcal.experiments.pipeline.settle import settle
 
@@ -51,6 +51,6 @@ def pipeline_command(
     if looks := tested(record):
         rows = [(name, *(shown(key, one[key]) for key in SHOWN)) for name, one in looks.items()]
         print_table(to, TextTable(("test rows", *SHOWN.values()), rows), edge=True)
-    for sentence in record["statement"]:
+    for sentence in (*warnings_of(record), *record["statement"]):
         to.print(sentence)
     to.print(f"written to {folder}: {folder / 'report.html'}")

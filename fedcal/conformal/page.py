@@ -162,7 +162,7 @@ def class_table(found: Judged, names: Sequence[str] | None = None) -> Table:
         "of these right",
     )
     note = f"Shares of all test rows, and of the rows whose set is the label alone. {_EXACT}"
-    return Table("Coverage by class", heads, tuple(rows), note)
+    return Table("Class by class", heads, tuple(rows), note)
 
 
 def interval(part: Covered) -> str:

@@ -89,7 +89,7 @@ def shortfalls(
 
 _OWN = "That is less than was promised to each by itself, by more than chance."
 _POOLED = "The promise is about the rows of all classes together."
-_ADVICE = " --set by=class covers each class by itself."
+_ADVICE = " --set by=class covers each class by itself; it takes enough rows of each."
 
 
 def _shown(part: Covered) -> str:

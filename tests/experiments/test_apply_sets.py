@@ -66,7 +66,7 @@ def test_coverage_where_there_are_labels(
     out = capsys.readouterr().out
     assert "60 rows (metrics: the 20 of its test part) given sets for 90 % coverage" in out
     assert "the most probable label alone covers" in out
-    assert "Coverage by class" in out
+    assert "Class by class" in out
     assert out.count("Warning") == len(told["coverage_warnings"]) == 2  # labels are guesses here
     assert told["coverage_by"]["class"]["0"]["rows"] == (LABELS[40:] == 0).sum()
     applied(tmp_path, SETS, "s.npy", {"logits": LOGITS}, quiet=False, json=True)

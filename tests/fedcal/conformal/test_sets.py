@@ -149,7 +149,7 @@ def test_the_page() -> None:
     kinds = [(type(part), part.title) for part in rest]
     assert kinds == [
         (Table, "Coverage"),
-        (Table, "Coverage by class"),
+        (Table, "Class by class"),
         (Intervals, "Coverage by class"),
         (Intervals, "Coverage by site"),
         (Intervals, "Coverage by group"),
