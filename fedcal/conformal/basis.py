@@ -25,12 +25,15 @@ class Basis:
         whether `rows` are exact
     fewest
         rows that a threshold needs, whatever their scores; None = nobody knows
+    noun
+        what is counted: "rows", or "subjects" or "clients", where each of them counts once
     """
 
     rows: tuple[float, ...]
     std: float = 0.0
     exact: bool = False
     fewest: int | None = None
+    noun: str = "rows"
 
     def ends(self, part: int) -> tuple[float, float]:
         """95 % interval of a threshold's rows."""
@@ -44,10 +47,12 @@ class Basis:
         if not self.std:
             told = f"{high:,.0f}" if self.exact else f"about {high:,.0f}"
         if self.fewest is not None and high < self.fewest:
-            return f"its rows, {told}, are too few for a threshold, which takes {self.fewest:,}"
+            return (
+                f"its {self.noun}, {told}, are too few for a threshold, which takes {self.fewest:,}"
+            )
         if self.exact:
-            return f"too many of its {told} rows have the largest score there is"
-        return f"its rows, {told}, are too few beside the noise, or have scores too near 1"
+            return f"too many of its {told} {self.noun} have the largest score there is"
+        return f"its {self.noun}, {told}, are too few beside the noise, or have scores too near 1"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which `of_json` reads."""
@@ -56,7 +61,7 @@ class Basis:
     @classmethod
     def of_json(cls, told: Mapping[str, Any]) -> Basis:
         """What `to_json` told."""
-        return cls(tuple(map(float, told["rows"])), told["std"], told["exact"], told["fewest"])
+        return cls(**{**told, "rows": tuple(map(float, told["rows"]))})
 
 
 def fewer_than_chance(hits: float, rows: float, alpha: float, made_of: float | None) -> float:

@@ -53,7 +53,7 @@ def shortfalls(
     short, wanted = [], percent(1.0 - alpha)
     if not promised:
         whole = found.by["whole"][ALL]
-        made_of = basis.ends(0)[0] if basis else None
+        made_of = basis.ends(-1)[0] if basis else None  # of all, or of no group
         if _falls_short(whole, alpha, made_of, LEVEL, found.alike):
             short.append(
                 f"Sets cover {_shown(whole)} of the test rows, less than the {wanted} asked for, "

@@ -150,8 +150,12 @@ class QuantileRule(ABC):
     @property
     def expected(self) -> float:
         """Rows of all clients that are asked, as is publicly taken."""
-        asked = self.federation.clients * self.federation.sampling_rate
-        return (self.wanted.rows or 0.0) * asked
+        return (self.wanted.rows or 0.0) * self.asked
+
+    @property
+    def asked(self) -> float:
+        """Clients that are asked."""
+        return self.federation.clients * self.federation.sampling_rate
 
     @property
     def whole_client(self) -> bool:
@@ -204,17 +208,27 @@ class QuantileRule(ABC):
     def basis(self, thresholds: Floats) -> Basis | None:
         """How many rows these thresholds were made of; None = nobody knows."""
         rows, std = self.counted()
-        if self.wanted.aim is not None or self.wanted.average or len(rows) != len(thresholds):
+        if self.wanted.aim is not None or len(rows) != len(thresholds):
             return None
-        fewest = self._fewest(len(rows)) if (thresholds >= ALL_LABELS).any() else None
-        return Basis(rows, std, not self.federation.private, fewest)
+        fewest = None
+        if self.noun != "clients" and (thresholds >= ALL_LABELS).any():
+            fewest = self._fewest(len(rows))
+        return Basis(rows, std, not self.federation.private, fewest, self.noun)
 
     def counted(self) -> tuple[tuple[float, ...], float]:
         """Rows of each threshold, and the std of their noise; () = nobody knows.
 
         They are public, or as released.
         """
-        return (self.expected,) if self.expected and not self.wanted.apart else (), 0.0
+        rows = self.asked if self.noun == "clients" else self.expected
+        return (rows,) if rows and not self.wanted.apart else (), 0.0
+
+    @property
+    def noun(self) -> str:
+        """What is counted once each."""
+        if self.wanted.average or (self.whole_client and self.opening.once):
+            return "clients"
+        return "subjects" if self.one_row_each else "rows"
 
     def _fewest(self, parts: int) -> int | None:
         """The least rows of a part with which a threshold is possible; None = no number is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,22 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
     private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
     assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
     assert "12," not in private["all_labels_why"]["class 2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "rows", "noun"),
+    [
+        ({"epsilon": math.inf}, {}, 8141, "rows"),
+        ({"epsilon": math.inf}, {"weigh": "clients"}, 25, "clients"),
+        ({"epsilon": 4.0}, {"rows_per_client": 300}, 7500, "rows"),
+        ({"epsilon": 4.0, "trust": "local"}, {"rows_per_client": 300}, 25, "clients"),
+    ],
+)
+def test_what_thresholds_are_made_of(
+    options: dict[str, Any], settings: dict[str, Any], rows: int, noun: str
+) -> None:
+    basis = run(
+        "adult-income", {**options, "clients": 25, "partition": "iid"}, **settings
+    ).sets.basis
+    assert (basis.rows, basis.std, basis.noun) == ((rows,), 0.0, noun)
+    assert basis.exact == math.isinf(options["epsilon"])
