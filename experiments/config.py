@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
+from fedcal.atomic import path_of
 from fedcal.checks import one_of, positive, unused
 from fedcal.classes import digest_of, names_in
 from fedcal.errors import InputError
@@ -217,7 +218,7 @@ class Config(Options):
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
+        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
         one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
             one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
@@ -347,7 +348,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
     they go as well.
     """
-    base, given = _read(read_toml(Path(path))), _read(overrides)
+    base, given = _read(read_toml(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & given if base[key] != given[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:

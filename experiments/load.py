@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
 from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -52,7 +53,7 @@ def load_any(data: Any, class_names: str | None = None, positive: str | None = N
 def name_of(data: Any, loaded: Dataset) -> str:
     """What a config calls the data: a file by its whole path, to be found from elsewhere."""
     if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
-        return str(Path(data).expanduser().resolve())
+        return str(path_of(data).resolve())
     return loaded.name
 
 
@@ -71,6 +72,7 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
         group=rows.test_group,
         group_names=rows.group_names or (),
         class_names=rows.class_names,
+        fit_rows=len(rows.labels),
     )
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedcal import pages
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
+from fedcal.classes import called
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -57,13 +59,15 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
-        first = ([_chosen(self.chosen)] if self.chosen else []) + (
+        shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
+        first = ([_chosen(self.chosen, release.class_names)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
         return first + shown_parts
@@ -83,8 +87,9 @@ class Reading:
         write_folder(out, write, stale=READING.files)
 
 
-def read_release(path: Path) -> ScoreRelease:
+def read_release(path: str | Path) -> ScoreRelease:
     """The release in a file; InputError if it is none."""
+    path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
@@ -94,13 +99,13 @@ def read_release(path: Path) -> ScoreRelease:
 
 
 def reread(
-    path: Path,
+    path: str | Path,
     *,
     threshold: float | None = None,
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
-    since: Path | None = None,
+    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -136,7 +141,7 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    return Reading(path_of(path), release, release.findings(threshold), chosen, made, changes)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -184,12 +189,9 @@ def _changes(changes: Mapping[str, Change]) -> Table:
     )
 
 
-def _chosen(threshold: Threshold) -> Table:
+def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
-        for name, e in threshold.estimates.items()
-    ]
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
@@ -198,7 +200,7 @@ def _chosen(threshold: Threshold) -> Table:
         "negative",
     }[threshold.goal]
     return Table(
-        f"Threshold {threshold.value:.6g}",
+        f"Threshold {threshold.value:.6g} of the probability of {called(names, 1)}",
         ("metric", "value", "95 % interval"),
         tuple(rows),
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "

@@ -20,7 +20,7 @@ from fedcal.atomic import whole_file
 from fedcal.classes import class_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-from fedcal.pages import Part
+from fedcal.pages import Part, Table
 from fedcal.scores import Kind
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
@@ -28,6 +28,8 @@ from fedcal.types import Floats, Integers
 FORMAT = "fedcal-artifact"
 VERSION = 1
 """Of all files that `write_arrays` makes."""
+
+_LINES = 6
 
 Header = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -56,6 +58,8 @@ class Holdout:
         (n,) the group of each row by its place among the names; None = nobody says
     class_names
         what the columns are called; None = they have numbers
+    fit_rows
+        how many rows the run was on, for what chance may do and never told; None = nobody says
     inputs
         (n, ...), what a model reads of each row; None = nobody says
     kept
@@ -72,6 +76,7 @@ class Holdout:
     group: Integers | None = None
     group_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None
+    fit_rows: int | None = None
     inputs: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -194,6 +199,15 @@ class Artifact(ABC):
     def page(self) -> list[Part]:
         """Its part of a report, from top to bottom."""
         return []
+
+    def lines(self, test: Holdout | None = None) -> list[str]:
+        """It in a few lines, for a terminal or a log: the head of its first table, or its name.
+
+        With test rows those of `judged_page` come first.
+        """
+        parts = [*([] if test is None else self.judged_page(test)), *self.page()]
+        table = next((part for part in parts if isinstance(part, Table)), None)
+        return [repr(self)] if table is None else table.head(_LINES)
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Further parts below, which test rows tell of it."""

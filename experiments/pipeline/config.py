@@ -222,7 +222,7 @@ def _stage(name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any
 
 def _check_keys(table: Mapping[str, Any], allowed: set[str]) -> None:
     for key in table:
-        one_of("option", key.replace("-", "_"), sorted(allowed))
+        one_of("option", key.replace("-", "_"), sorted(allowed), "--help")
 
 
 def _own_epsilon(epsilon: Any, top: Mapping[str, Any]) -> float | None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.atomic import path_of
 from fedcal.checks import one_of
 from fedcal.classes import called
 from fedcal.conformal.aims import Aim
@@ -243,14 +244,13 @@ class PredictionSets(Artifact):
             "before": found.before,
             "after": {**found.after, **aim},
             "coverage_by": found.coverage_by,
-            "coverage_warnings": self.warnings(found),
+            "coverage_warnings": self.warnings(found, test.fit_rows),
         }
 
-    def warnings(self, found: Judged) -> list[str]:
+    def warnings(self, found: Judged, fit_rows: int | None = None) -> list[str]:
         """Where test rows are covered less than they should be: see `shortfalls`."""
-        return shortfalls(
-            found, self.alpha, self._promised(found), self.basis, self.class_names, self.aim
-        )
+        promised, names = self._promised(found), self.class_names
+        return shortfalls(found, self.alpha, promised, self.basis, names, self.aim, fit_rows)
 
     def _promised(self, found: Judged) -> dict[str, Sequence[str]]:
         """What thresholds of their own are of, as the test rows are parted."""
@@ -378,4 +378,4 @@ def load(path: str | Path) -> PredictionSets:
             raise InputError("holds no prediction sets")
         return PredictionSets.from_arrays(arrays)
 
-    return read_arrays(Path(path), FORMAT, ("form",), made, PredictionSets.form)
+    return read_arrays(path_of(path), FORMAT, ("form",), made, PredictionSets.form)

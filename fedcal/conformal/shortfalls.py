@@ -13,6 +13,9 @@ from fedcal.conformal.page import FEW_CLASSES, percent
 LEVEL = 0.025
 """Probability with which chance alone gives a warning, about the whole, or about the parts."""
 
+SHORT = "Sets cover"
+"""How the sentence about all rows begins."""
+
 _MOST = 5
 """Parts that a sentence names, the worst first."""
 
@@ -24,6 +27,7 @@ def shortfalls(
     basis: Basis | None,
     names: Sequence[str] | None = None,
     aim: Aim | None = None,
+    fit_rows: int | None = None,
 ) -> list[str]:
     """Compare coverage of test rows with what was asked for.
 
@@ -47,16 +51,18 @@ def shortfalls(
         of the classes
     aim
         where rows count by their label; coverage is not what is promised then
+    fit_rows
+        how many the run was on, where there is no basis; None = nobody knows
     """
     if aim is not None:
         return []
     short, wanted = [], percent(1.0 - alpha)
     if not promised:
         whole = found.by["whole"][ALL]
-        made_of = basis.ends(-1)[0] if basis else None  # of all, or of no group
+        made_of = basis.ends(-1)[0] if basis else fit_rows  # of all, or of no group
         if _falls_short(whole, alpha, made_of, LEVEL, found.alike):
             short.append(
-                f"Sets cover {_shown(whole)} of the test rows, less than the {wanted} asked for, "
+                f"{SHORT} {_shown(whole)} of the test rows, less than the {wanted} asked for, "
                 "by more than chance: what is promised is for rows like the clients', and these "
                 "test rows are harder, or differ in another way."
             )

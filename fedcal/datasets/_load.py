@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.checks import one_of
+from fedcal.atomic import path_of
+from fedcal.checks import near, one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset
@@ -66,7 +67,7 @@ def load(
         raise InputError(
             f"{text!r} holds features, not scores; train on it: fedcal train --data {text}"
         )
-    path = Path(name_or_path).expanduser()
+    path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
@@ -74,9 +75,10 @@ def load(
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
+        meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
-            f"unknown data set {shown}; shipped: {shipped_names()}; "
-            f"or the path of a {_FILES} file, or of a folder of datasets.save_to_disk"
+            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
+            "or of a folder of datasets.save_to_disk"
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"

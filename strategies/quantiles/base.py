@@ -218,10 +218,12 @@ class QuantileRule(ABC):
     def counted(self) -> tuple[tuple[float, ...], float]:
         """Rows of each threshold, and the std of their noise; () = nobody knows.
 
-        They are public, or as released.
+        They are public, or as released. Where single rows are protected the nominal number is
+        nobody's: a simulation may have taken it from the rows.
         """
         rows = self.asked if self.noun == "clients" else self.expected
-        return (rows,) if rows and not self.wanted.apart else (), 0.0
+        told = self.whole_client and not self.wanted.apart
+        return (rows,) if rows and told else (), 0.0
 
     @property
     def noun(self) -> str:

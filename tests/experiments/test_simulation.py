@@ -330,3 +330,19 @@ def test_inverted_test_rows_are_warned_of_and_not_kept(epsilon: float) -> None:
     with pytest.warns(UserWarning, match="heart-disease: test rows: the scores rank") as told:
         compare(turned, method="none", seeds=1, jobs=1)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("method", ["fednewton", "evaluate", "conformal"])
+def test_what_print_shows_is_ten_lines(method: str) -> None:
+    result = simulate("imdb-binary", method=method, epsilon=1.0, unit="example")
+    lines = str(result).splitlines()
+    assert 4 <= len(lines) <= 10
+    assert lines[0].startswith(f"{method} on imdb-binary, clients 100")
+    assert any("(1, " in line and "DP for each example" in line for line in lines)
+    assert len(repr(result)) < 80
+    worth = {
+        "fednewton": "after: accuracy % 8",
+        "evaluate": "accuracy, %: ",
+        "conformal": "coverage: ",
+    }
+    assert sum(line.startswith(worth[method]) for line in lines) == 1

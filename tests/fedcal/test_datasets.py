@@ -828,11 +828,24 @@ def test_damaged_csv(name: str, content: bytes, message: str, tmp_path: Path) ->
 # --- names and paths -----------------------------------------------------------------------
 
 
-def test_unknown_name_lists_what_is_shipped() -> None:
-    with pytest.raises(InputError, match="unknown data set 'resnet'") as caught:
-        load("resnet")
-    assert all(name in str(caught.value) for name in NAMES)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("heart", "heart-disease"),
+        ("hart-disease", "heart-disease"),
+        ("mnist-shfit:fog:5", "mnist-shift"),
+        ("mnist", None),  # begins two of them
+    ],
+)
+def test_an_unknown_name_is_told_what_is_near(name: str, meant: str | None) -> None:
+    with pytest.raises(InputError, match=f"unknown data set '{name}'") as caught:
+        load(name)
+    said = str(caught.value)
+    assert (f"did you mean '{meant}'? " if meant else "") in said
+    assert ("did you mean" in said) == (meant is not None)
+    assert sum(shipped in said.partition("nearest of 9: ")[2] for shipped in NAMES) == 3
+    assert "fedcal datasets lists all" in said
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"])

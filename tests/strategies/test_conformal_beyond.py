@@ -202,3 +202,9 @@ def test_what_thresholds_are_made_of(
     ).sets.basis
     assert (basis.rows, basis.std, basis.noun) == ((rows,), 0.0, noun)
     assert basis.exact == math.isinf(options["epsilon"])
+
+
+def test_no_number_of_rows_is_kept_where_none_is_told() -> None:
+    made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows
+    assert made.sets.basis is None
+    assert "8141" not in str(made.sets.arrays()["sets"])
