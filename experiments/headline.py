@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from fedcal.classes import called
+from fedcal.conformal.shortfalls import SHORT
 from fedcal.evaluation.goodness import holm
 from fedcal.evaluation.page import decimals, heading, shown
 
@@ -192,7 +193,7 @@ def covered(result: Result) -> str:
     (whole,) = kept.values()
     found = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
     beside = f"; {wanted} wanted"
-    if whole["low"] < whole["high"] < 1 - sets["alpha"]:
+    if any(told.startswith(SHORT) for told in result.get("coverage_warnings", ())):
         beside = f", fewer than the {wanted} wanted by more than chance"
     elif 1 - sets["alpha"] < whole["low"] < whole["high"]:
         beside = f", more than the {wanted} wanted"

@@ -144,6 +144,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         {
             "verdict": headline(result),
             "tiles": [*of(result)[:3], *run_tiles(result)],
+            "warnings": result.get("coverage_warnings", []),
             "sections": sections(parts, sheets=sheets.values()),
         },
     )

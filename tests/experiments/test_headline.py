@@ -191,13 +191,13 @@ def test_a_second_model() -> None:
 
 def test_sets_against_what_was_wanted() -> None:
     after = {"coverage": 0.887, "set_size": 1.7}
-    for low, high, said in (
-        (0.87, 0.895, "fewer than the 90 % wanted by more than chance"),
-        (0.87, 0.91, "; 90 % wanted"),
-    ):
-        whole = {"all": {"rows": 9, "coverage": 0.887, "low": low, "high": high, "set_size": 1.7}}
-        result = {"sets": {"alpha": 0.1}, "before": {}, "after": after}
-        assert said in plain({**result, "coverage_by": {"whole": whole}})
+    whole = {"all": {"rows": 9, "coverage": 0.887, "low": 0.87, "high": 0.895, "set_size": 1.7}}
+    result: dict[str, Any] = {"sets": {"alpha": 0.1}, "before": {}, "after": after}
+    result["coverage_by"] = {"whole": whole}
+    # the rows of the threshold vary, too: the interval of test rows alone decides nothing
+    assert "; 90 % wanted" in plain(result)
+    result["coverage_warnings"] = ["Sets cover 88.7 % of the test rows, less than asked for."]
+    assert "fewer than the 90 % wanted by more than chance" in plain(result)
 
 
 def test_drift_is_corrected_for_three_tests() -> None:
