@@ -13,8 +13,10 @@ from fedcal.calibrators import Calibrator
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.figures import names_of
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import heading, parts, shown
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
@@ -24,6 +26,12 @@ from fedcal.experiments.result import versions
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
+
+_AT_THRESHOLD = (
+    *("accuracy", "balanced_accuracy", "precision", "recall", "specificity"),
+    *("f1", "mcc", "net_benefit"),
+)
+"""Metrics that depend on the threshold."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Reading:
         where from
     found
         its metrics at the threshold that was given or chosen
+    threshold
+        the one that was given
     chosen
         the threshold for a wanted precision, recall or cost, if one was asked for
     calibrator
@@ -47,6 +57,7 @@ class Reading:
     path: Path
     release: ScoreRelease
     found: Findings
+    threshold: float | None
     chosen: Threshold | None
     calibrator: Calibrator | None
     changes: Mapping[str, Change]
@@ -63,11 +74,27 @@ class Reading:
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
-        first = ([_chosen(self.chosen)] if self.chosen else []) + (
-            [_changes(self.changes)] if self.changes else []
-        )
-        return first + shown_parts
+        return [
+            *(self.asked or ()),
+            *parts(self.found, release.histograms, release.confusion),
+        ]
+
+    @property
+    def asked(self) -> list[Part] | None:
+        """Tables of what was asked for in particular; None = of all that the release says."""
+        tables: list[Part] = []
+        if self.chosen is not None:
+            tables.append(_chosen(self.chosen))
+        if self.threshold is not None:
+            views = names_of([*self.found.metrics])
+            for view, metrics in self.found.metrics.items():
+                title = f"Threshold {self.threshold:.6g}"
+                title += f", {views[view]}" if len(views) > 1 else ""
+                at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
+                tables.append(_estimates(title, at))
+        if self.changes:
+            tables.append(_changes(self.changes))
+        return tables if tables or self.calibrator is not None else None
 
     def save(self, out: Path) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
@@ -136,9 +163,12 @@ def reread(
             raise InputError(f"the score '{release.question.score}' has no threshold")
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
+    given = threshold if chosen is None else None
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path_of(path), release, release.findings(threshold), chosen, made, changes)
+    return Reading(
+        path_of(path), release, release.findings(threshold), given, chosen, made, changes
+    )
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -188,10 +218,6 @@ def _changes(changes: Mapping[str, Change]) -> Table:
 
 def _chosen(threshold: Threshold) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
-        for name, e in threshold.estimates.items()
-    ]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
@@ -199,10 +225,18 @@ def _chosen(threshold: Threshold) -> Table:
         "cost": f"the cheapest where a false positive costs {threshold.wanted:g} of a false "
         "negative",
     }[threshold.goal]
-    return Table(
+    return _estimates(
         f"Threshold {threshold.value:.6g}",
-        ("metric", "value", "95 % interval"),
-        tuple(rows),
+        threshold.estimates,
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
         "was taken.",
     )
+
+
+def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
+    """Metrics with their intervals."""
+    rows = []
+    for name, e in estimates.items():
+        value = "drowned by noise" if e.drowned else shown(name, e.value)
+        rows.append((heading(name), value, f"{shown(name, e.low)} to {shown(name, e.high)}"))
+    return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

@@ -146,9 +146,14 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
         return
     to = console()
     to.print(f"{release} read again: no run, and no further charge")
-    for part in found.page():
+    asked = found.asked
+    for part in found.page() if asked is None else asked:
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
+            if asked is not None and part.note:
+                to.print(part.note)
+    if asked is not None:
+        to.print("All that it says: --release alone, --json, or a folder as --out.")
     to.print(about_intervals(found.found.to_json()))
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
