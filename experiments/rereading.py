@@ -96,17 +96,18 @@ class Reading:
             tables.append(_changes(self.changes))
         return tables if tables or self.calibrator is not None else None
 
-    def save(self, out: Path) -> None:
+    def save(self, out: Path, *, report: bool = True) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
 
         def write(folder: Path) -> None:
-            from fedcal.experiments.report import write_reading_report
-
             told = {"schema": 1, "release": str(self.path), **self.to_json()}
             (folder / "reading.json").write_text(to_json(told | {"versions": versions()}), "utf-8")
             parts = pages.to_json(self.page())
             (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
-            write_reading_report(folder)
+            if report:
+                from fedcal.experiments.report import write_reading_report
+
+                write_reading_report(folder)
 
         write_folder(out, write, stale=READING.files)
 

@@ -13,6 +13,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    NoReport,
     Overwrite,
     Quiet,
     Settings,
@@ -81,6 +82,7 @@ def evaluate_command(
         Path | None, other(FILES, "Folder for result files; with --calibrate a file.")
     ] = None,
     overwrite: Overwrite = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -96,7 +98,7 @@ def evaluate_command(
         if calibrate is not None and out is not None:
             claim_file(out, overwrite=overwrite)
         elif out is not None:
-            claim(out, FOLDER, overwrite=overwrite)
+            claim(out, FOLDER, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
         found = reread(
             release,
@@ -106,6 +108,10 @@ def evaluate_command(
             calibrate=how,
             since=since,
         )
+        if out is not None and found.calibrator is not None:
+            found.calibrator.save(out)
+        elif out is not None:
+            found.save(out, report=not no_report)
         _show(found, release, out, quiet=quiet, json=json)
         return
     of_releases = {
@@ -125,7 +131,7 @@ def evaluate_command(
             f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "
             "runs it"
         )
-    run_and_show(known, out, overwrite=overwrite, quiet=quiet, json=json)
+    run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:
@@ -136,9 +142,7 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
-    """Show what was read, as text or JSON; write the calibrator, or all into a folder."""
-    if out is not None:
-        found.save(out) if found.calibrator is None else found.calibrator.save(out)
+    """Show what was read, as text or JSON."""
     if json:
         print(to_json(found.to_json()), end="")
         return
