@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedcal.atomic import path_of
 from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.plausible_rows import check_rows
 
 
 def load_any(data: Any, class_names: str | None = None, positive: str | None = None) -> Dataset:
@@ -45,7 +47,7 @@ def load_any(data: Any, class_names: str | None = None, positive: str | None = N
             f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
             f"got {', '.join(map(str, data))}"
         )
-    return datasets.from_arrays(**datasets.with_columns(data), **named)
+    return datasets.from_arrays(**data, **named)
 
 
 def name_of(data: Any, loaded: Dataset) -> str:
@@ -71,6 +73,12 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
         group_names=rows.group_names or (),
         class_names=rows.class_names,
     )
+
+
+def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
+    """Warn of test rows that are probably not what they are taken for (`check_rows`)."""
+    for finding in check_rows(rows.logits, rows.labels, rows.class_names).findings:
+        warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
 def rows_to_evaluate(data: Dataset) -> Dataset:

@@ -17,7 +17,7 @@ from fedcal.evaluation.figures import names_of
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -69,6 +69,8 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
@@ -76,7 +78,7 @@ class Reading:
         release = self.release
         return [
             *(self.asked or ()),
-            *parts(self.found, release.histograms, release.confusion),
+            *parts(self.found, release.histograms, release.confusion, release.class_names),
         ]
 
     @property
@@ -236,8 +238,5 @@ def _chosen(threshold: Threshold) -> Table:
 
 def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
     """Metrics with their intervals."""
-    rows = []
-    for name, e in estimates.items():
-        value = "drowned by noise" if e.drowned else shown(name, e.value)
-        rows.append((heading(name), value, f"{shown(name, e.low)} to {shown(name, e.high)}"))
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
     return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

@@ -25,7 +25,7 @@ from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_o
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.folders import RUN, claim, exports_in
-from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
+from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part, warn_of_rows
 from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
@@ -137,6 +137,7 @@ def simulate(
         test = evaluated.holdout(shards, names, config.seed, loaded.class_names)
     else:
         test = test_part(loaded, config.seed)
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows")
     paid = Paid(folder, RUN, given.to_toml(), resume)
     with paid.reporting():
         fitted = fit(

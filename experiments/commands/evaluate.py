@@ -26,6 +26,7 @@ from fedcal.experiments.evaluated import METHOD, about_intervals, evaluates, set
 from fedcal.experiments.files import to_json
 from fedcal.experiments.folders import READING as FOLDER
 from fedcal.experiments.folders import claim, claim_file
+from fedcal.experiments.headline import headline
 from fedcal.experiments.rereading import Reading, reread
 from fedcal.experiments.show.tables import of_part, print_table
 from fedcal.experiments.terminal import console
@@ -164,3 +165,4 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     if out is not None:
         what = "" if found.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
+    to.print(headline(found.to_json()))

@@ -24,7 +24,7 @@ from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.folders import COMPARISON, claim
-from fedcal.experiments.load import load_any
+from fedcal.experiments.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS, kept_runs
@@ -262,6 +262,8 @@ def compare(
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
     methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
     resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
+    for name, source in sources.items():
+        warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
     folder = None
     if out is not None:
         files = (*FINAL, *COMPARISON_NAMES)

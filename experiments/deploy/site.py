@@ -87,7 +87,8 @@ def run_site(
     check_federation(state, federation)
     rows = site_rows(data, names)
     # what goes into a file or a container's log tells of no rows
-    console().print(rows.described(counts=sys.stdout.isatty()))
+    screen = sys.stdout.isatty()
+    console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
     prepare(
         state,
         rows.shards,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS
 from fedcal.experiments.planner.duration import (
     EXCHANGE_SECONDS,
@@ -17,6 +16,9 @@ from fedcal.experiments.planner.estimate import LEAST_SIMULATED
 from fedcal.strategies import STRATEGIES
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
+
+if TYPE_CHECKING:
+    from fedcal.experiments.planner.advice import Advice
 
 OVER_GRPC = (
     "Wall time over gRPC: about {:g} s to start and {:g} s for each exchange of messages, whatever "

@@ -9,7 +9,7 @@ the values. `feature_sets` lists what is shipped to train on: features, not scor
 
 from __future__ import annotations
 
-from fedcal.datasets._arrays import from_arrays, with_columns
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
 from fedcal.datasets._frame import from_frame
@@ -31,5 +31,4 @@ __all__ = [
     "load",
     "read_feature_set",
     "shifted",
-    "with_columns",
 ]

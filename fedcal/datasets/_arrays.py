@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.classes import class_names
+from fedcal.classes import class_names as checked_names
 from fedcal.datasets._dataset import Dataset
 from fedcal.datasets._names import check_guess, check_words, guessed, own_names, places, words_among
 from fedcal.errors import InputError
@@ -35,7 +35,7 @@ def from_arrays(
     name: str = "arrays",
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     positive: str | None = None,
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
@@ -70,10 +70,11 @@ def from_arrays(
         (c,) names of the classes. They name the columns of scores in their order; columns that
         have these names already are brought into this order. None: the names that the columns
         have; without any, and with labels that are names, all c of these in sorted order, as
-        scikit-learn has its columns: that is warned of, and refused where another order is right
-        far more often.
-    columns
-        (c,) names that the columns of scores have. None: those of a pandas frame that are names.
+        scikit-learn has its columns: that is warned of, and refused where another order fits
+        the rows far better.
+    class_names
+        (c,) what the columns of scores are called. None: the columns of a pandas frame, if they
+        are names.
     positive
         of two classes the one that becomes column 1, which recall, AUC and the like are about. A
         single column of probabilities is taken to be of it where only labels are names.
@@ -95,11 +96,11 @@ def from_arrays(
     if labels is None and labels_required:
         raise InputError("labels are missing")
     single = np.ndim(given) == 1 or np.shape(given)[1:] == (1,)
-    own = columns or own_names(given, classes)
+    own = own_names(given, classes) if class_names is None else class_names
     words = words_among([labels, test_labels])
     names = None
-    if (known := own or classes) is not None:
-        names = class_names(known, scores.shape[1])
+    if (known := classes if own is None else own) is not None:
+        names = checked_names(known, scores.shape[1])
     if own is None and names is not None and set(names) == set(map(str, range(len(names)))):
         names = None  # the numbers of the columns: `in_order` puts them in place
     is_guess = names is None and bool(words)
@@ -163,17 +164,6 @@ def from_arrays(
         at = np.array([known.index(entry) for entry in theirs], np.int64)
         data = replace(data, test_group=at[codes], group_names=tuple(known))
     return data.in_order(classes, positive)
-
-
-def with_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays of a data file, by `KEYS`, as arguments for `from_arrays`."""
-    given = dict(arrays)
-    if (names := given.pop("class_names", None)) is not None:
-        found = as_array("class_names", names)
-        if found.ndim != 1:
-            raise InputError(f"class_names: must have shape (classes,), got {found.shape}")
-        given["columns"] = tuple(map(str, found.tolist()))
-    return given
 
 
 def _other(

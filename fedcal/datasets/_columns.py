@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedcal.checks import one_of
 from fedcal.datasets._dataset import IDS, Given
 from fedcal.errors import InputError
-from fedcal.scores import RANGE_TOLERANCE
+from fedcal.scores import RANGE_TOLERANCE, percent_hint
 
 FIT = ("train", "fit", "calibration", "validation")
 """What the fit part may be called in a column `split`, or as a split of Hugging Face's."""
@@ -223,7 +223,7 @@ def arguments(
     if "other" in columns.models:
         other, found = _declared(columns, values, "other", row_name)
         whole[f"{_OTHER}{other}"] = found
-    known: dict[str, Any] = {"columns": columns.classes}
+    known: dict[str, Any] = {"class_names": columns.classes}
     if not labels_required:
         ids = {name: values[name] for name in IDS if name in values}
         known["given"] = Given(ids, np.argsort(test, kind="stable") if test.any() else None)
@@ -256,6 +256,7 @@ def _declared(
     bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
     if bad.any():
         row = int(np.argmax(bad))
-        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}"
+        hint = percent_hint(float(scores.min()), float(scores.max()))
+        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
         raise InputError(f"{row_name(row)}: {problem}")
     return "probs", scores

@@ -108,8 +108,8 @@ def from_huggingface(
             read = partial(_from_object, pa, called, labels_required)
             arrays = _joined(list(parts), lambda key: read(parts[key]))
         features = getattr(next(iter(parts.values())), "features", None) or {}
-        if arrays.get("columns") is None:  # a `ClassLabel` has names for its numbers
-            arrays["columns"] = getattr(features.get(labels), "names", None)
+        if arrays.get("class_names") is None:  # a `ClassLabel` has names for its numbers
+            arrays["class_names"] = getattr(features.get(labels), "names", None)
         as_given = arrays.pop("given", None)
         found = from_arrays(
             name=name, labels_required=labels_required, classes=classes, positive=positive, **arrays

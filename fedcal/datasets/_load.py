@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.atomic import path_of
 from fedcal.checks import near, one_of
-from fedcal.datasets._arrays import from_arrays, with_columns
+from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
@@ -109,7 +109,7 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     arrays: dict[str, Any] = read_npz(path)
     for key in arrays:
         one_of("key", key[:80], KEYS)
-    found = {"labels": None} | with_columns(arrays)
+    found: dict[str, Any] = {"labels": None} | arrays
     if not labels_required:
         tested = arrays.keys() & {"test_logits", "test_probs"}
         prefixes = ("", "test_") if tested else ("",)

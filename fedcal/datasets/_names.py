@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.errors import InputError
+from fedcal.plausible_rows import check_rows
 from fedcal.scores import as_array
 from fedcal.types import Floats, Integers
-
-_GAIN, _ROWS = 0.1, 10
-"""Another order is right in at least this share of rows more, and in so many, if it is refused."""
 
 
 def words_among(parts: Sequence[Any]) -> list[str]:
@@ -82,27 +80,22 @@ def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
     Raises
     ------
     InputError
-        Another order is right far more often: then this one must be said.
+        Another order fits the rows far better: then it must be said.
     """
-    from scipy.optimize import linear_sum_assignment  # takes longer to import than this module
-
-    counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, (scores.argmax(axis=1), labels), 1)
-    right = int(counts.trace())
-    common = int(counts.sum(axis=0).argmax())
-    rows, guessing = len(labels), int(counts[:, common].sum())
+    found = check_rows(scores, labels, names)
+    common = names[int(np.bincount(labels, minlength=len(names)).argmax())]
     told = (
-        f"right in {100 * right / rows:.1f} % of {rows:,} rows; always saying {names[common]!r} "
-        f"in {100 * guessing / rows:.1f} %"
+        f"right in {100 * found.accuracy:.1f} % of {len(labels):,} rows; always saying {common!r} "
+        f"in {100 * found.guessing:.1f} %"
     )
-    columns, classes = linear_sum_assignment(counts, maximize=True)
-    gain = int(counts[columns, classes].sum()) - right
-    if gain >= max(_GAIN * rows, _ROWS):
-        order = ",".join(names[j] for j in classes.tolist())
+    if found.order is not None:
+        order = list(names)
+        for j, column in enumerate(found.order):
+            order[column] = names[j]
         raise InputError(
             f"labels are names, and nobody says which column of scores is whose; in sorted order "
-            f"({_listed(names)}) the model is {told}. Say the order: --class-names {order[:200]} "
-            f"would be right in {100 * (right + gain) / rows:.1f} %"
+            f"({_listed(names)}) the model is {told}. Say the order, by --class-names or arrays' "
+            f"classes=[...]; {','.join(order)[:200]} fits these rows"
         )
     warnings.warn(
         f"labels are names, taken for the columns in sorted order ({_listed(names)}): {told}; say "

@@ -162,7 +162,9 @@ class ScoreRelease(Artifact):
             effect=effect,
             excluded=self.excluded,
         )
-        return found if self.known else replace(found, rows=(math.nan, math.nan), tests={})
+        return (
+            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+        )
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
@@ -207,7 +209,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        return parts(self.found, self.histograms, self.confusion)
+        return parts(self.found, self.histograms, self.confusion, self.class_names)
 
     # -- what is read from it -------------------------------------------------------------
 

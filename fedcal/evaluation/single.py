@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedcal.artifact import Artifact
 from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.page import heading, texts
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -69,11 +70,6 @@ class SingleMetric(Artifact):
 
     def page(self) -> list[Any]:
         """A table of one line."""
-        found = self.estimate
-        shown: tuple[str | float, ...]
-        if found.drowned:
-            shown = ("drowned by noise", found.low, found.high)
-        else:
-            shown = (found.value, found.low, found.high)
+        row = (heading(self.name), *texts(self.name, self.estimate))
         note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
-        return [Table("Metric", ("metric", "value", "low", "high"), ((self.name, *shown),), note)]
+        return [Table("Metric", ("metric", "value", "95 % interval"), (row,), note)]

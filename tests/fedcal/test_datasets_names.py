@@ -46,7 +46,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for() -> None:
     names = np.array(["cat", "dog", "bird"])
     y = rng.integers(0, 3, 400)
     probs = rng.dirichlet(np.ones(3), 400) * 0.4 + 0.6 * np.eye(3)[y]
-    with pytest.raises(InputError, match=r"right in 0\.0 %.*--class-names cat,dog,bird would be"):
+    with pytest.raises(InputError, match=r"right in 0\.0 %.*cat,dog,bird fits these"):
         from_arrays(probs=probs, labels=names[y])
     said = from_arrays(probs=probs, labels=names[y], classes=names.tolist())
     assert (said.labels == y).all()
@@ -58,7 +58,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for() -> None:
     # a score of the class that sorts first
     score, two = probs[:, 0] / probs[:, :2].sum(axis=1), np.where(y == 0, "bad", "good")
     kept = y < 2
-    with pytest.raises(InputError, match="--class-names good,bad"):
+    with pytest.raises(InputError, match="good,bad fits these"):
         from_arrays(probs=score[kept], labels=two[kept])
     right = from_arrays(probs=score[kept], labels=two[kept], positive="bad")
     assert right.class_names == ("good", "bad")

@@ -140,6 +140,22 @@ def test_a_dry_run_shows_what_each_method_would_send(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
 
 
+def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = np.arange(60) % 2
+    inverted = np.stack([labels, 1 - labels], axis=1) + np.arange(120).reshape(60, 2) / 100
+    np.savez(
+        "rows.npz", logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
+    )
+    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
+    told, first, second, _ = capsys.readouterr().out.split("\n", 3)
+    assert told.startswith("rows.npz: 60 rows")
+    assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
+    assert second.startswith("warning: test rows: all 60 rows have the same label, well")
+
+
 # --- a SuperNode that has ended -----------------------------------------------------------------
 
 
