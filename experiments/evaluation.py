@@ -29,6 +29,7 @@ def evaluate(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    report: bool = True,
     progress: Progress | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> SimulationResult:
@@ -58,7 +59,7 @@ def evaluate(
         instead of options
     out
         folder for result files; None = write nothing
-    resume, overwrite
+    resume, overwrite, report
         as `simulate` has them
     progress
         called after each round
@@ -85,6 +86,7 @@ def evaluate(
         out=out,
         resume=resume,
         overwrite=overwrite,
+        report=report,
         progress=progress,
         **run,
     )

@@ -99,7 +99,9 @@ class Replaced(UserWarning):
 _NO_REPORT = "a run that is paid for and has no report yet (fedcal report makes it)"
 
 
-def claim(out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False) -> None:
+def claim(
+    out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False, report: bool = True
+) -> None:
     """Refuse, before anything is computed or charged, a folder that cannot take the results.
 
     With `overwrite` a line says what will be replaced.
@@ -112,6 +114,8 @@ def claim(out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = Fals
         replace results of this kind
     resume
         the command goes on with what is there, and says itself where it cannot
+    report
+        a report will be written, too
 
     Raises
     ------
@@ -122,7 +126,8 @@ def claim(out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = Fals
     from fedcal.experiments.report.page import check_report
 
     check_out(out)
-    check_report()
+    if report:
+        check_report()
     there = sorted(out.iterdir()) if out.is_dir() else []
     names = {path.name for path in there}
     for other in KINDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from fedcal.classes import called
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.figures import names_of
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import heading, p_shown, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
@@ -25,6 +27,12 @@ from fedcal.experiments.result import versions
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
+
+_AT_THRESHOLD = (
+    *("accuracy", "balanced_accuracy", "precision", "recall", "specificity"),
+    *("f1", "mcc", "net_benefit"),
+)
+"""Metrics that depend on the threshold."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Reading:
         where from
     found
         its metrics at the threshold that was given or chosen
+    threshold
+        the one that was given
     chosen
         the threshold for a wanted precision, recall or cost, if one was asked for
     calibrator
@@ -48,6 +58,7 @@ class Reading:
     path: Path
     release: ScoreRelease
     found: Findings
+    threshold: float | None
     chosen: Threshold | None
     calibrator: Calibrator | None
     changes: Mapping[str, Change]
@@ -66,23 +77,44 @@ class Reading:
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
-        first = ([_chosen(self.chosen, release.class_names)] if self.chosen else []) + (
-            [_changes(self.changes)] if self.changes else []
-        )
-        return first + shown_parts
+        return [
+            *(self.asked or ()),
+            *parts(self.found, release.histograms, release.confusion, release.class_names),
+        ]
 
-    def save(self, out: Path) -> None:
+    @property
+    def asked(self) -> list[Part] | None:
+        """Tables of what was asked for in particular; None = of all that the release says."""
+        tables: list[Part] = []
+        if self.chosen is not None:
+            tables.append(_chosen(self.chosen, self._at(self.chosen.value)))
+        if self.threshold is not None:
+            views = names_of([*self.found.metrics])
+            for view, metrics in self.found.metrics.items():
+                title = self._at(self.threshold)
+                title += f", {views[view]}" if len(views) > 1 else ""
+                at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
+                tables.append(_estimates(title, at))
+        if self.changes:
+            tables.append(_changes(self.changes))
+        return tables if tables or self.calibrator is not None else None
+
+    def _at(self, threshold: float) -> str:
+        of = called(self.release.class_names, 1)
+        return f"Threshold {threshold:.6g} of the probability of {of}"
+
+    def save(self, out: Path, *, report: bool = True) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
 
         def write(folder: Path) -> None:
-            from fedcal.experiments.report import write_reading_report
-
             told = {"schema": 1, "release": str(self.path), **self.to_json()}
             (folder / "reading.json").write_text(to_json(told | {"versions": versions()}), "utf-8")
             parts = pages.to_json(self.page())
             (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
-            write_reading_report(folder)
+            if report:
+                from fedcal.experiments.report import write_reading_report
+
+                write_reading_report(folder)
 
         write_folder(out, write, stale=READING.files)
 
@@ -139,12 +171,13 @@ def reread(
             raise InputError(f"the score '{release.question.score}' has no threshold")
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
+    given = threshold if chosen is None else None
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
     found = release.findings(threshold)
     if chosen is not None:
         found, chosen = _joined(found, chosen)
-    return Reading(path_of(path), release, found, chosen, made, changes)
+    return Reading(path_of(path), release, found, given, chosen, made, changes)
 
 
 def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
@@ -205,9 +238,8 @@ def _changes(changes: Mapping[str, Change]) -> Table:
     )
 
 
-def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
+def _chosen(threshold: Threshold, title: str) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
@@ -215,10 +247,15 @@ def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
         "cost": f"the cheapest where a false positive costs {threshold.wanted:g} of a false "
         "negative",
     }[threshold.goal]
-    return Table(
-        f"Threshold {threshold.value:.6g} of the probability of {called(names, 1)}",
-        ("metric", "value", "95 % interval"),
-        tuple(rows),
+    return _estimates(
+        title,
+        threshold.estimates,
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
         "was taken.",
     )
+
+
+def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
+    """Metrics with their intervals."""
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
+    return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

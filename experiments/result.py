@@ -237,16 +237,18 @@ class SimulationResult:
         note = "Before and after are measured by each site on its own rows, and stay there."
         return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
 
-    def save(self, out: str | Path) -> None:
+    def save(self, out: str | Path, *, report: bool = True) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none.
 
-        An earlier run there is replaced as a whole.
+        An earlier run there is replaced as a whole. Without `report` there are no report and no
+        figures, which `fedcal report` makes later.
         """
         from fedcal.experiments.folders import RUN
 
-        write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=RUN.files)
+        home = path_of(out)
+        write_folder(home, partial(self._write, home=home, report=report), stale=RUN.files)
 
-    def _write(self, folder: Path, home: Path) -> None:
+    def _write(self, folder: Path, home: Path, report: bool) -> None:
         def text(name: str, content: str) -> None:
             (folder / name).write_text(content, "utf-8")
 
@@ -259,9 +261,10 @@ class SimulationResult:
         if not self._own_page:
             parts = pages.to_json(self.page())
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
-        from fedcal.experiments.report import write_report
+        if report:
+            from fedcal.experiments.report import write_report
 
-        write_report(folder, home)
+            write_report(folder, home)
 
 
 def versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedcal.atomic import path_of
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
+from fedcal.checks import unused
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments import evaluated
@@ -63,6 +64,7 @@ def simulate(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    report: bool = True,
     progress: Progress | None = None,
     **options: Unpack[SimulateOptions],
 ) -> SimulationResult:
@@ -82,6 +84,9 @@ def simulate(
         run nothing: make the result of what `out` holds of this run, which is paid for
     overwrite
         replace a run that `out` holds; otherwise it is refused
+    report
+        False writes neither report nor figures, which take most of the time of a short run;
+        `fedcal report` makes them later
     progress
         called after each round
     **options
@@ -105,12 +110,13 @@ def simulate(
         from fedcal.experiments.deploy.run import deployed
 
         asked = config or merge(options)
+        unused("a run over real sites writes its report", report=None if report else False)
         return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
     if folder is not None:
-        claim(folder, RUN, overwrite=overwrite, resume=resume)
+        claim(folder, RUN, overwrite=overwrite, resume=resume, report=report)
     if data is None:
         data = Config.data if config is None else config.data
     config = merge(options) if config is None else config
@@ -160,7 +166,7 @@ def simulate(
             data=loaded,
         )
         if folder is not None:
-            result.save(folder)
+            result.save(folder, report=report)
             for path in exports_in(folder) if overwrite else ():  # of what was there before
                 path.unlink()
     return result

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import typer
@@ -24,7 +25,7 @@ from fedcal.classes import class_names
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.conformal.page import FEW_CLASSES, class_table
-from fedcal.datasets import Dataset
+from fedcal.datasets import IDS, Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.files import to_json
@@ -32,14 +33,21 @@ from fedcal.experiments.folders import claim_file
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.terminal import SHOWN, console, headings, shown
 from fedcal.metrics import summary
+from fedcal.optional import need
 from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats, Integers
+
+FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
+"""Of what is written; the last one holds no ids and no labels."""
 
 
 def apply_command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
-    out: Annotated[Path, typer.Option(help="Probabilities, sets or logits: .npy, .npz, .csv.")],
+    out: Annotated[
+        Path,
+        typer.Option(help=f"Probabilities, sets or logits: {', '.join(FORMATS)}."),
+    ],
     alpha: Annotated[
         float | None,
         typer.Option(help="Of sets: another share of missing labels, from the same release."),
@@ -49,8 +57,8 @@ def apply_command(
     json: Json = False,
 ) -> None:
     """Write probabilities, sets or logits, and show metrics where there are labels."""
-    if out.suffix not in (".npy", ".npz", ".csv"):
-        raise InputError(f"--out {out}: allowed are .npy, .npz and .csv")
+    if not out.name.lower().endswith(FORMATS):
+        raise InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
     claim_file(out, overwrite=overwrite)
@@ -106,7 +114,7 @@ def fitted_in(path: Path) -> Calibrator | PredictionSets:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of a data set, those of its test part last.
+    """All rows of a data set, as they stood in its file; else those of its test part last.
 
     Attributes
     ----------
@@ -117,8 +125,8 @@ class Rows:
     judged
         the rows that metrics are of: the test part where there is one, because the others may be
         what was fitted on
-    groups
-        ways to name each row's group, (n,) each: by the column group, by client
+    ids
+        those of `client`, `subject` and `group` that the rows have, (n,) each
     names
         (c,) of the classes in the order of the columns here; None = they have numbers
     place
@@ -128,34 +136,33 @@ class Rows:
     logits: Floats
     probs: Floats
     labels: Integers | None
-    judged: slice
-    groups: tuple[Sequence[str], ...]
+    judged: NDArray[np.bool_]
+    ids: Mapping[str, NDArray[Any]]
     names: tuple[str, ...] | None
     place: list[int]
 
     @classmethod
     def of(cls, rows: Dataset) -> Rows:
         """Of a data set as it was read."""
-        logits, probs, labels, part = rows.logits, rows.probs, rows.labels, slice(None)
-        groups, clients = rows.group, rows.client
+        logits, probs, labels = rows.logits, rows.probs, rows.labels
+        judged = np.ones(len(logits), np.bool_)
         if rows.test_logits is not None and rows.test_probs is not None:
-            part = slice(len(logits), None)
             logits = np.concatenate([logits, rows.test_logits])
             probs = np.concatenate([probs, rows.test_probs])
             if rows.test_labels is not None:
                 labels = np.concatenate([labels, rows.test_labels])
-            groups, clients = _joined(groups, rows.test_group), _joined(clients, rows.test_client)
-        ways = ((groups, rows.group_names), (clients, rows.client_names))
-        named = (
-            [names[k] for k in of.tolist()]
-            for of, names in ways
-            if of is not None and names is not None
-        )
+            judged = np.arange(len(logits)) >= len(rows.logits)
         known = labels if len(labels) == len(probs) else None
+        given = rows.given
+        if given is not None and given.order is not None:
+            back = np.argsort(given.order)
+            logits, probs, judged = logits[back], probs[back], judged[back]
+            known = None if known is None else known[back]
         place = list(range(rows.classes))
         if rows.moved is not None:
             place = np.argsort(rows.moved).tolist()
-        return cls(logits, probs, known, part, (*named,), rows.class_names, place)
+        ids = _named(rows) if given is None else given.ids
+        return cls(logits, probs, known, judged, ids, rows.class_names, place)
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -165,8 +172,8 @@ class Rows:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """What an .npz and a .csv hold beside the result: labels, and names where there are any."""
-        found: dict[str, NDArray[Any]] = {}
+        """What files hold beside the result: ids, labels, names of classes, if there are any."""
+        found = dict(self.ids)
         if self.labels is not None:
             found["labels"] = np.argsort(self.place)[self.labels]
         if self.names is not None:
@@ -174,8 +181,18 @@ class Rows:
         return found
 
 
-def _joined(one: Integers | None, other: Integers | None) -> Integers | None:
-    return None if one is None or other is None else np.concatenate([one, other])
+def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
+    """The ids of a shipped set's rows, which have numbers there."""
+    tested, found = rows.test_scores is not None, {}
+    ways = (
+        ("client", rows.client, rows.test_client, rows.client_names),
+        ("group", rows.group, rows.test_group, rows.group_names),
+    )
+    for name, fit, test, names in ways:
+        parts = [part for part in ((fit, test) if tested else (fit,)) if part is not None]
+        if names is not None and len(parts) == 1 + tested:
+            found[name] = np.array(names)[np.concatenate(parts)]
+    return found
 
 
 Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
@@ -195,12 +212,12 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         f"{key}logits": part[0].astype(np.float32) for key, part in parts.items()
     }
     columns |= {f"{key}labels": part[1] for key, part in parts.items() if part[1] is not None}
-    names = [f"logit_{j}" for j in range(model.classes)]
     if out.suffix == ".npz":
-        _write(out, columns, {}, names, ())
+        _write(out, columns, {}, {})
     else:
         beside = {} if labels is None else {"labels": labels}
-        _write(out, {"logits": logits}, beside, names, logits.tolist())
+        names = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
+        _write(out, {"logits": logits}, beside, names)
     metrics = metrics_of(fit if test is None else test)
     lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
     told = {"metrics": metrics} if metrics else {}
@@ -217,8 +234,8 @@ def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
     heads = headings(check_score("", probs.shape[1]), fitted.class_names)
     shown_probs = probs[:, rows.place]
-    names = [f"prob_{name}" for name in rows.called]
-    _write(out, {"probs": shown_probs}, rows.columns, names, shown_probs.tolist())
+    names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
+    _write(out, {"probs": shown_probs}, rows.columns, names)
     lines = [
         f"{name}: " + ", ".join(f"{head} {shown(k, values[k])}" for k, head in heads.items())
         for name, values in metrics.items()
@@ -229,13 +246,14 @@ def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
 def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     labels, groups = rows.labels, None
     if fitted.by == "group":
-        known = (way for way in rows.groups if set(way) & set(fitted.names))
-        groups = next(known, None)
+        ways = (rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids)
+        groups = next((way for way in ways if set(way.tolist()) & set(fitted.names)), None)
     sets = fitted.of_logits(rows.logits, groups)
     shown_sets, called = sets[:, rows.place], np.array(rows.called)
     comma = " " if rows.names is None else "|"  # a name may hold spaces
-    texts = ((int(s.sum()), comma.join(called[s].tolist())) for s in shown_sets)
-    _write(out, {"sets": shown_sets}, rows.columns, ["size", "set"], texts)
+    texts = np.array([comma.join(called[s].tolist()) for s in shown_sets])
+    columns = {"size": shown_sets.sum(axis=1), "set": texts}
+    _write(out, {"sets": shown_sets}, rows.columns, columns)
     verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
     if labels is None:
         size = float(sets.mean() * fitted.classes)
@@ -263,12 +281,11 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
 
 def _write(
     out: Path,
-    values: dict[str, NDArray[Any]],
-    beside: dict[str, NDArray[Any]],
-    names: Sequence[str],
-    lines: Iterable[Sequence[Any]],
+    values: Mapping[str, NDArray[Any]],
+    beside: Mapping[str, NDArray[Any]],
+    columns: Mapping[str, NDArray[Any]],
 ) -> None:
-    """The array as .npy, with what stands beside it as .npz, or lines of a .csv, labels first."""
+    """The array as .npy, with what stands beside it as .npz, or a table: ids, labels, columns."""
     with whole_file(out) as f:
         if out.suffix == ".npy":
             (array,) = values.values()
@@ -276,11 +293,24 @@ def _write(
         elif out.suffix == ".npz":
             np.savez_compressed(f, **values, **beside)  # type: ignore[arg-type]
         else:
+            table = {name: beside[name] for name in IDS if name in beside}
             if "labels" in beside:
-                labels = beside["labels"]
-                if "class_names" in beside:
-                    labels = beside["class_names"][labels]
-                names = ["label", *names]
-                lines = ((y, *line) for y, line in zip(labels.tolist(), lines, strict=True))
-            with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
-                csv.writer(text).writerows([names, *lines])
+                labels, names = beside["labels"], beside.get("class_names")
+                table["label"] = labels if names is None else names[labels]
+            _write_table(out, f, {**table, **columns})
+
+
+def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
+    """Columns as .parquet, .csv or .csv.gz."""
+    if out.suffix == ".parquet":
+        need("pyarrow", "datasets", "writing a .parquet file")
+        import pyarrow
+        import pyarrow.parquet
+
+        plain = {name: column.tolist() for name, column in table.items()}
+        pyarrow.parquet.write_table(pyarrow.table(plain), file)
+        return
+    packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if out.suffix == ".gz" else file
+    with io.TextIOWrapper(packed, "utf-8", newline="", write_through=True) as text:
+        lines = zip(*(column.tolist() for column in table.values()), strict=True)
+        csv.writer(text).writerows([[*table], *lines])

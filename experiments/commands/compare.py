@@ -10,6 +10,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    NoReport,
     Overwrite,
     Quiet,
     Settings,
@@ -59,6 +60,7 @@ def compare_command(
         other(FILES, "Folder for rows, tables, report; a finished one's stay until then."),
     ] = None,
     overwrite: Overwrite = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -72,6 +74,7 @@ def compare_command(
             out=out,
             resume=resume,
             overwrite=overwrite,
+            report=not no_report,
             jobs=jobs,
             engine=engine,
             ray_address=ray_address,
@@ -98,4 +101,5 @@ def show(comparison: Comparison, out: Path | None) -> None:
     for line in comparison.statement:
         to.print(f"- {line}")
     if out is not None:
-        to.print(f"written to {out}; the report is {out / 'report.html'}")
+        report = f"; the report is {out / 'report.html'}" if comparison.report else ""
+        to.print(f"written to {out}{report}")

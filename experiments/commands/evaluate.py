@@ -14,6 +14,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    NoReport,
     Overwrite,
     Quiet,
     Settings,
@@ -83,6 +84,7 @@ def evaluate_command(
         Path | None, other(FILES, "Folder for result files; with --calibrate a file.")
     ] = None,
     overwrite: Overwrite = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -98,7 +100,7 @@ def evaluate_command(
         if calibrate is not None and out is not None:
             claim_file(out, overwrite=overwrite)
         elif out is not None:
-            claim(out, FOLDER, overwrite=overwrite)
+            claim(out, FOLDER, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
         found = reread(
             release,
@@ -108,6 +110,10 @@ def evaluate_command(
             calibrate=how,
             since=since,
         )
+        if out is not None and found.calibrator is not None:
+            found.calibrator.save(out)
+        elif out is not None:
+            found.save(out, report=not no_report)
         _show(found, release, out, quiet=quiet, json=json)
         return
     of_releases = {
@@ -127,7 +133,7 @@ def evaluate_command(
             f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "
             "runs it"
         )
-    run_and_show(known, out, overwrite=overwrite, quiet=quiet, json=json)
+    run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:
@@ -138,9 +144,7 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
-    """Show what was read, as text or JSON; write the calibrator, or all into a folder."""
-    if out is not None:
-        found.save(out) if found.calibrator is None else found.calibrator.save(out)
+    """Show what was read, as text or JSON."""
     if json:
         print(to_json(found.to_json()), end="")
         return
@@ -150,9 +154,14 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     to.print(f"{release} read again: no run, and no further charge")
     if found.release.class_names is not None:
         to.print(listed(found.release.class_names))
-    for part in found.page():
+    asked = found.asked
+    for part in found.page() if asked is None else asked:
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
+            if asked is not None and part.note:
+                to.print(part.note)
+    if asked is not None:
+        to.print("All that it says: --release alone, --json, or a folder as --out.")
     to.print(about_intervals(found.found.to_json()))
     for sentence in found.release.privacy[:1]:
         to.print(sentence)

@@ -43,6 +43,14 @@ Overwrite: TypeAlias = Annotated[
         rich_help_panel=FILES,
     ),
 ]
+NoReport: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-report",
+        help="Write no report and no figures to --out; fedcal report makes them later.",
+        rich_help_panel=FILES,
+    ),
+]
 ConfigFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--config", help="TOML file with these options.", rich_help_panel=FILES),

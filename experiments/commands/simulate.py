@@ -12,6 +12,7 @@ from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
     Json,
+    NoReport,
     Overwrite,
     Quiet,
     Settings,
@@ -43,6 +44,7 @@ def simulate_command(
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder for result files.")] = None,
     overwrite: Overwrite = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -55,11 +57,11 @@ def simulate_command(
         )
     given = {**options, "set": dict(map(parse_setting, set or ()))}
     asked = merge(given) if config is None else load_config(config, given)
-    run_and_show(asked, out, overwrite=overwrite, quiet=quiet, json=json)
+    run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 
 def run_and_show(
-    asked: Config, out: Path | None, *, overwrite: bool, quiet: bool, json: bool
+    asked: Config, out: Path | None, *, overwrite: bool, report: bool, quiet: bool, json: bool
 ) -> None:
     """One run: its progress, then the result as text or JSON, and its files."""
     starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
@@ -68,7 +70,9 @@ def run_and_show(
         def moved(done: int, total: int) -> None:
             steps(done, total, asked.method)
 
-        result = simulate(asked.data, config=asked, out=out, overwrite=overwrite, progress=moved)
+        result = simulate(
+            asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
+        )
     if json:
         print(to_json(result.to_json()), end="")
     elif not quiet:

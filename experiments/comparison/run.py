@@ -59,16 +59,25 @@ class Comparison:
         one for each run, in the same order, seeds innermost
     statement
         what the table gives away, in whole sentences
+    report
+        whether `save` writes a report and figures
     """
 
     grid: Grid
     cells: list[Line]
     rows: list[Row]
     statement: list[str]
+    report: bool = True
 
     @classmethod
     def of(
-        cls, grid: Grid, resolved: Resolved, sources: Mapping[str, Dataset], rows: Sequence[Row]
+        cls,
+        grid: Grid,
+        resolved: Resolved,
+        sources: Mapping[str, Dataset],
+        rows: Sequence[Row],
+        *,
+        report: bool = True,
     ) -> Comparison:
         """Sum up finished runs.
 
@@ -80,11 +89,14 @@ class Comparison:
             its data by name
         rows
             one for each cell and seed, in this order
+        report
+            as the attribute
         """
         following = iter(rows)
         cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
-        return cls(grid, cells, list(rows), statement(resolved.cells, held_out, resolved.left_out))
+        about = statement(resolved.cells, held_out, resolved.left_out)
+        return cls(grid, cells, list(rows), about, report)
 
     @property
     def failures(self) -> list[Row]:
@@ -127,8 +139,6 @@ class Comparison:
         write_folder(path_of(out), self._write, stale=COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
-        from fedcal.experiments.report import write_comparison_report
-
         def text(name: str, content: str) -> None:
             (folder / name).write_text(content, "utf-8")
 
@@ -137,7 +147,10 @@ class Comparison:
         text(DONE, to_json(self.to_json()))
         text("table.csv", self.to_csv())
         text("table.md", self.to_markdown())
-        write_comparison_report(folder)
+        if self.report:
+            from fedcal.experiments.report import write_comparison_report
+
+            write_comparison_report(folder)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() says more>"
@@ -162,6 +175,7 @@ def compare(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    report: bool = True,
     jobs: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -191,6 +205,8 @@ def compare(
         are those it was begun with; a grid may grow, but what was begun must stay part of it
     overwrite
         replace a comparison that `out` holds, once this one is saved; otherwise it is refused
+    report
+        False writes neither report nor figures; `fedcal report` makes them later
     jobs
         processes; None = the cores that may be used. 1 = this process
     engine
@@ -237,7 +253,7 @@ def compare(
         begun = begun_config(out) if config is None else {}
     if out is not None:
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
-        claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished)
+        claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
     named, arrays = _named(data)
     read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
@@ -264,7 +280,7 @@ def compare(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
         run_row,
-        partial(Comparison.of, grid, resolved, sources),
+        partial(Comparison.of, grid, resolved, sources, report=report),
         place=place,
         folder=folder,
         resume=resume,

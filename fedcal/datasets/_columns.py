@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.checks import one_of
-from fedcal.datasets._dataset import IDS
+from fedcal.datasets._dataset import IDS, Given
 from fedcal.errors import InputError
 from fedcal.scores import RANGE_TOLERANCE, percent_hint
 
@@ -201,8 +201,8 @@ def arguments(
         all of `columns.models`, (n, c) or (n, 1) of the kind "score", and all of
         `columns.single`, (n,)
     labels_required
-        False where rows are to be calibrated: without labels `split` is then
-        passed over, and with labels the test part must come last, so that rows keep their order
+        False where rows are to be calibrated and given back: without labels `split` is then
+        passed over, and `given` says how they stood
     row_name
         what a row, from 0, is called in messages
     """
@@ -223,13 +223,12 @@ def arguments(
     if "other" in columns.models:
         other, found = _declared(columns, values, "other", row_name)
         whole[f"{_OTHER}{other}"] = found
+    known: dict[str, Any] = {"class_names": columns.classes}
+    if not labels_required:
+        ids = {name: values[name] for name in IDS if name in values}
+        known["given"] = Given(ids, np.argsort(test, kind="stable") if test.any() else None)
     if labels is None or not test.any():
-        return whole | {"class_names": columns.classes}
-    if not labels_required and test[:-1][~test[1:]].any():
-        raise InputError(
-            f"split: rows of {TEST} stand before others, so that calibrated rows would change "
-            f"their order; sort by split, or leave it out"
-        )
+        return whole | known
     fit, held_out = (
         {name: None if column is None else column[part] for name, column in whole.items()}
         for part in (~test, test)
@@ -240,7 +239,7 @@ def arguments(
         "test_labels": held_out["labels"],
         "test_client": known_clients(fit["client"], held_out["client"]),
         "test_group": held_out["group"],
-        "class_names": columns.classes,
+        **known,
     }
 
 

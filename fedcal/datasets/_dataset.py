@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.checks import one_of
 from fedcal.classes import class_names
@@ -29,6 +30,28 @@ KEYS = (
     "class_names",
 )
 """Arrays of a data file, and what `from_arrays` takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """All rows of a source as they stand there, fit and test part together.
+
+    Attributes
+    ----------
+    ids
+        Those of `IDS` that every row has, (n + m,) each, as they were written.
+    order
+        (n + m,) place there of each row, those of the fit part first; None = they stand so.
+    """
+
+    ids: Mapping[str, NDArray[Any]]
+    order: Integers | None = None
+
+    @classmethod
+    def of(cls, *parts: Mapping[str, Any]) -> Given:
+        """Of one part, or of a fit part and a test part below it, from their ids."""
+        known = [name for name in IDS if all(part.get(name) is not None for part in parts)]
+        return cls({k: np.concatenate([np.ravel(part[k]) for part in parts]) for k in known})
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +94,8 @@ class Dataset:
         What `other_scores` hold, "logits" or "probs", or None.
     moved
         (c,) where each column stood before `in_order` moved it; None = where it is.
+    given
+        How the rows stood in the source, where labels may be missing: these are given back.
     """
 
     name: str
@@ -90,6 +115,7 @@ class Dataset:
     other_scores: Floats | None = field(default=None, repr=False)
     other_input: Kind | None = field(default=None, repr=False)
     moved: tuple[int, ...] | None = field(default=None, repr=False)
+    given: Given | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:

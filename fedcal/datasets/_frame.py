@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,9 @@ def from_frame(
             values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
-    given = arguments(found, values, labels_required)
-    return from_arrays(
-        **given, name=name, labels_required=labels_required, classes=classes, positive=positive
+    known = arguments(found, values, labels_required)
+    given = known.pop("given", None)
+    data = from_arrays(
+        **known, name=name, labels_required=labels_required, classes=classes, positive=positive
     )
+    return replace(data, given=given)

@@ -18,7 +18,7 @@ from fedcal.checks import one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name, known_clients
-from fedcal.datasets._dataset import IDS, Dataset
+from fedcal.datasets._dataset import IDS, Dataset, Given
 from fedcal.errors import InputError
 from fedcal.npz import intact
 from fedcal.optional import need
@@ -110,9 +110,11 @@ def from_huggingface(
         features = getattr(next(iter(parts.values())), "features", None) or {}
         if arrays.get("class_names") is None:  # a `ClassLabel` has names for its numbers
             arrays["class_names"] = getattr(features.get(labels), "names", None)
-        return from_arrays(
+        as_given = arrays.pop("given", None)
+        found = from_arrays(
             name=name, labels_required=labels_required, classes=classes, positive=positive, **arrays
         )
+        return replace(found, given=as_given)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -152,6 +154,8 @@ def _joined(splits: list[str], read: Callable[[str], dict[str, Any]]) -> dict[st
     given = read(fit_name(splits))
     if TEST in splits:
         test = read(TEST)
+        if "given" in given:
+            given["given"] = Given.of(given["given"].ids, test["given"].ids)
         given["test_client"] = known_clients(given["client"], test["client"])
         for key, value in test.items():
             if key in ("logits", "probs", "labels", "group"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from fedcal.atomic import path_of
 from fedcal.checks import near, one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
-from fedcal.datasets._dataset import KEYS, Dataset
+from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
@@ -89,13 +90,16 @@ def load(
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        return from_arrays(
+        arrays = read(path, labels_required)
+        given = arrays.pop("given", None)
+        found = from_arrays(
             name=path.name,
             labels_required=labels_required,
             classes=classes,
             positive=positive,
-            **read(path, labels_required),
+            **arrays,
         )
+        return replace(found, given=given)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
 
@@ -105,7 +109,12 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     arrays: dict[str, Any] = read_npz(path)
     for key in arrays:
         one_of("key", key[:80], KEYS)
-    return {"labels": None} | arrays
+    found: dict[str, Any] = {"labels": None} | arrays
+    if not labels_required:
+        tested = arrays.keys() & {"test_logits", "test_probs"}
+        prefixes = ("", "test_") if tested else ("",)
+        found["given"] = Given.of(*({k: arrays.get(p + k) for k in IDS} for p in prefixes))
+    return found
 
 
 _READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}

@@ -325,6 +325,21 @@ def test_everything_can_be_read(look: Open, page: str, size: str, scheme: str) -
 
 
 @every_page
+def test_no_table_is_cut_off_on_paper(look: Open, page: str) -> None:
+    browser = look(page, "desk", "light")
+    page_width = 680  # of A4 between its margins, in CSS pixels
+    browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=page_width,
+        height=1000,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert browser.run("document.documentElement.scrollWidth") <= page_width
+
+
+@every_page
 def test_it_works_offline_without_a_complaint(look: Open, page: str) -> None:
     browser = look(page, "desk", "light")
     browser.run("document.body.innerText.length")

@@ -17,6 +17,7 @@ import fedcal.experiments.report
 import fedcal.export
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
+from fedcal.experiments.cli import _run
 from fedcal.experiments.commands import apply, files
 from fedcal.experiments.commands.simulate import simulate_command
 from fedcal.experiments.config import Config
@@ -230,3 +231,25 @@ def test_export_hands_over_the_calibrator(
 def test_export_knows_its_suffixes(fitted: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must end in"):
         files.export_command(fitted, tmp_path / "x.pdf", quiet=True, json=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["simulate", "--method", "pooled-temperature"],
+        ["evaluate"],
+        ["compare", "--method", "pooled-temperature", "--seeds", "1", "--jobs", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_report_may_come_later(words: list[str], tmp_path: Path) -> None:
+    asked = [*words, "--data", "imdb-binary", "--quiet", "--out"]
+    assert _run([*asked, str(tmp_path / "later"), "--no-report"]) == 0
+    names = {path.name for path in (tmp_path / "later").iterdir() if path.name[0] != "."}
+    assert not any(name.endswith((".html", ".png", ".svg")) for name in names)
+    assert _run(["report", str(tmp_path / "later"), "--quiet"]) == 0
+    assert _run([*asked, str(tmp_path / "now")]) == 0
+    later, now = (
+        {path.name for path in (tmp_path / folder).iterdir()} for folder in ("later", "now")
+    )
+    assert names < later == now

@@ -197,7 +197,12 @@ def test_a_release_is_read_again_at_another_threshold(
     assert chosen["threshold"] == chosen["chosen"]["value"]
     for name in ("precision", "recall", "accuracy", "f1"):  # one interval in one output
         assert chosen["chosen"]["estimates"][name] == chosen["metrics"][name], name
+    said, _ = again(capsys, release, "--threshold", "0.75")
+    assert said.index("Threshold 0.75") < said.index("precision, %")
+    assert "ROC AUC" not in said  # nobody asked
+    assert "ROC AUC" in again(capsys, release)[0]
     said, _ = again(capsys, release, "--cost", "4")
+    assert "ROC AUC" not in said
     assert "no run, and no further charge" in said
     assert "(2, 0)-DP for each example" in said
 
