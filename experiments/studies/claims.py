@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from fedcal.experiments.studies.cells import place_of, whole
-from fedcal.experiments.studies.spec import EVERYWHERE, NO_DIFFERENCE, Rows, Told
+from fedcal.experiments.studies.spec import EVERYWHERE, NO_DIFFERENCE, NOT_TOLD, Rows, Told
 
 Found: TypeAlias = bool | None
 
@@ -75,7 +75,7 @@ class Verdict:
     def word(self) -> str:
         """What became of it, in a word or two."""
         if self.holds is None:
-            return NO_DIFFERENCE if self.places else "not told here"
+            return NO_DIFFERENCE if self.places else NOT_TOLD
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
 

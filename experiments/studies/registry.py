@@ -25,6 +25,7 @@ from fedcal.experiments.config import read_toml
 from fedcal.experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
+    NOT_TOLD,
     SETTINGS,
     Experiment,
     Field,
@@ -84,7 +85,7 @@ def experiment(name: str) -> Experiment:
 def _expected(words: str | Mapping[str, str]) -> Mapping[str, str]:
     places = words if isinstance(words, Mapping) else {EVERYWHERE: words} if words else {}
     for word in places.values():
-        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, SEEDS))
+        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, NOT_TOLD, SEEDS))
     return places
 
 

@@ -19,6 +19,9 @@ EVERYWHERE = "all networks"
 NO_DIFFERENCE: Literal["no difference"] = "no difference"
 """Of what is compared, beyond noise and what matters: the claim neither holds nor fails."""
 
+NOT_TOLD = "not told here"
+"""Of a claim that nothing here tells by."""
+
 Told: TypeAlias = bool | Literal["no difference"] | None
 """Whether a claim holds; None = nothing to tell it by."""
 
@@ -184,7 +187,8 @@ class Experiment:
     notes
         what a reader must know, a sentence each
     expected
-        claim -> line of the table -> verdict, one of `registry.WORDS` or `registry.SEEDS`;
+        claim -> line of the table -> verdict, one of `registry.WORDS`, `registry.SEEDS`,
+        `NO_DIFFERENCE` or `NOT_TOLD`;
         the claims of a grid are its keys, those of a function are named by their text
     paper
         the paper's table beside it

@@ -116,7 +116,7 @@ def test_check_says_which_verdicts_differ(
     assert line.startswith("imdb-binary: holds, expected: does not hold. FedBBQ with weights")
     assert check(right | {"weighted-keeps": '"depends on seeds"'}) == []
     (line,) = check(right | {"fedcal-worst": '{imdb-binary = "holds"}'})
-    assert line.startswith("imdb-binary: no verdict, expected: holds. FedCal")
+    assert line.startswith("imdb-binary: not told here, expected: holds. FedCal")
     (line,) = check(right | {"weighted-keeps": '""'})
     assert line == "weighted-keeps: no verdict is expected; its study file should say one"
     assert check(dict.fromkeys(right, '""'), "--seeds", "1") == []  # of fewer seeds nothing is

@@ -116,6 +116,14 @@ def test_what_is_expected_must_be_claimed() -> None:
     assert wrong_verdicts(result) == ["made-up: expected, but not claimed"]
 
 
+def test_a_claim_that_nothing_tells_any_more_is_a_deviation() -> None:
+    kept = shipped("evaluation-errors")
+    noisy = [r | ({"slope_std": 9.0} if r["what"] == "slope" else {}) for r in kept.rows]
+    lines = wrong_verdicts(Reproduction(kept.experiment, noisy))
+    assert len(lines) > 10
+    assert all(": not told here, expected: " in line for line in lines)
+
+
 def test_rows_are_packed_and_unpacked() -> None:
     """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
     rows = [
