@@ -83,6 +83,11 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to.print(f"{c.method} {where}{rows}")
     for table in _tables(result):
         print_table(to, table, edge=True)
+    if result.artifact.form in OWN_PAGES and result.test is not None:
+        from fedcal.experiments.report.words import harm  # slow to import
+
+        if worse := harm(result.before, result.after, lambda: result.intervals):
+            to.print(worse)
     if about := about_intervals(result.judged):
         to.print(about)
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.experiments.statement.sentences import guarantee
 from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
+
+Metrics = Mapping[str, float]
 
 METRICS = {
     "ece": (
@@ -102,6 +104,29 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
     if not ends or ends[0] <= 0 <= ends[1]:
         return "" if not ends else "no clear change"
     return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
+
+
+def harm(before: Metrics, after: Metrics, intervals: Callable[[], Any]) -> str:
+    """Say which metrics are worse after calibration by more than chance; "" if none is.
+
+    Parameters
+    ----------
+    before, after
+        metric -> value
+    intervals
+        makes the intervals of `result.json`; called only if something is worse at all
+    """
+    found = []
+    metrics = [m for m in METRICS if m != "mce"]  # one bin's, and mostly chance
+    if any(
+        (after[m] > before[m]) != (m in HIGHER_IS_BETTER) for m in metrics if after[m] != before[m]
+    ):
+        between = (intervals() or {}).get("difference", {})
+        for m in metrics:
+            if _says(m, after[m] - before[m], between.get(m)) == "worse":
+                values = f"{shown(m, before[m])} to {shown(m, after[m])}"
+                found.append(f"{METRICS[m][0]} {values} (change {span(m, between[m], sign=True)})")
+    return f"Worse than the model itself, by more than chance: {', '.join(found)}." if found else ""
 
 
 def verdict(result: dict[str, Any]) -> str:

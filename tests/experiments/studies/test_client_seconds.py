@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal.clients.answers import answer
 from fedcal.clients.scalers import local_log_a
@@ -17,7 +18,6 @@ from fedcal.experiments.studies.bytes_sent import job_for
 from fedcal.experiments.studies.check import deviations
 from fedcal.experiments.studies.expected import shipped
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def table() -> list[dict[str, Any]]:
 
 
 def test_every_registered_method_is_there(table: list[dict[str, Any]]) -> None:
-    assert [r["method"] for r in table] == list(STRATEGIES)
+    assert [r["method"] for r in table] == list(BUDGETED)
     assert len({frozenset(r) for r in table}) == 1
     json.dumps(table, allow_nan=False)
 
@@ -68,7 +68,7 @@ def test_what_is_expected_has_no_clock() -> None:
     assert sizes == list(client_seconds.POPULATIONS)
     for clients, _ in sizes:
         there = [r["method"] for r in kept.rows if r["clients"] == clients]
-        assert there == [name for name in STRATEGIES if name in there]
+        assert there == [name for name in BUDGETED if name in there]
         assert len(there) == len(kept.rows) / len(sizes)
     slower = [r | {k: 9 * v for k, v in r.items() if k in ("loop", "ratio")} for r in kept.rows]
     assert deviations(replace(kept, rows=slower), kept) == []
