@@ -67,13 +67,13 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
         why = _all_labels(job, each) if private or shards is not None else ""
     elif job is not None and private:
         each = _declared(job)
-        why = _few_rows(method, job.plan.clients, each) or _noisy(job, each)
+        why = _few_rows(method, job.plan.clients, each, job.federation.classes) or _noisy(job, each)
     elif shards is None:
         why = ""
     else:
         each = len(shards.labels) / shards.clients
         same = _one_class(shards) if _calibrates(method) else ""
-        why = same or _few_rows(method, shards.clients, each)
+        why = same or _few_rows(method, shards.clients, each, shards.classes)
     return [f"too little to help: {why}"] if why else []
 
 
@@ -96,6 +96,8 @@ def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
         if rows_per_client is None:
             return None
         most *= ROW_SHARE * rows_per_client
+    elif rows_per_client is not None:
+        most *= min(1.0, rows_per_client)  # no more clients than rows have anything to add
     if plan.law.answers == "index":  # as much as Laplace noise of the same budget
         return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
     if not plan.noisy_sums or plan.noise_std is None:
@@ -157,11 +159,12 @@ def _one_class(shards: Shards) -> str:
     )
 
 
-def _few_rows(method: str, clients: int, each: float | None) -> str:
+def _few_rows(method: str, clients: int, each: float | None, classes: int) -> str:
     strategy = STRATEGIES.get(method)
     least, least_each = LEAST_ROWS, 0
     if strategy is not None:
-        least, least_each = strategy.least_rows or LEAST_ROWS, strategy.least_rows_each
+        least = strategy.least_rows or LEAST_ROWS
+        least_each = strategy.least_rows_each + strategy.least_rows_class * classes
     if each is None or method == "none":
         return ""
     rows = max(1, round(clients * each))
@@ -170,11 +173,6 @@ def _few_rows(method: str, clients: int, each: float | None) -> str:
         return (
             f"{method} learns nothing reliable from {rows:,} rows in all; it would pay from about "
             f"{least:,} on, of more clients or of more rows each{other}"
-        )
-    if each < 1 and strategy is not None:
-        return (
-            f"{clients:,} clients share {rows:,} rows, so that many have none: what is counted by "
-            f"clients is of empty ones; at most {rows:,} clients would do"
         )
     if each < least_each:
         other = ", or by fednewton, which adds up rows of all clients"

@@ -139,9 +139,13 @@ class Method(ABC):
     """Noise std of a released sum over the most that all clients can add to it: above this a
     private run hardly ever makes the model better (see `fedcal.strategies.enough`)."""
     least_rows: ClassVar[int] = 0
-    """Rows in all, and of each client, below which no run does so; 0 = what any method needs."""
+    """Rows in all below which no run does so; 0 = what any method needs."""
     least_rows_each: ClassVar[int] = 0
+    least_rows_class: ClassVar[int] = 0
+    """Rows of each client, and for each class, below which local fits mislead."""
     norms: tuple[float, ...] = ()
+    exact_only: ClassVar[bool] = False
+    """Whether a budget is refused: with noise it made models worse."""
     one_place: ClassVar[bool] = False
     """Whether one client with all rows is a usual federation for it."""
     keeps_releases: ClassVar[bool] = True
@@ -180,7 +184,7 @@ class Method(ABC):
         tells of rows is asked for only where it must be. Where it is not needed it may stand all
         the same, and does nothing: it is a fact about the federation, not a knob.
         """
-        whole = UNITS[federation.unit].whole_client
+        whole = UNITS[federation.unit].whole_client and not cls.exact_only
         return federation.private and whole and settings.get("clip") is None
 
     def hopeless(self, rows: float | None) -> bool:

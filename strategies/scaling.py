@@ -50,7 +50,6 @@ class _Averaged(CalibrationStrategy):
     """
 
     form: ClassVar[type[ParametricScaling]]
-    least_rows_each = 15
     fits_locally = True
     planned = 0  # seconds to minutes of local training in a simulation
 
@@ -158,6 +157,7 @@ class FedVector(_LocalFits):
     """
 
     name, form, most_noise = "fedvector", VectorScaling, 0.2
+    least_rows_class = 1  # fewer rows than offsets
 
 
 class FedMatrix(_LocalFits):
@@ -170,6 +170,7 @@ class FedMatrix(_LocalFits):
     """
 
     name, form, most_noise = "fedmatrix", MatrixScaling, 0.1
+    least_rows_class = 1
 
 
 class FedOPVector(_LocalFits):

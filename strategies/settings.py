@@ -22,6 +22,11 @@ def calibrating() -> list[str]:
     return [name for name, strategy in STRATEGIES.items() if strategy.family == "calibrate"]
 
 
+def exact_only() -> list[str]:
+    """Names of the methods that refuse a budget."""
+    return [name for name, strategy in STRATEGIES.items() if strategy.exact_only]
+
+
 def must_calibrate(who: str, method: str) -> None:
     """Refuse a federated method of another family, for `who` ranks calibrators."""
     strategy = STRATEGIES.get(method)

@@ -20,6 +20,7 @@ from fedcal.experiments.commands.parameters import (
 from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.comparison.grid import Grid
 from fedcal.experiments.comparison.run import DONE
+from fedcal.experiments.comparison.summary import harmed
 from fedcal.experiments.comparison.table import as_table
 from fedcal.experiments.config import Config, parse_setting
 from fedcal.experiments.files import to_json
@@ -97,6 +98,8 @@ def show(comparison: Comparison, out: Path | None) -> None:
     """The table and its statement on the terminal."""
     to = console()
     to.print(comparison.headline)
+    if worse := harmed(comparison.cells):
+        to.print(worse)
     print_table(to, as_table(comparison.cells), gap=0)
     for line in comparison.statement:
         to.print(f"- {line}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -16,7 +16,13 @@ from fedcal.experiments.options import RUNNING, Option, Options, layered, option
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.plan import Plan
-from fedcal.strategies.settings import Setting, calibrating, must_calibrate, settings_of
+from fedcal.strategies.settings import (
+    Setting,
+    calibrating,
+    exact_only,
+    must_calibrate,
+    settings_of,
+)
 from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
@@ -301,7 +307,12 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
         if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
             raise InputError(f"compare takes no {name}: {own.elsewhere}")
     known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
-    return Grid(**layered(known, *layers, read=_value, tables=("set",)))
+    grid = Grid(**layered(known, *layers, read=_value, tables=("set",)))
+    named = [v.method for v in grid.method]
+    if {*comparable()} <= {*named} and not any(map(math.isinf, grid.epsilon)):  # "all" that can be
+        kept: Any = {"method": tuple(v for v in grid.method if v.method not in exact_only())}
+        return replace(grid, **kept)
+    return grid
 
 
 def _value(option: Option, value: Any) -> Any:

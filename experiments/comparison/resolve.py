@@ -17,7 +17,7 @@ from fedcal.partition import deal
 from fedcal.shards import Shards
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.job import Job
-from fedcal.strategies.settings import settings_of
+from fedcal.strategies.settings import exact_only, settings_of
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""
@@ -130,7 +130,10 @@ def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
 
 
 def _goes_alone(config: Config, shards: Shards) -> bool:
-    """Whether there is such a run with the default unit, trust and mechanism."""
+    """Whether there is such a run with the default unit, trust and mechanism, or there would be
+    one without a budget."""
+    if config.method in exact_only():
+        config = replace(config, epsilon=Config.epsilon)
     plain = replace(
         config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
     )

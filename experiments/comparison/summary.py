@@ -118,6 +118,24 @@ def headline(lines: Sequence[Line]) -> str:
     return f"{_WHAT}: {'; '.join(parts)}."
 
 
+def harmed(lines: Sequence[Line]) -> str:
+    """Name the lines with a larger classwise ECE than the model itself, by a tenth and by more
+    than the noise; "" if there are none."""
+    worse = []
+    for line in lines:
+        if line["baseline"] or not line["seeds"]:
+            continue
+        before, after = line["before"][METRIC], line["after"][METRIC]
+        by = after["mean"] - before["mean"]
+        if by > max(0.1 * before["mean"], before["std"], after["std"]):
+            budget = "no privacy" if line["epsilon"] is None else f"epsilon {line['epsilon']:g}"
+            worse.append(f"{line['label']} with {budget}")
+    if not worse:
+        return ""
+    told = ", ".join(worse[:5]) + (f" and {len(worse) - 5} more" if len(worse) > 5 else "")
+    return f"Worse than the model itself, in classwise ECE: {told}."
+
+
 def _won(rivals: Sequence[Line], plain: Line | None) -> str:
     """The winner of a setting, how close the next one is, and what it is without a calibrator."""
     best, *others = sorted(rivals, key=_mean)

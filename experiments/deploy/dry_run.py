@@ -36,6 +36,8 @@ def _table(shards: Shards, epsilon: float) -> tuple[TextTable, list[Request]]:
     for name, method in STRATEGIES.items():
         if shards.inputs is not None and method.family != "train":
             continue  # it is about scores, and there are none
+        if method.exact_only and math.isfinite(epsilon):
+            continue
         try:
             strategy, request = _first(method, shards, epsilon)
         except InputError as e:

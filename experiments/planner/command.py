@@ -15,7 +15,7 @@ from fedcal.experiments.planner.duration import grpc_seconds, in_words
 from fedcal.experiments.planner.saving import save
 from fedcal.experiments.planner.sets.command import run_set_plan
 from fedcal.experiments.planner.sets.sums import METHOD as SETS
-from fedcal.experiments.planner.words import MORE, command, explanation, recommended
+from fedcal.experiments.planner.words import MORE, at_home, command, explanation, recommended
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
 
@@ -60,6 +60,8 @@ def show(advice: Advice, out: Path | None) -> None:
     """The table, the recommendation, and what stands behind them."""
     to = console()
     to.print(f"plan for {advice.facts}, {advice.facts.partition}")
+    for line in at_home(advice):
+        to.print(line)
     headings: tuple[str, ...] = _HEADINGS
     rows = [_cells(estimate) for estimate in advice.estimates]
     if advice.engine == "grpc":

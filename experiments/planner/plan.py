@@ -15,7 +15,13 @@ from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.words import approximations, command, explanation, not_enough
+from fedcal.experiments.planner.words import (
+    approximations,
+    at_home,
+    command,
+    explanation,
+    not_enough,
+)
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.strategies.outcome import Progress
@@ -165,7 +171,7 @@ def to_json(advice: Advice) -> dict[str, Any]:
         "options": advice.options,
         "command": command(advice),
         "not_enough": missing,
-        "statement": explanation(advice),
+        "statement": [*at_home(advice), *explanation(advice)],
         "approximations": approximations(advice),
         "seconds": advice.seconds,
     }

@@ -33,6 +33,22 @@ LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
 )
 
+HOME_ROWS = 100
+"""From so many labelled rows on, one temperature fitted to them alone mostly pays in the worlds."""
+
+
+def at_home(advice: Advice) -> list[str]:
+    """What to try before any federation, where sites have rows enough; a line or none."""
+    rows = advice.facts.rows_per_client
+    if rows < HOME_ROWS or advice.facts.federation.clients == 1:
+        return []
+    return [
+        f"First: a site with {rows:g} labelled rows of its own can calibrate at home, alone, and "
+        "spends nothing (fedcal simulate --data OWN --method pooled-temperature). Where sites "
+        "differ that is better than one calibrator for all; a federation is for sites with fewer "
+        "labels."
+    ]
+
 
 def not_enough(advice: Advice) -> str:
     """Why nothing is recommended, and what would do."""

@@ -9,6 +9,7 @@ import itertools
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal.clients.answers import answer
 from fedcal.experiments.engines.inline import run_inline
@@ -33,8 +34,8 @@ def extreme_rows() -> Shards:
 
 def cases() -> list[tuple[str, dict[str, float]]]:
     """Each method as it is, and with step sizes out of reason where it has any."""
-    plain = [(method, {}) for method in STRATEGIES]
-    absurd = [(m, {k: v for k, v in ABSURD.items() if k in settings_of(m)}) for m in STRATEGIES]
+    plain = [(method, {}) for method in BUDGETED]
+    absurd = [(m, {k: v for k, v in ABSURD.items() if k in settings_of(m)}) for m in BUDGETED]
     return [*plain, *(case for case in absurd if case[1])]
 
 

@@ -56,7 +56,7 @@ def methods(name: str) -> Iterator[CalibrationStrategy]:
     whole = "user"
     some = [(unit, trust, examples[0]) for unit in UNITS for trust in TRUSTS if unit != whole]
     for unit, trust, example in [*product([whole], TRUSTS, examples), *some[:: len(UNITS)]]:
-        epsilon = 2.0 if TRUSTS[trust].noise_by else np.inf
+        epsilon = np.inf if STRATEGIES[name].exact_only else 2.0
         small = {k: v for k, v in SMALL.items() if k in settings_of(name)}
         for rounds in (2, None):  # None = the method's own number
             try:

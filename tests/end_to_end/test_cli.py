@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 import fedcal
 from fedcal import calibrators, datasets
@@ -83,7 +84,7 @@ def strict(text: str) -> Any:
 
 @pytest.mark.parametrize(
     ("method", "epsilon"),
-    [(m, e) for m in STRATEGIES for e in ("inf", "1")] + [(m, "inf") for m in POOLED],
+    [(m, "1") for m in BUDGETED] + [(m, "inf") for m in (*STRATEGIES, *POOLED)],
 )
 def test_simulate_as_json(fedcal_says: Any, folder: Path, method: str, epsilon: str) -> None:
     code, out, err = fedcal_says(

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fedcal import plan
 from fedcal.experiments import simulate
 from fedcal.strategies import STRATEGIES
 
@@ -97,6 +99,37 @@ def test_a_measured_cell_is_what_a_run_gives() -> None:
     mean, spread = (float(number) for number in row[2].split(" ± "))
     assert mean == pytest.approx(np.mean(ece), abs=0.011)
     assert spread == pytest.approx(np.std(ece, ddof=1), abs=0.011)
+
+
+def recommended() -> list[list[str]]:
+    return [r for r in table_rows("guide/choosing-a-method.md", 3) if r[0].startswith("`--clients")]
+
+
+@pytest.mark.parametrize("row", recommended(), ids=lambda row: row[1])
+def test_the_planner_recommends_what_choosing_a_method_says(row: list[str]) -> None:
+    facts, method, left = row
+    words = facts.strip("`").split()
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    options: dict[str, Any] = {
+        name[2:].replace("-", "_"): text if name == "--unit" else float(text)
+        for name, text in given.items()
+    }
+    whole = {name: int(options[name]) for name in ("clients", "classes")}
+    chosen = plan(**{**options, **whole}).chosen
+    assert chosen is not None
+    assert chosen.candidate.text == method.strip("`")
+    assert f"{100 * chosen.left:.0f} %" == left
+
+
+def test_pages_with_facts_of_a_plan_run_what_it_recommends() -> None:
+    """Of the pages that show a plan and a run: the tutorial's, and the four hospitals'."""
+    for page in ("first-hour-hospital", "hospitals"):
+        text = (DOCS / "guide" / f"{page}.md").read_text("utf-8")
+        facts = re.findall(r"\$ fedcal plan (.*--unit subject)", text)[0]
+        (method,) = [m for line, m, _ in recommended() if line.strip("`") == facts]
+        ran = method.strip("`").replace("[search=auto]", " --set search=auto")
+        assert f"recommended: {method.strip('`')}, " in text
+        assert f"--method {ran} " in text
 
 
 # --- the build ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from budgets import BUDGETED
 
 from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
@@ -41,7 +42,7 @@ NEWTON = (
     *("fednewton-vector", "fednewton-opvector"),
 )
 DESCENT = ("dp-ts", "dp-platt")
-ALL_RUNS = [(m, e) for m in FEDERATED for e in (math.inf, 1.0)] + [(m, math.inf) for m in POOLED]
+ALL_RUNS = [(m, 1.0) for m in BUDGETED] + [(m, math.inf) for m in (*FEDERATED, *POOLED)]
 RUNS = [(m, e) for m, e in ALL_RUNS if m in (*calibrating(), *POOLED)]
 FILES = {
     *("result.json", "config.toml", "calibrator.npz", "test_probs.npy"),
@@ -141,7 +142,7 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
 
 
 BLOCKS = {"fednewton": 2, "fednewton-entropy": 2, "fedbin": 8, "fedbbq": 3}
-BLOCKS |= dict.fromkeys(("fednewton-top", "fednewton-vector", "fednewton-opvector"), 4)
+BLOCKS |= {"fednewton-top": 4}
 """Where the noise of parts of an answer differs."""
 KINDS = {
     **dict.fromkeys((*AVERAGED, *BLOCKS, *DESCENT), ("gaussian", 1e-5)),
@@ -540,7 +541,7 @@ def held(secrets: list[Secret], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("method", "federation"),
-    [(m, "everybody") for m in FEDERATED] + [(m, "sampled") for m in EACH_KIND],
+    [(m, "everybody") for m in BUDGETED] + [(m, "sampled") for m in EACH_KIND],
 )
 def test_files_of_a_private_run_hold_no_exact_number(
     watched: Watched, method: str, federation: str, tmp_path: Path

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal import datasets
 from fedcal.errors import RoundFailed
@@ -19,7 +20,6 @@ from fedcal.experiments.result import SimulationResult
 from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
 
@@ -63,7 +63,7 @@ def run(method: str, **more: Any) -> SimulationResult:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, unit: str) -> None:
     result = run(method, trust=trust, unit=unit)
     arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
@@ -104,7 +104,7 @@ QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in STRATEGIES],
+    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in BUDGETED],
 )
 def test_every_strategy_runs_under_the_protocol(method: str, trust: str) -> None:
     """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
@@ -129,7 +129,7 @@ def test_one_cell_of_each_client_by_unary_encoding() -> None:
     assert f"becomes 1 with probability {flip:.4g}" in privacy["noise"]
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_how_much_noise_a_trust_model_costs(method: str) -> None:
     """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""
     std = {

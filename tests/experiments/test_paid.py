@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal import datasets
 from fedcal.errors import FedcalError, InputError, TooLittle
@@ -75,7 +76,7 @@ def charged(ledger: Path | str) -> list[tuple[int, ...]]:
 
 @pytest.mark.filterwarnings("ignore:too little")
 @pytest.mark.filterwarnings("ignore:delta")
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_what_a_method_releases_outlives_a_result_that_breaks(
     method: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal import calibrators, datasets
 from fedcal.errors import BudgetExceeded, InputError, RoundFailed, TooLittle
@@ -17,7 +18,6 @@ from fedcal.experiments import SimulationResult, compare, simulate
 from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -235,7 +235,7 @@ def test_a_ledger_is_charged_for_each_release(tmp_path: Path) -> None:
         simulate(rows(), **PRIVATE, ledger=path)
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_when_nobody_answers_nothing_is_charged_or_written(method: str, tmp_path: Path) -> None:
     path, out = str(tmp_path / "l.db"), tmp_path / "out"
     options: dict[str, Any] = {**PRIVATE, "method": method, "dropout": 1.0}

@@ -63,6 +63,8 @@ def cells() -> Iterator[tuple[str, dict[str, Any]]]:
         for settings in ({}, *VARIANTS.get(method, ())):
             chosen = {**BASE.get(method, {}), **settings}
             for how in _ways(plain=not settings):
+                if "epsilon" in how and getattr(strategy, "exact_only", False):
+                    continue
                 options = {**how, "method": method, "set": chosen}
                 yield json.dumps(options, sort_keys=True), options
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from budgets import BUDGETED
 
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.experiments.engines.inline import run_inline
@@ -98,7 +99,7 @@ def test_no_clients_stand_for_as_many_as_there_are_nodes() -> None:
     assert Job.from_fields({**fields, "clients": 0}, nodes=9).federation.clients == 9
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_rows_are_lacking_where_the_method_cannot_do_without(method: str) -> None:
     """Exactly then the constructor refuses a private run, or is given what it cannot use."""
     private = Federation(CLIENTS, CLASSES, epsilon=1.0)

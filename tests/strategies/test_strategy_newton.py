@@ -24,6 +24,8 @@ from fedcal.strategies.newton_steps import symmetric
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector)
+TAKE_A_BUDGET = [method for method in METHODS if not method.exact_only]
+every_private_method = pytest.mark.parametrize("method", TAKE_A_BUDGET, ids=lambda m: m.name)
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 
 
@@ -144,7 +146,7 @@ def test_nobody_with_rows_leaves_the_identity(method: Any) -> None:
 # -- with privacy -------------------------------------------------------------------------------
 
 
-@every_method
+@every_private_method
 def test_neighbours_differ_by_no_more_than_the_bound(method: Any) -> None:
     shards = dealt()
     strategy = method(federation(epsilon=1.0), rows_per_client=5)
@@ -160,7 +162,7 @@ def test_neighbours_differ_by_no_more_than_the_bound(method: Any) -> None:
     assert bound.norms_of(sent).max() > 0.99
 
 
-@every_method
+@every_private_method
 def test_the_released_noise_has_the_plans_std(method: Any) -> None:
     """Clients without rows add nothing: what is released is noise alone."""
     nobody = Shards.from_owner(np.zeros((0, 3)), np.zeros(0, int), np.zeros(0, int), CLIENTS)
@@ -204,7 +206,7 @@ def test_the_bound_grows_only_where_the_trust_models_own_noise_is_drowned(
     assert plan.bound.norms == pytest.approx((norm, 3 * norm))
 
 
-@every_method
+@every_private_method
 def test_one_rows_bound_is_a_public_constant(method: Any) -> None:
     norms = {
         method(federation(clients=k, epsilon=e, trust=t, unit="example")).plan.bound.norms
@@ -246,7 +248,7 @@ def test_later_rounds_average_what_was_measured() -> None:
     assert abs(np.mean(errors)) < 0.06
 
 
-@every_method
+@every_private_method
 @pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e9])
 def test_what_is_known_stays_a_covariance_whatever_clients_send(
     method: Any, epsilon: float
@@ -268,19 +270,29 @@ def test_what_is_known_stays_a_covariance_whatever_clients_send(
             assert np.isfinite(strategy.w).all()
 
 
-@every_method
+@every_private_method
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 100.0])
 def test_any_budget_gives_a_calibrator(method: Any, epsilon: float) -> None:
     strategy = method(federation(epsilon=epsilon, seed=3), rows_per_client=50)
     run_inline(strategy, dealt())
     proba = strategy.result().predict_proba(rows()[0])
     assert np.isfinite(proba).all()
-    if method is not FedNewtonVector:
-        np.testing.assert_array_equal(proba.argmax(axis=1), rows()[0].argmax(axis=1))
+    np.testing.assert_array_equal(proba.argmax(axis=1), rows()[0].argmax(axis=1))
 
 
-@every_method
-@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+@pytest.mark.parametrize("unit", ["user", "example", "subject"])
+@pytest.mark.parametrize("method", [FedNewtonVector, FedNewtonOPVector])
+def test_forms_that_noise_makes_worse_refuse_a_budget(method: Any, unit: str) -> None:
+    with pytest.raises(InputError, match=f"{method.name} cannot .* use fednewton, or") as caught:
+        method(federation(epsilon=1.0, unit=unit), rows_per_client=50)
+    assert "\n" not in str(caught.value)
+    assert not method.needs_rows(federation(epsilon=1.0), {})  # that is what is said first
+
+
+@pytest.mark.parametrize(
+    ("method", "epsilon"),
+    [*((m, math.inf) for m in METHODS), *((m, 1.0) for m in TAKE_A_BUDGET)],
+)
 @pytest.mark.parametrize("masks", ["none", "masks"])
 def test_flower_and_inline_have_the_same_bits(method: Any, epsilon: float, masks: str) -> None:
     shards, public = dealt(), federation(epsilon=epsilon, rounds=2, sampling_rate=0.7, seed=5)
@@ -295,7 +307,7 @@ def test_flower_and_inline_have_the_same_bits(method: Any, epsilon: float, masks
 
 
 @pytest.mark.parametrize("rows_per_client", [None, 0.0, -1, math.inf])
-@every_method
+@every_private_method
 def test_privacy_needs_the_nominal_rows(method: Any, rows_per_client: Any) -> None:
     with pytest.raises(InputError, match="rows_per_client") as caught:
         method(federation(epsilon=1.0), rows_per_client=rows_per_client)

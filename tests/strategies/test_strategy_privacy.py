@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.calibrators import Calibrator
@@ -33,7 +34,7 @@ from fedcal.units import UNITS
 CLIENTS, CLASSES = 6, 3
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
 """Of those that have it."""
-every_method = pytest.mark.parametrize("name", STRATEGIES)
+every_method = pytest.mark.parametrize("name", BUDGETED)
 every_unit = pytest.mark.parametrize("unit", UNITS)
 every_trust = pytest.mark.parametrize("trust", NOISY)
 
@@ -72,8 +73,8 @@ def summed(name: str, unit: str, trust: str) -> str:
     return "gaussian" if encodes else "auto"
 
 
-ONCE = tuple(name for name in STRATEGIES if two_rounds(name) is None)
-AVERAGED = tuple(name for name in STRATEGIES if averages(name))
+ONCE = tuple(name for name in BUDGETED if two_rounds(name) is None)
+AVERAGED = tuple(name for name in BUDGETED if averages(name))
 FITS = tuple(name for name in AVERAGED if name != "fedtemp")
 """Slow: each client fits several parameters."""
 
@@ -223,7 +224,7 @@ def test_one_row_may_move_an_averaged_update_by_twice_the_bound() -> None:
 
 
 @every_unit
-@pytest.mark.parametrize("name", [n for n in STRATEGIES if n not in AVERAGED])
+@pytest.mark.parametrize("name", [n for n in BUDGETED if n not in AVERAGED])
 def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name: str, unit: str) -> None:
     """One client, one subject's many rows, or one row that says all that can be said."""
     options: dict[str, Any] = {"tables": "per_class"} if name == "fedbbq" else {}
@@ -383,7 +384,7 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
     exact = method(name, own, **exact_options, **whole)
     run_inline(exact, shards)
     found, want = (learnt(strategy, logits) for strategy in (private, exact))
-    # the one-shot vector knows 8 points of the curve; diagonal curvature takes slower steps
+    # the one-shot vector knows 8 points of the curve
     # a users' release has noise of the largest clip also at this budget
     tolerance = {
         "conformal": 0.2,  # public thresholds
@@ -391,8 +392,6 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str, tr
         "evaluate-auc": 0.02,  # without privacy it takes more buckets
         "evaluate-ks": 0.02,  # its clip is widened up to some noise
         "fedoneshot": 0.03,
-        "fednewton-vector": 0.1,
-        "fednewton-opvector": 0.12,
     }
     size = max(1.0, float(np.abs(want).max()))
     assert np.abs(found - want).max() < tolerance.get(name, 0.005) * size
@@ -479,7 +478,8 @@ def test_what_does_not_go_together_is_refused_in_one_line(
 BY_ROWS = [
     name
     for name, strategy in STRATEGIES.items()
-    if "rows_per_client" in settings_of(name)
+    if name in BUDGETED
+    and "rows_per_client" in settings_of(name)
     and not strategy.needs_rows(federation(unit="example"), {})
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budgets import BUDGETED
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
@@ -22,7 +23,7 @@ from fedcal.types import Integers, Words
 CLIENTS, CLASSES, ROWS = 5, 3, 80
 TRUSTS = ("central", "distributed", "local")
 QUICK: dict[str, Any] = {"steps": 4, "epochs": 1, "bins_exponent": 3, "rows_per_client": 5}
-every_method = pytest.mark.parametrize("name", STRATEGIES)
+every_method = pytest.mark.parametrize("name", BUDGETED)
 every_trust = pytest.mark.parametrize("trust", TRUSTS)
 
 
@@ -36,7 +37,7 @@ def method(name: str, **fields: Any) -> CalibrationStrategy:
 
 def sums_over_rows() -> list[str]:
     """Methods whose answers are clipped subject by subject."""
-    return [name for name in STRATEGIES if per(method(name)) == "subject"]
+    return [name for name in BUDGETED if per(method(name)) == "subject"]
 
 
 def per(strategy: CalibrationStrategy) -> str:
