@@ -291,7 +291,7 @@ def test_worse_by_more_than_chance_is_said_on_the_terminal(
         options = ["--data", str(tmp_path / "d.npz"), "--partition", "natural", "--method", method]
         assert _run(["simulate", *options]) == 0
         shown = capsys.readouterr().out
-        assert ("Calibration made it worse" in shown) is harmful
+        assert ("Calibration made the probabilities worse" in shown) is harmful
         assert _run(["compare", *options, "--seeds", "2", "--jobs", "1"]) == 0
         shown = capsys.readouterr().out
         said = (
